@@ -241,8 +241,8 @@ nested = st.recursive(
 @given(st.lists(nested, max_size=5) | st.dictionaries(st.text(max_size=4), nested, max_size=5))
 def test_nested_values_are_those_that_litdata_stores(value):
     from litdata.streaming.serializers import JsonSerializer
-    from streamplug_litdata.nested import Json
+    from streamplug_litdata.nested import JsonItem
 
     serializer = JsonSerializer()
     stored, _ = serializer.serialize(value)
-    assert same(Json().decode(memoryview(stored)), serializer.deserialize(stored))
+    assert same(JsonItem().decode(memoryview(stored)), serializer.deserialize(stored))

@@ -207,7 +207,7 @@ def test_headers_of_all_samples_are_read_at_once(tmp_path, monkeypatch, caplog):
     ],
 )
 def test_an_index_of_energon_that_does_not_fit_does_no_harm(tmp_path, monkeypatch, caplog, places):
-    monkeypatch.setattr("streamplug_webdataset.hints._MIN_HEADER_DISTANCE_BYTES", 4096)
+    monkeypatch.setattr("streamplug_webdataset.header_index._MIN_HEADER_DISTANCE_BYTES", 4096)
     large(tmp_path / "set", places, size=8192)
     with caplog.at_level(logging.WARNING):
         opened(tmp_path, monkeypatch, "webdataset:idx")

@@ -172,8 +172,11 @@ def test_files_in_a_row_with_one_key_are_a_sample():
         {"__key__": "a", "jpg": b"5", "txt": None},
     ]
     notes = scan(archive(members)).notes
-    assert notes["files without an extension are no part of a sample"] == "'README'"
-    assert notes["keys come again later on, where their files become another sample"] == "'a'"
+    assert notes["files without an extension belong to no sample"] == "'README'"
+    assert (
+        notes["keys are repeated later in the archive, where their files become another sample"]
+        == "'a'"
+    )
 
 
 def test_values_are_decoded_by_their_extension():

@@ -1,4 +1,4 @@
-"""Decodes the values of samples by their extensions, as stages of a pipeline do."""
+"""Decoders of sample values by extension, for stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.names import KEY, URL
 
 Decode = Callable[[str, Any], Any]
-"""Takes the extension, with a dot before it, and the bytes; returns the value, or None if it knows none."""
+"""Function of an extension with a leading dot and the bytes; returns the value, or None if unknown."""
 
 _STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}
-"""What Pillow knows by name, but reads only with a plugin."""
+"""Formats that Pillow knows, but reads only with a plugin."""
 
 
 class Continue(NamedTuple):
-    """What a decoder returns that has unpacked something which others shall decode.
+    """Result of a decoder whose output is to be decoded by later decoders.
 
     Attributes:
-        key: The extension of what was inside, with a dot before it.
-        data: Its bytes.
+        key: Extension of the output, with a leading dot.
+        data: Bytes of the output.
     """
 
     key: str
@@ -40,19 +40,19 @@ class DecodingError(DecodeError):
     """A value of a sample cannot be decoded.
 
     Attributes:
-        url: The archive.
-        key: The key of the sample.
-        k: The name of the value.
-        sample: What the value was: its type, as text.
+        url: URL of the archive.
+        key: Key of the sample.
+        k: Name of the value.
+        sample: Type of the value, as text.
     """
 
     def __init__(self, url: Any = None, key: Any = None, k: Any = None, sample: Any = None) -> None:
-        """Say which value it is; the cause says why."""
+        """Create an error for one value; its cause gives the reason."""
         super().__init__(f"{key}.{k} in {url} ({sample}) cannot be decoded")
         self.url, self.key, self.k, self.sample = url, key, k, sample
 
     def because(self, error: Exception) -> DecodingError:
-        """Return this error with its cause in its text."""
+        """Return this error with the cause in its message."""
         self.args = (f"{self.args[0]}: {type(error).__name__}: {error}",)
         return self
 
@@ -67,7 +67,7 @@ def _decoding_error(args: tuple[Any, ...], *what: Any) -> DecodingError:
 
 
 class Decoder:
-    """Decodes samples: for each value, the first decoder that knows its extension does it."""
+    """Decodes samples: each value by the first decoder that knows its extension."""
 
     def __init__(
         self,
@@ -79,18 +79,18 @@ class Decoder:
         *,
         unsafe: bool = False,
     ) -> None:
-        """Choose decoders.
+        """Combine decoders.
 
         Args:
-            handlers: Decoders, or names of what images are to become.
-            pre: Those that come first; None unpacks ``.gz``.
-            post: Those that come last; None decodes text, numbers, JSON, arrays and so on.
-            only: The extensions to decode, all others stay bytes; None for all.
-            partial: Whether values that are not bytes are left as they are, else they are an error.
-            unsafe: Whether values may be decoded that can run code.
+            handlers: Decoders, or names of image types.
+            pre: Decoders to try first; None decompresses ``.gz``.
+            post: Decoders to try last; None decodes text, numbers, JSON, arrays and others by extension.
+            only: Extensions to decode; other values stay bytes. None decodes all.
+            partial: Whether to leave values that are not bytes unchanged; otherwise they are an error.
+            unsafe: Whether to decode values whose decoding can run code.
 
         Raises:
-            ConfigError: If one is no decoder.
+            ConfigError: If a handler is not a decoder.
         """
         own = [
             imagehandler(decoder) if isinstance(decoder, str) else decoder for decoder in handlers
@@ -108,7 +108,7 @@ class Decoder:
                 )
 
     def trusting(self) -> Decoder:
-        """Return the same, which decodes values that can run code, too."""
+        """Return a copy that also decodes values whose decoding can run code."""
         own, pre, post = self._own
         return Decoder(own, pre, post, self._only, self._partial, unsafe=True)
 
@@ -116,8 +116,8 @@ class Decoder:
         """Return a sample with decoded values.
 
         Raises:
-            DecodeError: If a value cannot be decoded; says which.
-            UnsafeTypeError: If decoding one can run code.
+            DecodeError: If a value cannot be decoded.
+            UnsafeTypeError: If decoding a value can run code.
         """
         if not isinstance(sample, Mapping):
             raise ConfigError(f"decode() takes dicts, got {type(sample).__name__}: do it earlier")
@@ -156,17 +156,17 @@ class Decoder:
 
 
 def gzfilter(key: str, data: bytes) -> Continue | None:
-    """Unpack what ends with ``.gz``."""
+    """Decompress values with the extension ``.gz``."""
     if not key.endswith(".gz"):
         return None
     return Continue(key[:-3], encoding("gzipped:bytes").decode(memoryview(data)))
 
 
 def basichandlers(key: str, data: bytes, *, unsafe: bool = False) -> Any:
-    """Decode a value as the last part of its extension says; None if it says nothing.
+    """Decode a value by the last part of its extension; None if unknown.
 
     Raises:
-        UnsafeTypeError: If that can run code, and `unsafe` is false.
+        UnsafeTypeError: If decoding can run code, and `unsafe` is false.
     """
     spec = encoding_of(key.rpartition(".")[2])
     if spec == "bytes":
@@ -188,7 +188,7 @@ def encoding(spec: str) -> Encoding:
 
 
 def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Decode:
-    """Return a decoder for some extensions, with blanks between them, such as ``"seg.png jpg"``."""
+    """Return a decoder for extensions separated by blanks, such as ``"seg.png jpg"``."""
     endings = tuple(f".{extension}" for extension in extensions.lower().split())
 
     def handler(key: str, data: bytes) -> Any:
@@ -210,24 +210,24 @@ IMAGE_SPECS: Mapping[str, tuple[str, str, str]] = {
     **{f"pil{mode}": ("pil", "", mode) for mode in _MODES},
     "pil": ("pil", "", "rgb"),
 }
-"""What images can become: the kind of value, the type of its numbers, and its channels."""
+"""Image types by name: kind of value, type of its numbers, and channels."""
 
 
 def imagehandler(imagespec: str, extensions: Iterable[str] | None = None) -> Decode:
     """Return a decoder of image files.
 
     Args:
-        imagespec: What images become: ``pil``, ``rgb`` (an array of float32 from 0 to 1, height × width × 3)
-            or ``torch`` (a tensor, 3 × height × width); ``rgb8``, ``torchrgb8`` of bytes instead; and all of
-            these with ``l`` or ``rgba`` in place of ``rgb``.
-        extensions: Those of image files; None for what Pillow reads.
+        imagespec: Image type: ``pil``, ``rgb`` (an array of float32 from 0 to 1, height × width × 3)
+            or ``torch`` (a tensor, 3 × height × width); ``rgb8``, ``torchrgb8`` of uint8; and all of these
+            with ``l`` or ``rgba`` in place of ``rgb``.
+        extensions: Extensions of image files; None for those that Pillow reads.
 
     Raises:
-        ConfigError: If there is no such spec, or no Pillow.
+        ConfigError: If there is no such image type, or Pillow is not installed.
     """
     if imagespec not in IMAGE_SPECS:
         raise ConfigError(
-            f"decode({imagespec!r}): nothing that images can become; choose one of {', '.join(IMAGE_SPECS)}"
+            f"decode({imagespec!r}): unknown image type; expected one of {', '.join(IMAGE_SPECS)}"
         )
     try:
         from PIL import Image

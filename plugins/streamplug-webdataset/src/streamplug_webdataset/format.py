@@ -25,11 +25,11 @@ from streamplug.interfaces import (
 from streamplug.types import Bytes1D
 from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.grouping import Grouping
-from streamplug_webdataset.hints import reading
+from streamplug_webdataset.header_index import open_archive
 from streamplug_webdataset.members import BLOCK, Members
 from streamplug_webdataset.names import KEY
-from streamplug_webdataset.places import Places, least_size
 from streamplug_webdataset.reader import TarHeader, TarReader
+from streamplug_webdataset.sample_locations import SampleLocations, min_file_bytes
 from streamplug_webdataset.shard import TarWriter
 from streamplug_webdataset.shard_lists import ENERGON_LISTS, WIDS_LIST, listed_files
 
@@ -85,7 +85,7 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())
 
     def check(self, samples: int, role: str, size: int) -> None:
-        least = least_size(samples) if role == "places" else samples * BLOCK
+        least = min_file_bytes(samples) if role == "places" else samples * BLOCK
         if least > size:
             raise InvalidIndexError(f"{samples} samples cannot lie in a file of {size} bytes")
 
@@ -97,7 +97,7 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
             raise CorruptShardError(
                 f"it has {len(data)} bytes, the index says {shard.files['data'].raw.bytes}"
             )
-        places = Places.unpack(files["places"], shard.samples, len(data))
+        places = SampleLocations.unpack(files["places"], shard.samples, len(data))
         return TarReader(places, data, _stored_name(shard))
 
     def header_range(self, shard: ShardInfo) -> tuple[int, int]:
@@ -106,7 +106,7 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
     def open_header(
         self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
     ) -> ShardHeader:
-        places = Places.unpack(head, shard.samples, shard.files["data"].raw.bytes)
+        places = SampleLocations.unpack(head, shard.samples, shard.files["data"].raw.bytes)
         return TarHeader(places, _stored_name(shard))
 
     def is_file_list(self, name: str) -> bool:
@@ -119,7 +119,7 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         return listed_files(name, content)
 
     def scan(self, file: ScanSource) -> ScanResult:
-        read, hints = reading(file, indexed=self._idx)
+        read, hints = open_archive(file, indexed=self._idx)
         members, grouping = Members(read, file.size), Grouping()
         for member in members:
             grouping.add(member)

@@ -1,4 +1,4 @@
-"""Makes samples of the members of an archive: those in a row with one key."""
+"""Grouping of consecutive archive members with the same key into samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from streamplug.errors import CorruptShardError
 from streamplug_webdataset.members import BLOCK, Member
 from streamplug_webdataset.names import is_metadata, split_name
-from streamplug_webdataset.places import MAX_BLOCKS, Places
+from streamplug_webdataset.sample_locations import MAX_BLOCKS, SampleLocations
 
 _MAX_EXTENSIONS = 1000
 
@@ -17,7 +17,7 @@ _DOTS = (
     "extensions begin with numbers: if these belong to the keys, their dots have made one sample of "
     "several, as the extension begins at the first dot"
 )
-_SCATTERED = "keys come again later on, where their files become another sample"
+_SCATTERED = "keys are repeated later in the archive, where their files become another sample"
 
 
 class _ExtensionColumn:
@@ -30,12 +30,12 @@ class _ExtensionColumn:
 
 
 class Grouping:
-    """Collects samples.
+    """Groups members into samples.
 
     Attributes:
-        keys: Those of the samples so far.
+        keys: Keys of the samples so far.
         nameless: Names of the first few members that belong to no sample.
-        metadata: How many members were about the archive.
+        metadata: Number of members with metadata of the archive.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class Grouping:
         self._key: str | None = None
 
     def add(self, member: Member) -> None:
-        """Take a member.
+        """Add a member.
 
         Raises:
-            CorruptShardError: If its sample has such a value already.
+            CorruptShardError: If its sample already has a value with this extension.
         """
         name, begin, size = member
         if name.startswith("__") and is_metadata(name):
@@ -85,11 +85,11 @@ class Grouping:
             )
         return _ExtensionColumn()
 
-    def places(self, archive: int) -> Places:
-        """Return where the samples lie in an archive of so many bytes.
+    def places(self, archive: int) -> SampleLocations:
+        """Return the locations of the samples in an archive of `archive` bytes.
 
         Raises:
-            CorruptShardError: If it is too large.
+            CorruptShardError: If the archive is too large.
         """
         if archive // BLOCK >= MAX_BLOCKS:
             raise CorruptShardError(f"{archive} bytes: archives below 2 TiB are read")
@@ -105,13 +105,13 @@ class Grouping:
         if count and int(ends[-1]) >= 1 << 32:
             raise CorruptShardError(f"its keys take {ends[-1]} bytes, more than 4 GiB")
         text = np.frombuffer(b"".join(keys), np.uint8)
-        return Places(archive, names, blocks, sizes, ends.astype(np.uint32), text)
+        return SampleLocations(archive, names, blocks, sizes, ends.astype(np.uint32), text)
 
     def notes(self) -> Mapping[str, str]:
-        """Return what a reader of the archive should know, each with an example."""
+        """Return warnings about the archive, each with an example."""
         notes: dict[str, str] = {}
         if self.nameless:
-            notes["files without an extension are no part of a sample"] = ", ".join(
+            notes["files without an extension belong to no sample"] = ", ".join(
                 map(repr, self.nameless)
             )
         seen: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Mixtures of pipelines: sample by sample in turn, or at random."""
+"""Mixtures of pipelines, round robin or random."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streamplug_webdataset.iterable_dataset import IterableDataset
 class RoundRobin(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
     """One sample of each data set in turn.
 
-    It has no state; streams of `StreamingDataset` with proportions have.
+    It has no state; use streams of a `StreamingDataset` with proportions to resume.
 
     Attributes:
-        datasets: What is mixed.
-        longest: Whether to go on with the others when one ends.
+        datasets: Data sets to mix.
+        longest: Whether to continue with the others when one ends.
     """
 
     def __init__(self, datasets: Sequence[Iterable[Any]], longest: bool = False) -> None:
@@ -43,11 +43,12 @@ class RoundRobin(IterableDataset):  # type: ignore[type-arg]  # generic in its s
 class RandomMix(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
     """Samples of data sets at random, another order in each loop.
 
-    It has no state; streams of `StreamingDataset` with proportions have, and an order of their seed.
+    It has no state; use streams of a `StreamingDataset` with proportions to resume, in an order given by the
+    seed.
 
     Attributes:
-        datasets: What is mixed.
-        probs: How likely each is, relative to the others; None for all alike.
+        datasets: Data sets to mix.
+        probs: Relative probability of each; None for equal ones.
         longest: Whether to go on with the others when one ends.
     """
 
@@ -60,7 +61,7 @@ class RandomMix(IterableDataset):  # type: ignore[type-arg]  # generic in its st
         """Mix data sets; ends with the first that ends, unless `longest`.
 
         Raises:
-            ConfigError: If `probs` are not one for each data set, or none is above 0.
+            ConfigError: If `probs` does not have one number per data set, or none is above 0.
         """
         if probs is not None and (
             len(probs) != len(datasets) or min(probs, default=0) < 0 or not sum(probs)
@@ -87,15 +88,15 @@ class RandomMix(IterableDataset):  # type: ignore[type-arg]  # generic in its st
 
 
 class MockDataset(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
-    """One sample again and again, to measure what comes after it.
+    """One sample, repeated, to measure the stages after it.
 
     Attributes:
         sample: The sample.
-        length: How often it comes.
+        length: Number of repetitions.
     """
 
     def __init__(self, sample: Any, length: int) -> None:
-        """Yield `sample` so many times."""
+        """Yield `sample` `length` times."""
         self.sample, self.length = sample, length
 
     def __iter__(self) -> Iterator[Any]:

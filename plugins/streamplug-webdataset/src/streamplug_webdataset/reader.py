@@ -13,7 +13,7 @@ from streamplug.plugin_kit.decoding import decoded, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY, URL
-from streamplug_webdataset.places import Places
+from streamplug_webdataset.sample_locations import SampleLocations
 
 
 class _ValueOffsets:
@@ -35,7 +35,7 @@ class _ValueOffsets:
 class TarHeader(ShardHeader):
     """Knows where the samples of one archive lie."""
 
-    def __init__(self, places: Places, name: str) -> None:
+    def __init__(self, places: SampleLocations, name: str) -> None:
         """Take what the file beside the archive says, and the name of the archive in its data set."""
         self._places, self._name = places, name
         self._values: dict[str, _ValueOffsets] = {}
@@ -127,7 +127,7 @@ class TarHeader(ShardHeader):
 class TarReader(ShardReader):
     """Reads the samples of one archive."""
 
-    def __init__(self, places: Places, data: Bytes1D, name: str) -> None:
+    def __init__(self, places: SampleLocations, data: Bytes1D, name: str) -> None:
         """Read from `data`, by what the file beside it says; `name` is that of the archive."""
         self._places, self._head = places, TarHeader(places, name)
         self._data = data

@@ -15,7 +15,7 @@ from streamplug_webdataset.grouping import Grouping
 from streamplug_webdataset.headers import Headers
 from streamplug_webdataset.members import BLOCK, Member, Members
 from streamplug_webdataset.names import KEY, extension_problem, key_problem
-from streamplug_webdataset.places import MAX_BLOCKS
+from streamplug_webdataset.sample_locations import MAX_BLOCKS
 
 _END = bytes(2 * BLOCK)
 _PADDING = [bytes(-size % BLOCK) for size in range(BLOCK)]

@@ -1,8 +1,8 @@
-"""The lists of wids and of Megatron-Energon: which archives a set has, and how many samples each.
+"""Lists of archives and their numbers of samples, of wids and of Megatron-Energon.
 
 A list of wids (``widsindex create``) is JSON: ``{"wids_version": 1, "shardlist": [{"url", "nsamples",
-"filesize", "md5sum"}, …], "base", …}``, or has several such lists under ``"datasets"``. That of Energon
-(``energon prepare``) is ``.nv-meta/.info.json``, or ``.info.yaml`` of old: ``{"shard_counts": {path: samples,
+"filesize", "md5sum"}, …], "base", …}``, or has several such lists under ``"datasets"``. A list of Energon
+(``energon prepare``) is ``.nv-meta/.info.json``, formerly ``.info.yaml``: ``{"shard_counts": {path: samples,
 …}}``.
 """
 
@@ -21,15 +21,15 @@ ENERGON_LISTS = (".nv-meta/.info.json", ".nv-meta/.info.yaml")
 
 
 def listed_files(name: str, content: bytes) -> list[FileListEntry] | None:
-    """Return what a list says; None if it is of neither kind.
+    """Parse a list; None if it is of neither kind.
 
     Args:
-        name: Its path below the directory of the set.
-        content: All of it.
+        name: Path of the list below the directory of the data set.
+        content: Content of the list.
 
     Raises:
-        ConfigError: If it must be read in another way.
-        InvalidIndexError: If it is damaged.
+        ConfigError: If the list needs another format.
+        InvalidIndexError: If the list is damaged.
     """
     try:
         said = _yaml(content) if name.endswith(".yaml") else json.loads(content)

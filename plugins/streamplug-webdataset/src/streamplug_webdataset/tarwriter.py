@@ -41,18 +41,19 @@ class TarWriter:
         fileobj: The path of the archive, or a file that is open for writing.
         user: Name of the owner in the archive, up to 31 bytes.
         group: Name of its group in the archive, up to 31 bytes.
-        mode: Who may read and write what is unpacked, as for `os.chmod`.
-        compress: ``"gz"`` (or True), ``"bz2"`` or ``"xz"``; False for none; None for what the path ends with.
-        encoder: How values become bytes: True for as their extension says, where bytes stay as they are, but
-            for those of ``….gz``, which are compressed; False if they are bytes; functions by extension;
-            or one that takes a sample and returns it with bytes.
-        keep_meta: Whether values whose names begin with an underscore are written, too; they are text.
-        mtime: The time in the archive, in whole seconds since 1970, so that the same samples give the same
-            bytes; None for now.
-        format: Only None: archives are ustar, with names of POSIX (PAX) where these are long.
+        mode: Permissions of the files in the archive, as for `os.chmod`.
+        compress: ``"gz"`` (or True), ``"bz2"`` or ``"xz"``; False for none; None to choose by the extension
+            of the path.
+        encoder: True to encode values by their extension (bytes are written unchanged, except for ``….gz``,
+            which are compressed); False if all values are bytes; a dict of functions by extension; or a
+            function that takes a sample and returns one with bytes.
+        keep_meta: Whether to write values whose names begin with an underscore, which are text.
+        mtime: Modification time of the files, in whole seconds since 1970; fixed, so that the same samples
+            give the same bytes. None for the current time.
+        format: None only: archives are ustar, with PAX headers for long names.
 
     Raises:
-        ConfigError: If an argument has no meaning.
+        ConfigError: If an argument is invalid.
     """
 
     def __init__(  # noqa: PLR0917 - those of webdataset, in its order
@@ -111,11 +112,11 @@ class TarWriter:
         written.
 
         Returns:
-            How many bytes it takes in the archive.
+            Size of the sample in the archive, in bytes.
 
         Raises:
-            EncodeError: If a value cannot be stored, or readers would not find the sample again.
-            WriterError: If the archive is complete.
+            EncodeError: If a value cannot be stored, or the key is invalid or repeated.
+            WriterError: If the archive is closed.
         """
         if self._closed:
             raise WriterError("the archive is complete")
@@ -155,7 +156,7 @@ class TarWriter:
         return self._ending[name](key, size), value, bytes(-size % BLOCK)
 
     def close(self) -> None:
-        """Complete the archive. May be called twice."""
+        """Close the archive; a second call has no effect."""
         if not self._closed:
             self._closed = True
             with self._open:
@@ -172,28 +173,28 @@ class TarWriter:
     ) -> None:
         if error is None:
             self.close()
-        else:  # without the mark of its end, so that nobody takes it for whole
+        else:  # no end-of-archive marker, so that readers see that it is incomplete
             self._closed = True
             self._open.close()
 
 
 class ShardWriter:
-    """Writes samples into archives with numbers in their names; use it in a ``with`` statement.
+    """Writes samples into numbered archives; use it in a ``with`` statement.
 
-    They have no index; `WebDatasetWriter` writes one, and uploads.
+    The archives have no index; `WebDatasetWriter` writes one, and uploads.
 
     Args:
-        pattern: Path with a place for the number, such as ``"train-%06d.tar"``.
-        maxcount: Samples of an archive.
-        maxsize: Bytes of an archive above which the next is begun, or text such as ``"1gb"``.
-        post: Called with the path of each archive that is complete.
-        start_shard: The first number.
-        verbose: Whether to log each archive that is begun.
+        pattern: Path with a format for the number, such as ``"train-%06d.tar"``.
+        maxcount: Maximum number of samples per archive.
+        maxsize: Size of an archive in bytes at which the next one is begun, or text such as ``"1gb"``.
+        post: Called with the path of each complete archive.
+        start_shard: First number.
+        verbose: Whether to log the start of each archive.
         opener: Opens the file for a path; None opens a local one.
         **options: As for `TarWriter`.
 
     Raises:
-        ConfigError: If an argument has no meaning.
+        ConfigError: If an argument is invalid.
     """
 
     def __init__(  # noqa: PLR0917 - those of webdataset, in its order
@@ -240,7 +241,7 @@ class ShardWriter:
             self.total += 1
 
     def next_stream(self) -> None:
-        """Complete the archive, and begin the next."""
+        """Close the archive, and open the next one."""
         self.finish()
         self.fname = self._pattern % self.shard
         if self._verbose:
@@ -251,7 +252,7 @@ class ShardWriter:
         self.count = self.size = 0
 
     def finish(self) -> None:
-        """Complete the archive."""
+        """Close the archive."""
         archive, self._archive = self._archive, None
         if archive is not None:
             archive.close()
@@ -259,7 +260,7 @@ class ShardWriter:
                 self._post(self.fname)
 
     def close(self) -> None:
-        """Complete the last archive. May be called twice."""
+        """Close the last archive; a second call has no effect."""
         self.finish()
         self._closed = True
 
@@ -315,7 +316,7 @@ def _encoded(name: str, value: Any) -> Any:
 
 
 def _named(name: str, encode: Callable[..., Any], *args: Any) -> Any:
-    """Encode a value; errors name it."""
+    """Encode a value, with its name in errors."""
     try:
         return encode(*args)
     except ConfigError:
@@ -327,10 +328,10 @@ def _named(name: str, encode: Callable[..., Any], *args: Any) -> Any:
 
 
 def _name(what: str, name: str) -> bytes:
-    """Return the name of a user or a group as archives have it.
+    """Return the name of a user or a group, encoded.
 
     Raises:
-        ConfigError: If they cannot have it.
+        ConfigError: If it is invalid.
     """
     encoded = str(name).encode()
     if len(encoded) > _MAX_NAME or b"\x00" in encoded:
@@ -347,7 +348,7 @@ _OPENED: dict[Any, Callable[[Any], Any]] = {
 
 
 def _compression(compress: Any, target: Any) -> Callable[[Any], Any] | None:
-    """Return what compresses into an open file; None if nothing does."""
+    """Return a function that opens a compressed stream over a file; None for no compression."""
     if compress is None and isinstance(target, (str, Path)):
         compress = _ENDINGS.get(Path(target).suffix)
     kind = "gz" if compress is True else compress

@@ -1,11 +1,12 @@
-"""Where the index of another library says that members begin: so that their headers can be read at once.
+"""Reading of tar headers ahead, many per request, at the offsets in an index of another library.
 
-Nothing of it is believed: whoever walks through an archive finds each header where the one before says, and
-takes it from here if it was read already.
+The offsets are only used to prefetch: the scan of an archive still finds each header at the end of the
+previous member, and takes it from here if it was read already.
 
-An index of NVIDIA DALI (``wds2idx``) is text: ``v1.2`` and the number of samples; then a line for each, of
-extension, place, size and name of each of its files in turn. One of Megatron-Energon (``x.tar.idx``) has a
-little-endian uint64 for each sample: where its first member begins, and one more for where the last one ends.
+An index of NVIDIA DALI (``wds2idx``) is text: a line of ``v1.2`` and the number of samples, then one line per
+sample with the extension, offset, size and name of each of its files. An index of Megatron-Energon
+(``x.tar.idx``) has one little-endian uint64 per sample, the offset of its first member, and the end of the
+last sample.
 """
 
 from __future__ import annotations
@@ -19,45 +20,45 @@ from streamplug_webdataset.members import BLOCK, Read, next_header
 
 _VERSIONS = ("v1.1", "v1.2")
 _MIN_HEADER_DISTANCE_BYTES = 1 << 20
-"""Bytes between headers, on average, at and above which headers are read one by one."""
+"""Average distance of headers in bytes from which on an index saves reads."""
 
-_PIECE = 3 * BLOCK
-"""Bytes that are read of each header: most extensions, with the header that they are of, are no longer."""
+_HEADER_READ_BYTES = 3 * BLOCK
+"""Bytes read per header: enough for most extended headers and the header that follows them."""
 
-_ROUNDS = 64
-"""Files of a sample whose headers are looked for, one after the other but for all samples at once."""
+_MAX_FILES_PER_SAMPLE = 64
+"""Maximum number of files per sample whose headers are read ahead; one request round per file."""
 
 
-class Hints:
-    """Reads an archive, some of whose headers it has read before.
+class IndexedArchive:
+    """An archive with headers that were read ahead.
 
     Attributes:
-        samples: How many samples the index says there are; None if it does not say.
+        samples: Number of samples according to the index; None if unknown.
     """
 
     def __init__(self, file: ScanSource, *, wrong: int = 0, samples: int | None = None) -> None:
-        """Know nothing of a file but that so many places of its index cannot be right."""
+        """Open a file without headers; `wrong` is the number of offsets known to be invalid."""
         self.samples = samples
         self._file, self._wrong = file, wrong
         self._known: dict[int, bytes] = {}
-        self._last = 0, b""  # where what was asked for last begins, and some of it
+        self._last = 0, b""  # offset and bytes of the last header read
 
     @property
     def unused(self) -> int:
-        """How many of the places in the index no header turned out to be at."""
+        """Number of offsets in the index at which the scan found no header."""
         return self._wrong + len(self._known)
 
     def look(self, starts: Sequence[int]) -> None:
-        """Read the headers at some places."""
+        """Read the headers at some offsets."""
         within = [start for start in starts if 0 <= start <= self._file.size - BLOCK]
         self._wrong += len(starts) - len(within)
-        self._known.update(zip(within, self._file.read_blocks(within, _PIECE)))
+        self._known.update(zip(within, self._file.read_blocks(within, _HEADER_READ_BYTES)))
 
     def follow(self, starts: Sequence[int]) -> None:
-        """Read the headers at the beginnings of samples, and then those of their further files."""
+        """Read the headers of the first members of samples, then those of their other members."""
         self.look(starts)
         ends = starts
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_FILES_PER_SAMPLE):
             nexts = (next_header(self._known[at], at) for at in ends if at in self._known)
             ends = [
                 at
@@ -69,7 +70,7 @@ class Hints:
             self.look(ends)
 
     def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes from one place to another, as `ScanSource.read` does."""
+        """Return a range of bytes, as `ScanSource.read` does."""
         if stop - start == BLOCK and start in self._known:
             self._last = start, self._known.pop(start)
         begin, piece = self._last
@@ -78,13 +79,13 @@ class Hints:
         return self._file.read(start, stop)
 
 
-def hints_of(file: ScanSource) -> Hints | None:
-    """Return what the index beside an archive is good for; None if there is none, or it saves nothing."""
+def open_indexed(file: ScanSource) -> IndexedArchive | None:
+    """Return an archive with the headers of its index; None without a useful index beside it."""
     name = file.name.rpartition("/")[2]
     text = file.read_sibling(f"{name.partition('.')[0]}.idx")
     places = list(_places(text)) if text is not None else []
     if places and len(places) * _MIN_HEADER_DISTANCE_BYTES <= file.size:
-        hints = Hints(file)
+        hints = IndexedArchive(file)
         hints.look([place - BLOCK for place in places])
         return hints
     data = file.read_sibling(f"{name}.idx") if name.endswith(".tar") and not places else None
@@ -103,19 +104,19 @@ def _places(text: bytes) -> Iterator[int]:
                 yield int(place)
 
 
-def _by_samples(file: ScanSource, data: bytes) -> Hints:
-    """Return what an index of Energon is good for; one that cannot be right counts as a wrong place."""
+def _by_samples(file: ScanSource, data: bytes) -> IndexedArchive:
+    """Return an archive with the headers of an Energon index; an invalid index counts as one wrong offset."""
     places = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
     ascending = bool((places[1:] > places[:-1]).all())
     if not len(places) or len(data) % 8 or not ascending or int(places[-1]) > file.size:
-        return Hints(file, wrong=1)
-    hints = Hints(file, samples=len(places) - 1)
+        return IndexedArchive(file, wrong=1)
+    hints = IndexedArchive(file, samples=len(places) - 1)
     if hints.samples and hints.samples * _MIN_HEADER_DISTANCE_BYTES <= file.size:
         hints.follow([int(place) for place in places])
     return hints
 
 
-def reading(file: ScanSource, *, indexed: bool) -> tuple[Read, Hints | None]:
-    """Return how an archive is read, by an index of its members if there should be one."""
-    hints = hints_of(file) if indexed else None
+def open_archive(file: ScanSource, *, indexed: bool) -> tuple[Read, IndexedArchive | None]:
+    """Return a read function of an archive, and its header index if `indexed` and there is one."""
+    hints = open_indexed(file) if indexed else None
     return (file.read if hints is None else hints.read), hints

@@ -1,15 +1,15 @@
-"""Where the samples of an archive lie: what stands in the file beside it.
+"""Locations of the samples in an archive, and the file that stores them.
 
 All numbers are little-endian::
 
     head          56 bytes, see `_HEAD`
-    description   JSON: the extensions, filled up with blanks to a multiple of 8 bytes
+    description   JSON: the extensions, padded with blanks to a multiple of 8 bytes
     sizes         uint32 or uint64, [extensions, samples]: bytes of each value
-    blocks        uint32, [extensions, samples]: the block of the archive in which it begins, 0 for none
-    key_ends      uint32, [samples]: where each key ends in what follows
+    blocks        uint32, [extensions, samples]: the archive block where it begins, 0 for none
+    key_ends      uint32, [samples]: end of each key in `keys`
     keys          in UTF-8, back to back
 
-The head holds the digest of all that follows it.
+The head contains the digest of everything after it.
 """
 
 from __future__ import annotations
@@ -37,23 +37,22 @@ _U32 = np.dtype("<u4")
 MAX_BLOCKS = 1 << 32
 
 
-def least_size(samples: int) -> int:
-    """Return how many bytes the places of so many samples take at least."""
+def min_file_bytes(samples: int) -> int:
+    """Return the minimum size of the file for a number of samples."""
     return _HEAD.size + 4 * samples
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where the values of an archive's samples lie.
+class SampleLocations:
+    """Locations of the values of an archive's samples.
 
     Attributes:
-        archive: Bytes of the archive.
-        extensions: Those that samples have.
-        blocks: Where each value begins, in blocks; 0 where a sample has none. Shape
-            ``[extensions, samples]``.
-        sizes: How many bytes each has, of the same shape.
-        key_ends: Where each key ends in `keys`, shape ``[samples]``.
-        keys: The keys in UTF-8, back to back.
+        archive: Size of the archive in bytes.
+        extensions: Extensions of the samples' files.
+        blocks: First block of each value, 0 if a sample has none, shape ``[extensions, samples]``.
+        sizes: Size of each value in bytes, same shape.
+        key_ends: End of each key in `keys`, shape ``[samples]``.
+        keys: The keys in UTF-8, concatenated.
     """
 
     archive: int
@@ -65,7 +64,7 @@ class Places:
 
     @property
     def samples(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return len(self.key_ends)
 
     def pack(self) -> bytes:
@@ -86,41 +85,41 @@ class Places:
         return _HEAD.pack(_MAGIC, _VERSION, *known, _digest(known, rest)) + rest
 
     @classmethod
-    def unpack(cls, data: Bytes1D, samples: int, archive: int) -> Places:
-        """Return what a file says.
+    def unpack(cls, data: Bytes1D, samples: int, archive: int) -> SampleLocations:
+        """Parse the content of a file.
 
         Args:
-            data: Its content.
-            samples: How many samples it must be of.
-            archive: How many bytes the archive must have.
+            data: The content.
+            samples: Expected number of samples.
+            archive: Expected size of the archive in bytes.
 
         Raises:
-            CorruptShardError: If it is damaged, or of something else.
+            CorruptShardError: If the file is damaged, or belongs to another archive.
         """
         view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         if len(view) < _HEAD.size or bytes(view[:8]) != _MAGIC:
-            raise CorruptShardError("the places of its samples are damaged: no such file")
+            raise CorruptShardError("the sample locations are damaged: not such a file")
         _, version, width, *counts, digest = _HEAD.unpack(view[: _HEAD.size])
         if version != _VERSION:
-            raise CorruptShardError(
-                f"the places of its samples have version {version}, not {_VERSION}"
-            )
+            raise CorruptShardError(f"the sample locations have version {version}, not {_VERSION}")
         if _digest((width, *counts), view[_HEAD.size :]) != digest:
-            raise CorruptShardError("the places of its samples are damaged: their digest differs")
+            raise CorruptShardError("the sample locations are damaged: their digest differs")
         if counts[:2] != [samples, archive]:
             raise CorruptShardError(
-                f"its places are those of {counts[0]} samples in {counts[1]} bytes, the index says "
+                f"its sample locations are for {counts[0]} samples in {counts[1]} bytes, the index says "
                 f"{samples} samples in {archive} bytes"
             )
         try:
             places = cls._parsed(view[_HEAD.size :], width, samples, archive, counts[2])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CorruptShardError(f"the places of its samples are damaged: {error}") from None
+            raise CorruptShardError(f"the sample locations are damaged: {error}") from None
         places.check()
         return places
 
     @classmethod
-    def _parsed(cls, view: memoryview, width: int, samples: int, archive: int, text: int) -> Places:
+    def _parsed(
+        cls, view: memoryview, width: int, samples: int, archive: int, text: int
+    ) -> SampleLocations:
         names = json.loads(bytes(view[:text]))["extensions"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("extensions are texts")
@@ -137,14 +136,14 @@ class Places:
         )
 
     def check(self) -> None:
-        """Check that all values and keys are inside.
+        """Check that all values are inside the archive and all keys inside the file.
 
         Raises:
             CorruptShardError: If one is not.
         """
         ends = self.key_ends.astype(np.int64)
         if (np.diff(ends, prepend=0) < 0).any() or (ends[-1] if len(ends) else 0) != len(self.keys):
-            raise CorruptShardError("the places of its samples are damaged: the keys")
+            raise CorruptShardError("the sample locations are damaged: the keys")
         room = self.archive - self.blocks.astype(np.int64) * BLOCK
         outside = (room < 0) | (self.sizes > np.maximum(room, 0).astype(np.uint64))
         if outside.any():
@@ -152,12 +151,10 @@ class Places:
                 f"sample {int(outside.any(0).argmax())} lies beyond the {self.archive} bytes of the archive"
             )
         if self.samples and not (len(self.extensions) and (self.blocks > 0).any(0).all()):
-            raise CorruptShardError(
-                "the places of its samples are damaged: a sample without values"
-            )
+            raise CorruptShardError("the sample locations are damaged: a sample without values")
 
     def ranges(self, rows: Int64) -> Int64:
-        """Return where in the archive the values of samples begin and end, shape ``[n, 2]``."""
+        """Return the byte range of each sample in the archive, shape ``[n, 2]``."""
         blocks, sizes = self.blocks[:, rows].astype(np.int64), self.sizes[:, rows].astype(np.int64)
         begins = np.where(blocks > 0, blocks * BLOCK, np.int64(1) << 62)
         ends = np.where(blocks > 0, blocks * BLOCK + sizes, 0)
