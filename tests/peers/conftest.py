@@ -51,21 +51,22 @@ def shown(tmp_path):
         folder.mkdir(exist_ok=True)
         (folder / "program.py").write_text(program, encoding="utf-8")
         path = [str(HERE / "standins"), os.environ.get("PYTHONPATH", "")]
-        # Streams without `local` have a directory that must be new.
-        temporary = tempfile.mkdtemp(dir=tmp_path)
-        done = subprocess.run(
-            [sys.executable, *SIDES[side]],
-            cwd=folder,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, path)),
-                "TMPDIR": temporary,
-            },
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
+        # A new directory, for streams without `local`; with a short path, as torch's workers name sockets
+        # in it, and wait for ever if these names are longer than 107 bytes.
+        with tempfile.TemporaryDirectory() as temporary:
+            done = subprocess.run(
+                [sys.executable, *SIDES[side]],
+                cwd=folder,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, path)),
+                    "TMPDIR": temporary,
+                },
+                capture_output=True,
+                text=True,
+                timeout=280,
+                check=False,
+            )
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
         return done.stdout
 
