@@ -557,7 +557,7 @@ def test_other_values_are_refused_by_the_name_of_the_column(spec, value, tmp_pat
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("timestamp[s]", r"column 'x': Parquet keeps timestamp\[s\] as timestamp\[ms\]"),
+        ("timestamp[s]", r"column 'x': Parquet stores timestamp\[s\] as timestamp\[ms\]"),
         ("map<string, int64>", "column 'x': .* is read, but not written"),
         ("time64[us]", "column 'x': .* is read, but not written"),
         ("list<timestamp[us]>?", None),

@@ -20,8 +20,8 @@ def test_values_that_are_no_bytes_are_shown_decoded(tmp_path):
     told = {column.name: column for column in found.columns}
     assert all(column.notes == {"no value": 1} for column in told.values())
     assert all(column.stored is None for column in told.values())
-    assert (told["x"].measure, told["x"].numbers.most) == ("value", 3)
-    assert (told["tokens"].measure, told["tokens"].numbers.most) == ("length", 3)
+    assert (told["x"].measure, told["x"].numbers.maximum) == ("value", 3)
+    assert (told["tokens"].measure, told["tokens"].numbers.maximum) == ("length", 3)
     assert [seen.text for _, seen in told["st"].previews] == ['{"a": 1}', '{"a": 2}']
     assert found.samples[1][1]["s"].note == "no value"
 

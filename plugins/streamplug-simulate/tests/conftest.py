@@ -34,7 +34,7 @@ def plan(written):
 @pytest.fixture
 def run(plan):
     """Return a function that simulates a run."""
-    return lambda most=10**6, **settings: simulate(plan, plan.scenario(**settings), most)
+    return lambda max_needs=10**6, **settings: simulate(plan, plan.scenario(**settings), max_needs)
 
 
 @pytest.fixture(scope="session")

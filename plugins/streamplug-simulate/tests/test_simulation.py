@@ -53,21 +53,21 @@ def test_each_node_pays_for_its_part(run):
 
 
 def test_what_is_simulated_in_part_says_so_and_estimates_the_rest(run):
-    whole, part = run(bandwidth=1e6), run(most=30, bandwidth=1e6, predownload=20)
+    whole, part = run(bandwidth=1e6), run(max_needs=30, bandwidth=1e6, predownload=20)
     [epoch] = part.epochs
     assert not part.complete
     assert 0 < epoch.simulated < epoch.steps
     assert epoch.bytes < epoch.all_bytes == pytest.approx(whole.egress, rel=0.05)
     assert f"the first {epoch.simulated} of the 40 steps" in part.notes[0]
-    later = run(most=30, epochs=3, bandwidth=1e6)
+    later = run(max_needs=30, epochs=3, bandwidth=1e6)
     assert len(later.epochs) == 1
     assert later.egress == 3 * later.epochs[0].all_bytes
 
 
 def test_no_more_is_estimated_than_there_is(run, plan):
-    found = run(most=100, shuffle="global")
+    found = run(max_needs=100, shuffle="global")
     assert found.epochs[0].all_bytes == plan.shards.stored.sum()
-    limited = run(most=100, shuffle="global", cache_limit=200_000)
+    limited = run(max_needs=100, shuffle="global", cache_limit=200_000)
     assert limited.epochs[0].all_bytes > plan.shards.stored.sum()
 
 

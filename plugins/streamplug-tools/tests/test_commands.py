@@ -138,7 +138,7 @@ def test_diff_tells_what_differs_by_its_status(sets, tmp_path):
     assert (same.exit_code, same.stdout) == (0, "100 samples compared: 0 differ\n")
     run("proc", sets[0], tmp_path / "out", "--set", "text=text if id < 98 else 'other'")
     run("cat", tmp_path / "out", "-o", tmp_path / "short", "--end", "99", "--columns", "id:int32")
-    other = run("diff", sets[0], tmp_path / "short", "--most", "1")
+    other = run("diff", sets[0], tmp_path / "short", "--max-differences", "1")
     assert other.exit_code == 1
     assert other.stdout.splitlines() == [
         f"column id is int in {sets[0]}, int32 in {tmp_path}/short",

@@ -25,7 +25,7 @@ def test_samples_that_differ_are_counted_and_the_first_are_told(tmp_path, write,
             changed["score"] = np.float32("nan")
         return changed
 
-    found = diff(source, write(tmp_path / "other", range(200), make=other), most=3)
+    found = diff(source, write(tmp_path / "other", range(200), make=other), max_differences=3)
     assert not found.same
     assert found.differing == 5
     assert found.first == (

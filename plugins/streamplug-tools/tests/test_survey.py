@@ -20,9 +20,9 @@ def test_a_survey_tells_what_was_written(write, tmp_path, sample):
     assert {cell.compression for cell in found.cells} == {"gz"}
     columns = {column.name: column for column in found.columns}
     assert columns["id"].encodings == ("int",)
-    assert (columns["id"].measure, columns["id"].numbers.most) == ("value", 199)
-    assert (columns["name"].measure, columns["name"].numbers.most) == ("characters", 6)
-    assert (columns["vector"].measure, columns["vector"].numbers.least) == ("length", 3)
+    assert (columns["id"].measure, columns["id"].numbers.maximum) == ("value", 199)
+    assert (columns["name"].measure, columns["name"].numbers.maximum) == ("characters", 6)
+    assert (columns["vector"].measure, columns["vector"].numbers.minimum) == ("length", 3)
     sizes = [len(sample(n)["x"]) for n in range(200)]
     assert columns["x"].stored.total == sum(sizes)
     assert columns["x"].stored.median == np.median(sizes)
@@ -138,7 +138,7 @@ def test_a_spread_counts_all_numbers_once():
         assert sum(found.counts) == found.count == len(values)
         assert list(found.edges) == sorted(found.edges)
         assert len(found.edges) == len(found.counts) + 1 <= 32
-        assert (found.least, found.most) == (values.min(), values.max())
+        assert (found.minimum, found.maximum) == (values.min(), values.max())
 
 
 def test_whole_numbers_have_bins_of_their_own_if_they_are_few():

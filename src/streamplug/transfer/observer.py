@@ -79,14 +79,16 @@ class Counters:
         row, lock = self._mine()
         with lock:
             for name, amount in amounts.items():
-                row[_INDEX[name]] += _whole(name, amount)
+                row[_INDEX[name]] += _to_ticks(name, amount)
 
     def totals(self, **more: float) -> Stats:
         """Return the totals over all processes, plus `more`."""
         sums = self._rows.sum(0)
         for name, amount in more.items():
-            sums[_INDEX[name]] += _whole(name, amount)
-        return Stats(**{name: _told(name, total) for name, total in zip(_NAMES, sums.tolist())})
+            sums[_INDEX[name]] += _to_ticks(name, amount)
+        return Stats(
+            **{name: _from_ticks(name, total) for name, total in zip(_NAMES, sums.tolist())}
+        )
 
     def _mine(self) -> tuple[Int64, threading.RLock]:
         # Each process has its own row and lock, as a lock copied by fork may be held forever. It is
@@ -112,11 +114,11 @@ def process_number() -> int | None:
     return int(identity[-1]) if identity else None
 
 
-def _whole(name: str, amount: float) -> int:
+def _to_ticks(name: str, amount: float) -> int:
     return round(amount * _TICKS) if name.endswith("_seconds") else int(amount)
 
 
-def _told(name: str, total: int) -> Any:
+def _from_ticks(name: str, total: int) -> Any:
     return total / _TICKS if name.endswith("_seconds") else total
 
 

@@ -132,8 +132,7 @@ class Writer(Configurable, section="writer"):
         self._max_bytes = min(
             x for x in (self._size_limit, self._rows.max_size, 1 << 62) if x is not None
         )
-        if self._max_bytes <= self._rows.base_size + self._rows.row_overhead:
-            raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
+        self._check_size_limit(size_limit)
         self._destination = Destination(
             out, exist_ok=exist_ok, append=append, storage_options=storage_options
         )
@@ -155,6 +154,11 @@ class Writer(Configurable, section="writer"):
         self._closed = ""  # or why no more samples can be written
         self._new_shard()
         keep_freed_memory()
+
+    def _check_size_limit(self, size_limit: float | str | None) -> None:
+        # A method, as the writers of streamplug-mosaic accept any limit.
+        if self._max_bytes <= self._rows.base_size + self._rows.row_overhead:
+            raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
 
     def _new_shard(self) -> None:
         self._packed: list[RowPiece] = []

@@ -36,7 +36,7 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
     ) -> None:
         self._endpoint, self._limits, self._attempts = endpoint_url, dict(limits), attempts
         self._parts_at_once = options.get("max_concurrency") or 1
-        self._given = options.keys() & {*_SECRETS, "anon", "client_id", "credential"}
+        self._set_options = options.keys() & {*_SECRETS, "anon", "client_id", "credential"}
         super().__init__(**options)
 
     def do_connect(self) -> None:
@@ -45,7 +45,7 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         Raises:
             ConfigError: If no account is set.
         """
-        if self._given:
+        if self._set_options:
             self._forget_environment()
         # The client's default policy waits 15 seconds and more between attempts.
         policy = ExponentialRetry(
@@ -75,9 +75,9 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
 
     def _forget_environment(self) -> None:
         # adlfs fills missing arguments from the environment, which must not override those passed.
-        for name in set(_SECRETS) - self._given:
+        for name in set(_SECRETS) - self._set_options:
             setattr(self, name, None)
-        if "client_id" in self._given:
+        if "client_id" in self._set_options:
             self.credential, self.sync_credential = self._get_credential_from_service_principal()
 
     def _own_credential(self) -> Any:

@@ -47,13 +47,13 @@ def check(options: Mapping[str, Any]) -> None:
     check_positive(
         _WHAT, options, "connect_timeout", "read_timeout", "blocksize", "max_concurrency"
     )
-    given = {name for name, value in options.items() if value is not None}
-    ways = [name for name in _WAYS if name in given]
+    set_options = {name for name, value in options.items() if value is not None}
+    ways = [name for name in _WAYS if name in set_options]
     if len(ways) > 1:
         raise ConfigError(f"{_WHAT} options {ways[0]!r} and {ways[1]!r} exclude each other")
     if options.get("anon") and ways:
         raise ConfigError(f"{_WHAT} options 'anon' and {ways[0]!r} exclude each other")
-    if given.intersection(_PRINCIPAL) and not given.issuperset(_PRINCIPAL):
+    if set_options.intersection(_PRINCIPAL) and not set_options.issuperset(_PRINCIPAL):
         raise ConfigError(
             f"{_WHAT} options 'tenant_id', 'client_id' and 'client_secret' go together"
         )
@@ -66,18 +66,18 @@ def adlfs_options(options: Mapping[str, Any], account: str | None) -> dict[str, 
         options: Options of the storage.
         account: Account named by the URL, or None.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    passed = {name: given[name] for name in _PASSED_ON if name in given}
-    passed["account_name"] = given.get("account_name") or account or _named_account()
-    if not given.keys() & {*_WAYS, "anon"} and _variable("AZURE_ACCOUNT_ACCESS_KEY"):
+    set_options = {name: value for name, value in options.items() if value is not None}
+    passed = {name: set_options[name] for name in _PASSED_ON if name in set_options}
+    passed["account_name"] = set_options.get("account_name") or account or _named_account()
+    if not set_options.keys() & {*_WAYS, "anon"} and _variable("AZURE_ACCOUNT_ACCESS_KEY"):
         passed["account_key"] = _variable("AZURE_ACCOUNT_ACCESS_KEY")
-    if "anon" in given:
-        passed["anon"] = given["anon"]
-    passed["endpoint_url"] = given.get("endpoint_url")
+    if "anon" in set_options:
+        passed["anon"] = set_options["anon"]
+    passed["endpoint_url"] = set_options.get("endpoint_url")
     passed["attempts"] = ATTEMPTS
     passed["limits"] = {
-        "connection_timeout": given.get("connect_timeout", CONNECT_TIMEOUT),
-        "read_timeout": given.get("read_timeout", READ_TIMEOUT),
+        "connection_timeout": set_options.get("connect_timeout", CONNECT_TIMEOUT),
+        "read_timeout": set_options.get("read_timeout", READ_TIMEOUT),
     }
     return passed
 

@@ -25,12 +25,12 @@ class Workspace:
         Raises:
             NoCredentialsError: If there are no usable credentials.
         """
-        given = {name: value for name, value in options.items() if value is not None}
+        set_options = {name: value for name, value in options.items() if value is not None}
         self._timeout = (
-            given.get("connect_timeout", CONNECT_TIMEOUT),
-            given.get("read_timeout", READ_TIMEOUT),
+            set_options.get("connect_timeout", CONNECT_TIMEOUT),
+            set_options.get("read_timeout", READ_TIMEOUT),
         )
-        self._host, self._authenticate = self._sign_in(given)
+        self._host, self._authenticate = self._sign_in(set_options)
         self._session = _new_session()
 
     @contextmanager
@@ -74,14 +74,16 @@ class Workspace:
 
     def _sign_in(self, options: Mapping[str, Any]) -> tuple[str, Any]:
         """Return the host, and a function that returns current authentication headers."""
-        given = {name: options[name] for name in AUTHENTICATION if name in options}
-        if set(given) == {"host", "token"}:  # needs no lookup
-            return _host(given["host"]), lambda: {"Authorization": f"Bearer {given['token']}"}
+        set_options = {name: options[name] for name in AUTHENTICATION if name in options}
+        if set(set_options) == {"host", "token"}:  # needs no lookup
+            return _host(set_options["host"]), lambda: {
+                "Authorization": f"Bearer {set_options['token']}"
+            }
         from databricks.sdk.config import Config
 
         try:
             config = Config(
-                **given,
+                **set_options,
                 http_timeout_seconds=self._timeout[1],
                 retry_timeout_seconds=int(self._timeout[1]) + 1,
             )

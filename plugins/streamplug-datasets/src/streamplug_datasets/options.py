@@ -96,8 +96,8 @@ def tell(summaries: Sequence[SplitSummary], *, as_json: bool) -> None:
             click.echo(f"  not there: {count:,} ({kind})")
 
 
-def _names(given: str, known: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(given.split(","))
+def _names(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(text.split(","))
     for name in names:
         if name not in known:
             raise click.BadParameter(

@@ -46,10 +46,10 @@ class FilesHead(ShardHeader):
         """Return the location of a column's values."""
         column = self._columns.get(name)
         if column is None:
-            column = self._columns[name] = self._found(name)
+            column = self._columns[name] = self._stored(name)
         return column
 
-    def _found(self, name: str) -> _Stored:
+    def _stored(self, name: str) -> _Stored:
         bundle = self._bundle
         if name == "label":
             labels = np.ascontiguousarray(bundle.labels, "<i8")

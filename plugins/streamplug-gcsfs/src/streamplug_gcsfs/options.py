@@ -51,17 +51,17 @@ def gcsfs_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `gcsfs.core.GCSFileSystem` for checked options."""
     from aiohttp import ClientTimeout
 
-    given = {name: value for name, value in options.items() if value is not None}
-    token = given.get("token")
+    set_options = {name: value for name, value in options.items() if value is not None}
+    token = set_options.get("token")
     if isinstance(token, Mapping):  # gcsfs tests for dict, not Mapping
         token = dict(token)
     return {
-        **{name: given[name] for name in _PASSED_ON if name in given},
-        "token": "anon" if given.get("anon") else token,
+        **{name: set_options[name] for name in _PASSED_ON if name in set_options},
+        "token": "anon" if set_options.get("anon") else token,
         # A stall timeout only, as requests may be large; gcsfs sets no timeout of its own.
         "requests_timeout": ClientTimeout(
             total=None,
-            sock_connect=given.get("connect_timeout", CONNECT_TIMEOUT),
-            sock_read=given.get("read_timeout", READ_TIMEOUT),
+            sock_connect=set_options.get("connect_timeout", CONNECT_TIMEOUT),
+            sock_read=set_options.get("read_timeout", READ_TIMEOUT),
         ),
     }

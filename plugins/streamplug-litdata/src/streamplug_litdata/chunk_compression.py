@@ -54,8 +54,8 @@ class PackedHead(ItemsHead):
         view, items = memoryview(data), []  # type: ignore[arg-type]  # an array is a buffer
         for row, start, size in zip(rows.tolist(), starts.tolist(), sizes):
             try:
-                most = max(_EXPANSION * size, _EXPANSION_LEAST)
-                items.append(codec.decompress(view[start : start + size], max_size=most))
+                max_bytes = max(_EXPANSION * size, _EXPANSION_LEAST)
+                items.append(codec.decompress(view[start : start + size], max_size=max_bytes))
             except DataError as error:
                 raise CorruptShardError(f"sample {row}: {error}") from error
         lengths = np.fromiter(map(len, items), np.int64, len(items))
@@ -102,8 +102,8 @@ class FramesReader(ItemsReader):
         return partial(self.row, columns=columns)
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
-        wanted = np.unique(np.searchsorted(self._firsts, rows, side="right") - 1)
-        for frame in wanted[~self._done[wanted]].tolist():
+        blocks = np.unique(np.searchsorted(self._firsts, rows, side="right") - 1)
+        for frame in blocks[~self._done[blocks]].tolist():
             self._unpack(frame)
         return super().take(rows, columns)
 

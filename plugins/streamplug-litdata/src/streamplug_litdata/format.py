@@ -50,7 +50,7 @@ class LitData(IndexImportFormat, RangeReadableFormat):
         """Set the layout of the chunks; without one, only LitData's index.json can be read."""
         self._options, self._block, self._layout = Options(pil, raw), block, layout
         said = {"pil": pil, "raw": raw, f"block={block}": block is not None}
-        self._spec = "".join(f"{option}," for option, given in said.items() if given)
+        self._spec = "".join(f"{option}," for option, is_set in said.items() if is_set)
 
     @classmethod
     def from_spec(cls, argument: str | None) -> LitData:

@@ -57,7 +57,7 @@ class _ArrowColumn:
 
     def __init__(self, array: Any, kind: str | None) -> None:
         self.array = array
-        self.there = np.asarray(array.is_valid()) if array.null_count else None
+        self.is_present = np.asarray(array.is_valid()) if array.null_count else None
         self.values = _values(array, kind)
         if self.values is None:
             array.validate(full=True)  # damaged offsets would point outside the buffers
@@ -136,7 +136,7 @@ class RowsReader(ShardReader):
         plan: list[tuple[Any, ...]] = []
         for column in columns:
             known = self._column(column.name)
-            if known is None or known.values is None or known.there is not None:
+            if known is None or known.values is None or known.is_present is not None:
                 return with_care
             data, begins, sizes = (memoryview(values) for values in known.values)  # type: ignore[arg-type]  # arrays are buffers
             plan.append((column.name, data, begins, sizes, column.encoding.decode))
@@ -159,16 +159,16 @@ class RowsReader(ShardReader):
     def _taken(self, rows: Int64, column: Column, known: _ArrowColumn | None) -> ColumnValues:
         if known is None:
             return [None] * len(rows)
-        if known.there is None or known.there[rows].all():
-            return self._there(rows, column, known)
+        if known.is_present is None or known.is_present[rows].all():
+            return self._present_values(rows, column, known)
         values: list[Any] = [None] * len(rows)
-        places = np.flatnonzero(known.there[rows])
-        some = self._there(rows[places], column, known) if len(places) else []
+        places = np.flatnonzero(known.is_present[rows])
+        some = self._present_values(rows[places], column, known) if len(places) else []
         for place, value in zip(places.tolist(), column.encoding.unbatch(some)):
             values[place] = value
         return values
 
-    def _there(self, rows: Int64, column: Column, known: _ArrowColumn) -> ColumnValues:
+    def _present_values(self, rows: Int64, column: Column, known: _ArrowColumn) -> ColumnValues:
         """Decode values, none of which is None."""
         if known.values is not None:
             data, begins, sizes = known.values

@@ -128,9 +128,9 @@ class Array(Encoding):
 
     def decode(self, data: memoryview) -> NDArray[Any]:
         for order in self._orders:
-            found = self._head(data, order)
-            if found is not None:
-                dtype, shape = found
+            head = self._head(data, order)
+            if head is not None:
+                dtype, shape = head
                 begin = 8 + 4 * len(shape)
                 if prod(shape) * dtype.itemsize == len(data) - begin:
                     flat: NDArray[Any] = np.frombuffer(data[begin:], dtype)

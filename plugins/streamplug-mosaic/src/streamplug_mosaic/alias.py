@@ -152,9 +152,9 @@ def _without_digests(function: Any) -> Any:
     def dataframe_to_mds(
         dataframe: Any, merge_index: bool = True, mds_kwargs: Any = None, **kwargs: Any
     ) -> Any:
-        given = dict(mds_kwargs or {})
-        given["hashes"] = given.get("hashes") or ()
-        return function(dataframe, merge_index, given, **kwargs)
+        options = dict(mds_kwargs or {})
+        options["hashes"] = options.get("hashes") or ()
+        return function(dataframe, merge_index, options, **kwargs)
 
     return dataframe_to_mds
 

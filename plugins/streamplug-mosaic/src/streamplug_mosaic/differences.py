@@ -340,8 +340,8 @@ def find_entry(name: str) -> str | None:
     Args:
         name: With its module, such as ``"streaming.base.storage.download"``.
     """
-    entries = ((entry, each) for entry in MISSING for each in list_names(entry))
-    return next((e for e, each in entries if fnmatchcase(f"{name}.", f"{each}.*")), None)
+    entries = ((entry, missing) for entry in MISSING for missing in list_names(entry))
+    return next((e for e, missing in entries if fnmatchcase(f"{name}.", f"{missing}.*")), None)
 
 
 def replacement_of(name: str) -> str:
@@ -365,14 +365,14 @@ def describe(modules: Mapping[str, tuple[str, ...]], version: str) -> Iterator[s
     for module, names in modules.items():
         yield f"  {module}: {', '.join(names)}"
     yield "\nWhat differs (theirs -> ours):\n"
-    for each in ALWAYS:
-        yield f"  {each.what}\n    {each.theirs} -> {each.ours}"
+    for entry in ALWAYS:
+        yield f"  {entry.what}\n    {entry.theirs} -> {entry.ours}"
     yield "\nOther exceptions (theirs -> ours):\n"
-    for each in EXCEPTIONS:
-        yield f"  {each.what}\n    {each.theirs} -> {each.ours}"
+    for entry in EXCEPTIONS:
+        yield f"  {entry.what}\n    {entry.theirs} -> {entry.ours}"
     yield "\nOnly without the alias, where the names are imported from streamplug:\n"
-    for each in BY_DEFAULT:
-        yield f"  {each.what}\n    {each.theirs} -> {each.ours}"
+    for entry in BY_DEFAULT:
+        yield f"  {entry.what}\n    {entry.theirs} -> {entry.ours}"
     yield "\nNot there -> what to use instead:\n"
     for missing, instead in MISSING.items():
         yield f"  {missing} -> {instead}"

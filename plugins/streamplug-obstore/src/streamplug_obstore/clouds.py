@@ -38,7 +38,7 @@ class _Bucket(ObstoreStorage):
             raise ConfigError(f"{self.url!r} names no bucket; write {scheme}://bucket/prefix")
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._what = f"{scheme} storage"
-        self._given = check(self._what, options, self.own)
+        self._options = check(self._what, options, self.own)
 
 
 class ObstoreS3(_Bucket):
@@ -62,21 +62,21 @@ class ObstoreS3(_Bucket):
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location as for all buckets; `addressing_style` is ``"path"`` or ``"virtual"``."""
         super().__init__(url, **options)
-        together(self._what, self._given, "key", "secret")
-        exclude(self._what, self._given, "anon", "key")
-        style = self._given.get("addressing_style", "path")
+        together(self._what, self._options, "key", "secret")
+        exclude(self._what, self._options, "anon", "key")
+        style = self._options.get("addressing_style", "path")
         if style not in ("path", "virtual"):
             raise ConfigError(f"{self._what} option addressing_style={style!r}: use path, virtual")
 
     def make_store(self, stores: Any) -> Any:
-        given = dict(self._given)
+        options = dict(self._options)
         endpoint = os.environ.get("S3_ENDPOINT_URL")
         if endpoint:
-            given.setdefault("endpoint_url", endpoint)
+            options.setdefault("endpoint_url", endpoint)
         paying = os.environ.get("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", "").split(",")
-        given.setdefault("requester_pays", self._bucket in (name.strip() for name in paying))
+        options.setdefault("requester_pays", self._bucket in (name.strip() for name in paying))
         config = settings(
-            given,
+            options,
             {
                 "anon": "skip_signature",
                 "endpoint_url": "endpoint",
@@ -87,9 +87,9 @@ class ObstoreS3(_Bucket):
                 "token": "session_token",
             },
         )
-        if "addressing_style" in given:
-            config["virtual_hosted_style_request"] = given["addressing_style"] == "virtual"
-        return stores.S3Store(self._bucket, config=config, **transport(given))
+        if "addressing_style" in options:
+            config["virtual_hosted_style_request"] = options["addressing_style"] == "virtual"
+        return stores.S3Store(self._bucket, config=config, **transport(options))
 
 
 class ObstoreGCS(_Bucket):
@@ -104,18 +104,18 @@ class ObstoreGCS(_Bucket):
     def __init__(self, url: str, **options: Any) -> None:
         """As for all buckets; `token` is the path of a key file, its content as a dict, or a token."""
         super().__init__(url, **options)
-        exclude(self._what, self._given, "anon", "token")
+        exclude(self._what, self._options, "anon", "token")
 
     def make_store(self, stores: Any) -> Any:
-        given = self._given
-        config = settings(given, {"anon": "skip_signature", "endpoint_url": "base_url"})
-        token = given.get("token")
+        options = self._options
+        config = settings(options, {"anon": "skip_signature", "endpoint_url": "base_url"})
+        token = options.get("token")
         if isinstance(token, Mapping):
             config["service_account_key"] = json.dumps(dict(token))
         elif token is not None:
             is_file = Path(token).is_file()
             config["application_credentials" if is_file else "bearer_token"] = token
-        return stores.GCSStore(self._bucket, config=config, **transport(given))
+        return stores.GCSStore(self._bucket, config=config, **transport(options))
 
 
 class ObstoreAzure(_Bucket):
@@ -139,22 +139,22 @@ class ObstoreAzure(_Bucket):
     def __init__(self, url: str, **options: Any) -> None:
         """As for all buckets; the URL may name the account: ``container@account.dfs.core.windows.net``."""
         super().__init__(url, **options)
-        exclude(self._what, self._given, "anon", "account_key", "sas_token", "client_id")
-        together(self._what, self._given, "tenant_id", "client_id", "client_secret")
+        exclude(self._what, self._options, "anon", "account_key", "sas_token", "client_id")
+        together(self._what, self._options, "tenant_id", "client_id", "client_secret")
 
     def make_store(self, stores: Any) -> Any:
-        given = dict(self._given)
+        options = dict(self._options)
         account = self._host.partition(".")[0] or os.environ.get("AZURE_ACCOUNT_NAME")
         if account and not ("AZURE_STORAGE_ACCOUNT_NAME" in os.environ and not self._host):
-            given.setdefault("account_name", account)
+            options.setdefault("account_name", account)
         secret = os.environ.get("AZURE_ACCOUNT_ACCESS_KEY")
-        if secret and not given.keys() & {"anon", "account_key", "sas_token", "client_id"}:
-            given["account_key"] = secret
-        if "sas_token" in given:
-            given["sas_token"] = given["sas_token"].removeprefix("?")
+        if secret and not options.keys() & {"anon", "account_key", "sas_token", "client_id"}:
+            options["account_key"] = secret
+        if "sas_token" in options:
+            options["sas_token"] = options["sas_token"].removeprefix("?")
         names = ("account_key", "account_name", "client_id", "client_secret", "tenant_id")
         config = settings(
-            given,
+            options,
             {
                 **{name: name for name in names},
                 "anon": "skip_signature",
@@ -162,7 +162,7 @@ class ObstoreAzure(_Bucket):
                 "sas_token": "sas_key",
             },
         )
-        return stores.AzureStore(self._bucket, config=config, **transport(given))
+        return stores.AzureStore(self._bucket, config=config, **transport(options))
 
 
 class ObstoreHttp(ObstoreStorage):
@@ -183,12 +183,12 @@ class ObstoreHttp(ObstoreStorage):
         super().__init__(url, **options)
         if "?" in url:
             raise ConfigError(f"{self.url} with a query cannot be read through obstore")
-        self._given = check("http storage through obstore", options, {"headers": Mapping})
+        self._options = check("http storage through obstore", options, {"headers": Mapping})
 
     def make_store(self, stores: Any) -> Any:
-        how = transport(self._given)
-        if "headers" in self._given:
-            how["client_options"]["default_headers"] = dict(self._given["headers"])
+        how = transport(self._options)
+        if "headers" in self._options:
+            how["client_options"]["default_headers"] = dict(self._options["headers"])
         return stores.HTTPStore(f"{self._location.rstrip('/')}/", **how)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:

@@ -40,44 +40,44 @@ def check(what: str, options: Mapping[str, Any], own: OptionTypes) -> dict[str, 
     return {name: value for name, value in options.items() if value is not None}
 
 
-def exclude(what: str, given: Mapping[str, Any], *names: str) -> None:
+def exclude(what: str, options: Mapping[str, Any], *names: str) -> None:
     """Check that at most one of several options is given.
 
     Raises:
         ConfigError: If more than one is given.
     """
-    conflicting = [name for name in names if given.get(name) not in (None, False)]
+    conflicting = [name for name in names if options.get(name) not in (None, False)]
     if len(conflicting) > 1:
         raise ConfigError(
             f"{what} options {conflicting[0]!r} and {conflicting[1]!r} exclude each other"
         )
 
 
-def together(what: str, given: Mapping[str, Any], *names: str) -> None:
+def together(what: str, options: Mapping[str, Any], *names: str) -> None:
     """Check that several options are given together or not at all.
 
     Raises:
         ConfigError: If only some are given.
     """
-    if 0 < len(given.keys() & set(names)) < len(names):
+    if 0 < len(options.keys() & set(names)) < len(names):
         listed = ", ".join(repr(name) for name in names)
         raise ConfigError(f"{what} options {listed} go together: give all or none")
 
 
-def transport(given: Mapping[str, Any]) -> dict[str, Any]:
+def transport(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the client options of a store."""
     return {
         "client_options": {
             "allow_http": True,  # plain HTTP is used only for http:// URLs
-            "connect_timeout": timedelta(seconds=given.get("connect_timeout", CONNECT_TIMEOUT)),
-            "read_timeout": timedelta(seconds=given.get("read_timeout", READ_TIMEOUT)),
+            "connect_timeout": timedelta(seconds=options.get("connect_timeout", CONNECT_TIMEOUT)),
+            "read_timeout": timedelta(seconds=options.get("read_timeout", READ_TIMEOUT)),
             # Total time per request, which may be large; the default of obstore is 30 seconds.
             "timeout": timedelta(days=1),
-            **given.get("client_options", {}),
+            **options.get("client_options", {}),
         },
         "retry_config": {
             "max_retries": RETRIES,
             "retry_timeout": timedelta(seconds=RETRY_SECONDS),
-            **given.get("retry_config", {}),
+            **options.get("retry_config", {}),
         },
     }

@@ -65,8 +65,8 @@ class ObstoreStorage(ClientStorage):
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
-            found: bytes = obstore_module().get(self.client(), self._path(key)).bytes().to_bytes()
-            return found
+            data: bytes = obstore_module().get(self.client(), self._path(key)).bytes().to_bytes()
+            return data
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         if stop <= start:
@@ -75,14 +75,14 @@ class ObstoreStorage(ClientStorage):
             try:
                 path = self._path(key)
                 part = obstore_module().get_range(self.client(), path, start=start, end=stop)
-                found: bytes = part.to_bytes()
+                data: bytes = part.to_bytes()
             except Exception as error:
                 if begins_beyond_end(error):
                     return b""
                 if ignores_ranges(error):
                     return self.read(key)[start:stop]
                 raise
-            return found
+            return data
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
         merged = _merge(ranges)
@@ -178,10 +178,10 @@ class ObstoreStorage(ClientStorage):
                 return
 
 
-def settings(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def settings(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return options under obstore's names, updated with the user's `config`."""
-    renamed = {theirs: given[ours] for ours, theirs in names.items() if ours in given}
-    return {**renamed, **given.get("config", {})}
+    renamed = {theirs: options[ours] for ours, theirs in names.items() if ours in options}
+    return {**renamed, **options.get("config", {})}
 
 
 def _slashes(key: str) -> Iterator[int]:

@@ -65,11 +65,11 @@ def ocifs_options(options: Mapping[str, Any]) -> dict[str, Any]:
     from oci.circuit_breaker import NoCircuitBreakerStrategy
     from oci.retry import RetryStrategyBuilder
 
-    given = {name: value for name, value in options.items() if value is not None}
+    set_options = {name: value for name, value in options.items() if value is not None}
     client = {
         "timeout": (
-            given.get("connect_timeout", CONNECT_TIMEOUT),
-            given.get("read_timeout", READ_TIMEOUT),
+            set_options.get("connect_timeout", CONNECT_TIMEOUT),
+            set_options.get("read_timeout", READ_TIMEOUT),
         ),
         "retry_strategy": RetryStrategyBuilder(
             max_attempts_check=True,
@@ -79,23 +79,23 @@ def ocifs_options(options: Mapping[str, Any]) -> dict[str, Any]:
         ).get_retry_strategy(),
         # By default, ten busy responses in a row block all clients of the process for half a minute.
         "circuit_breaker_strategy": NoCircuitBreakerStrategy(),
-        **given.get("config_kwargs", {}),
+        **set_options.get("config_kwargs", {}),
     }
-    if given.get("endpoint_url"):
-        client["service_endpoint"] = given["endpoint_url"].rstrip("/")
+    if set_options.get("endpoint_url"):
+        client["service_endpoint"] = set_options["endpoint_url"].rstrip("/")
     unchanged = ("region", "compartment_id", "namespace")
     return {
-        **{name: given[name] for name in unchanged if name in given},
-        **_credentials(given),
+        **{name: set_options[name] for name in unchanged if name in set_options},
+        **_credentials(set_options),
         "config_kwargs": client,
     }
 
 
-def _credentials(given: Mapping[str, Any]) -> dict[str, Any]:
-    iam = given.get("iam_type") or os.environ.get("OCIFS_IAM_TYPE")
+def _credentials(set_options: Mapping[str, Any]) -> dict[str, Any]:
+    iam = set_options.get("iam_type") or os.environ.get("OCIFS_IAM_TYPE")
     if iam not in (None, "api_key"):
         return {"iam_type": iam}
-    config = given.get("config")
+    config = set_options.get("config")
     if isinstance(config, Mapping):
         return {"iam_type": "api_key", "config": SecretConfig(config)}
     location = config or _location()
@@ -103,7 +103,9 @@ def _credentials(given: Mapping[str, Any]) -> dict[str, Any]:
         return {}  # ocifs then tries the resource principal
     from oci.config import DEFAULT_LOCATION, DEFAULT_PROFILE, from_file
 
-    profile = given.get("profile") or os.environ.get("OCIFS_CONFIG_PROFILE") or DEFAULT_PROFILE
+    profile = (
+        set_options.get("profile") or os.environ.get("OCIFS_CONFIG_PROFILE") or DEFAULT_PROFILE
+    )
     settings = SecretConfig(from_file(location or DEFAULT_LOCATION, profile))
     token = settings.get("security_token_file")
     if token is None:

@@ -28,7 +28,7 @@ class Budget:
         self.held = 0
         self._chunks: dict[Key, Chunk] = {}
         self._used: dict[Key, bool] = {}
-        self._gone: deque[int] = deque()
+        self._closed: deque[int] = deque()
         self._lock = Lock()
 
     @cached_property
@@ -65,15 +65,15 @@ class Budget:
 
     def forget(self, reader: int) -> None:
         """Schedule the eviction of a reader's chunks; safe to call from the garbage collector."""
-        self._gone.append(reader)
+        self._closed.append(reader)
 
     def _forget_gone(self) -> None:
-        if not self._gone:
+        if not self._closed:
             return
-        gone = set()
-        while self._gone:
-            gone.add(self._gone.popleft())
-        for key in [key for key in self._chunks if key[0] in gone]:
+        closed = set()
+        while self._closed:
+            closed.add(self._closed.popleft())
+        for key in [key for key in self._chunks if key[0] in closed]:
             self.held -= self._chunks.pop(key).nbytes
             self._used.pop(key, None)
 

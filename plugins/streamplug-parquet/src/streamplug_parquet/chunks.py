@@ -59,21 +59,21 @@ class Pieces(Chunk):
         data: memoryview,
         starts: Int64,
         sizes: Int64,
-        given: NDArray[np.bool_] | None,
+        valid: NDArray[np.bool_] | None,
         kind: Any,
     ) -> None:
         self._data, self._kind = data, kind
         self._starts, self._stops = memoryview(starts), memoryview(starts + sizes)  # type: ignore[arg-type]  # an array is a buffer
-        self._given = given
+        self._valid = valid
         self.nbytes = len(data) + 16 * len(starts)
 
     def one(self, row: int) -> Any:
-        if self._given is not None and not self._given[row]:
+        if self._valid is not None and not self._valid[row]:
             return None
         return self._kind(self._data[self._starts[row] : self._stops[row]])
 
     def take(self, rows: Int64) -> list[Any]:
-        if self._given is not None:
+        if self._valid is not None:
             return [self.one(row) for row in rows.tolist()]
         data, kind, starts, stops = self._data, self._kind, self._starts, self._stops
         return [kind(data[starts[row] : stops[row]]) for row in rows.tolist()]
@@ -98,12 +98,12 @@ class Others(Chunk):
 class Perhaps(Chunk):
     """Nullable temporal values."""
 
-    def __init__(self, values: NDArray[Any], given: NDArray[np.bool_]) -> None:
-        self._values, self._given = values, given
-        self.nbytes = values.nbytes + given.nbytes
+    def __init__(self, values: NDArray[Any], valid: NDArray[np.bool_]) -> None:
+        self._values, self._valid = values, valid
+        self.nbytes = values.nbytes + valid.nbytes
 
     def one(self, row: int) -> Any:
-        return self._values[row] if self._given[row] else None
+        return self._values[row] if self._valid[row] else None
 
     def take(self, rows: Int64) -> list[Any]:
         return [self.one(row) for row in rows.tolist()]
@@ -130,8 +130,8 @@ def chunk_of(column: Column, array: pa.Array, type_: pa.DataType) -> Chunk:
         if not encoding.nullable:
             return Numbers(numbers_of(array, encoding))
         if temporal and not encoding.shape:
-            given = array.is_valid().to_numpy(zero_copy_only=False)
-            return Perhaps(array.to_numpy(zero_copy_only=False), given)
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            return Perhaps(array.to_numpy(zero_copy_only=False), valid)
         return Others(array)
     if isinstance(encoding, Text):
         return _pieces(array, _text)
@@ -163,7 +163,7 @@ def _text(data: memoryview) -> str:
 
 def _pieces(array: pa.Array, kind: Any) -> Pieces:
     """Return text or bytes from a plain or dictionary array."""
-    given = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     which = None
     if pa.types.is_dictionary(array.type):
         which = array.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -189,22 +189,22 @@ def _pieces(array: pa.Array, kind: Any) -> Pieces:
         sizes.min() < 0 or starts.min() < 0 or int((starts + sizes).max()) > len(view)
     ):
         raise DecodeError("a value lies outside of its row group")
-    return Pieces(view, np.ascontiguousarray(starts), sizes, given, kind)
+    return Pieces(view, np.ascontiguousarray(starts), sizes, valid, kind)
 
 
 def _raw(array: pa.Array, type_: pa.DataType) -> Chunk:
     """Return the bytes of values, for an encoding that is not one of Parquet's."""
     if is_file(type_):
-        given = array.is_valid()
+        valid = array.is_valid()
         inner = (
             array.field("bytes")
             if not array.null_count
-            else pa.compute.if_else(given, array.field("bytes"), None)
+            else pa.compute.if_else(valid, array.field("bytes"), None)
         )
-        return _pieces(inner, _kept)
+        return _pieces(inner, _copied)
     of = pa.types
     if of.is_string(type_) or of.is_binary(type_) or of.is_fixed_size_binary(type_):
-        return _pieces(array, _kept)
+        return _pieces(array, _copied)
     if fixed_of(type_) is not None:
         encoding = Fixed(type_, nullable=False)
         if array.null_count:
@@ -213,11 +213,11 @@ def _raw(array: pa.Array, type_: pa.DataType) -> Chunk:
         width = encoding.item.itemsize
         starts = np.arange(len(array), dtype=np.int64) * width
         sizes = np.full(len(array), width, np.int64)
-        return Pieces(memoryview(values.tobytes()), starts, sizes, None, _kept)
+        return Pieces(memoryview(values.tobytes()), starts, sizes, None, _copied)
     raise DecodeError(f"a decoder cannot be used for {type_}: its values are not bytes")
 
 
-def _kept(data: memoryview) -> memoryview:
+def _copied(data: memoryview) -> memoryview:
     return data
 
 
@@ -230,20 +230,20 @@ class Collected:
         self._mine = isinstance(encoding, ArrowValue)
         self._numbers = isinstance(encoding, Fixed) and not encoding.nullable
         if self._numbers:
-            self._found: Any = np.empty((len(rows), *encoding.shape), encoding.base)  # type: ignore[attr-defined]  # it is Fixed
+            self._values: Any = np.empty((len(rows), *encoding.shape), encoding.base)  # type: ignore[attr-defined]  # it is Fixed
         else:
-            self._found = [None] * len(rows)
+            self._values = [None] * len(rows)
 
     def put(self, places: Int64 | slice, chunk: Chunk, rows: Int64) -> None:
         """Fill in values of a row group."""
         values = chunk.take(rows)
         if self._numbers:
-            self._found[places] = values
+            self._values[places] = values
         elif isinstance(places, slice):
-            self._found = values
+            self._values = values
         else:
             for place, value in zip(places.tolist(), values):
-                self._found[place] = value
+                self._values[place] = value
 
     def finish(self) -> ColumnValues:
         """Return all values.
@@ -252,8 +252,8 @@ class Collected:
             DecodeError: If a value cannot be decoded.
         """
         if self._mine:
-            return self._found  # type: ignore[no-any-return]  # a list or an array
-        return decoded(self._column, self._found, self._rows)
+            return self._values  # type: ignore[no-any-return]  # a list or an array
+        return decoded(self._column, self._values, self._rows)
 
 
 def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:

@@ -12,7 +12,7 @@ from streamplug.errors import ConfigError, EncodeError
 from streamplug_parquet.sizes import HEAD, width_of
 from streamplug_parquet.types import spec_of
 
-Keep: TypeAlias = "Callable[[Any], tuple[Any, int]]"
+ValueCopier: TypeAlias = "Callable[[Any], tuple[Any, int]]"
 """Copies a value and returns its size in bytes."""
 
 
@@ -68,72 +68,72 @@ def _has_nested(type_: pa.DataType) -> bool:
     return is_list and bool(pa.types.is_nested(type_.value_type))
 
 
-def keeper(type_: pa.DataType) -> Keep:
+def value_copier(type_: pa.DataType) -> ValueCopier:
     """Return a function that copies a nested value for Arrow and returns its size in bytes.
 
     The function accepts only plain Python values and raises any exception for others. Structs become tuples.
     """
     of = pa.types
     if of.is_struct(type_):
-        return _struct([(field.name, keeper(field.type)) for field in type_])
+        return _struct([(field.name, value_copier(field.type)) for field in type_])
     if of.is_list(type_) or of.is_fixed_size_list(type_):
-        return _list(type_, keeper(type_.value_type))
+        return _list(type_, value_copier(type_.value_type))
     width = width_of(type_)
     if width is not None:
         return _number(type_, width)
     return _text if of.is_string(type_) else _bytes
 
 
-def _struct(fields: list[tuple[str, Keep]]) -> Keep:
+def _struct(fields: list[tuple[str, ValueCopier]]) -> ValueCopier:
     names = {name for name, _ in fields}
-    nothing = None, sum(keep(None)[1] for _, keep in fields)
+    nothing = None, sum(copy_item(None)[1] for _, copy_item in fields)
 
-    def keep_struct(value: Any) -> tuple[Any, int]:
+    def copy_struct(value: Any) -> tuple[Any, int]:
         if value is None:
             return nothing
         if type(value) is not dict or not value.keys() <= names:
             raise TypeError
-        kept, total = [], 0
-        for name, keep in fields:
-            child, size = keep(value.get(name))
-            kept.append(child)
+        copies, total = [], 0
+        for name, copy_item in fields:
+            child, size = copy_item(value.get(name))
+            copies.append(child)
             total += size
-        return tuple(kept), total
+        return tuple(copies), total
 
-    return keep_struct
+    return copy_struct
 
 
-def _list(type_: pa.DataType, keep: Keep) -> Keep:
+def _list(type_: pa.DataType, copy_item: ValueCopier) -> ValueCopier:
     fixed = pa.types.is_fixed_size_list(type_)
     length, head = (type_.list_size, 0) if fixed else (None, HEAD)
     nothing = None, width_of(type_) or head
 
-    def keep_list(value: Any) -> tuple[Any, int]:
+    def copy_list(value: Any) -> tuple[Any, int]:
         if value is None:
             return nothing
         if type(value) is not list or length not in (None, len(value)):
             raise TypeError
-        pairs = [keep(item) for item in value]
+        pairs = [copy_item(item) for item in value]
         return [item for item, _ in pairs], head + sum([size for _, size in pairs])
 
-    return keep_list
+    return copy_list
 
 
-def _number(type_: pa.DataType, width: int) -> Keep:
+def _number(type_: pa.DataType, width: int) -> ValueCopier:
     kind: type = float if pa.types.is_floating(type_) else bool
 
-    def keep_number(value: Any) -> tuple[Any, int]:
+    def copy_number(value: Any) -> tuple[Any, int]:
         if value is None or type(value) is kind:
             return value, width
         raise TypeError
 
     if not pa.types.is_integer(type_):
-        return keep_number
+        return copy_number
     bounds = np.iinfo(str(type_))
-    least, most = int(bounds.min), int(bounds.max)
+    lowest, highest = int(bounds.min), int(bounds.max)
 
     def keep_integer(value: Any) -> tuple[Any, int]:
-        if value is None or (type(value) is int and least <= value <= most):
+        if value is None or (type(value) is int and lowest <= value <= highest):
             return value, width
         raise TypeError
 

@@ -179,9 +179,9 @@ class ParquetReader(ShardReader):
         for name in names:
             parts = [part for part in self._said[group] if part.name == name]
             stored, size = sum(part.stored for part in parts), sum(part.size for part in parts)
-            most = max(_EXPANSION * stored, _EXPANSION_LEAST)
+            max_bytes = max(_EXPANSION * stored, _EXPANSION_LEAST)
             type_ = self._types[name]
-            if size > most or rows * _width(type_) > most:
+            if size > max_bytes or rows * _width(type_) > max_bytes:
                 raise CorruptShardError(f"{rows} rows in {stored} bytes are not believed")
             repeats = any(part.repeats for part in parts)
             text = pa.types.is_string(type_) or pa.types.is_binary(type_)

@@ -13,7 +13,7 @@ import numpy as np
 from streamplug_parquet.sizes import HEAD
 from streamplug_parquet.values import ArrowValue, Binary, Fixed, Text
 
-Kept = tuple[tuple[Any, ...], int]
+CopiedRow = tuple[tuple[Any, ...], int]
 
 _CODE = """\
 def row(sample):
@@ -46,8 +46,8 @@ class _Cell(NamedTuple):
 
 
 def row_function(
-    columns: Sequence[tuple[str, ArrowValue]], with_care: Callable[[Mapping[str, Any]], Kept]
-) -> Callable[[Mapping[str, Any]], Kept]:
+    columns: Sequence[tuple[str, ArrowValue]], with_care: Callable[[Mapping[str, Any]], CopiedRow]
+) -> Callable[[Mapping[str, Any]], CopiedRow]:
     """Return a function that copies a sample to an immutable tuple and returns its size in bytes.
 
     Args:
@@ -59,11 +59,11 @@ def row_function(
     get = itemgetter(*names) if len(names) > 1 else lambda sample: (sample[names[0]],)
     known: dict[str, Any] = {"get": get, "with_care": with_care}
     for number, (_, value) in enumerate(columns):
-        known[f"kept{number}"] = value.kept
+        known[f"copy{number}"] = value.copy_value
         if value.nullable:
             known[f"none{number}"] = value.none
     exec(_compiled(tuple(cells)), known)  # noqa: S102 - numbered names, none from the data
-    row: Callable[[Mapping[str, Any]], Kept] = known.pop("row")
+    row: Callable[[Mapping[str, Any]], CopiedRow] = known.pop("row")
     return row
 
 
@@ -83,7 +83,7 @@ def _cell(number: int, value: ArrowValue) -> _Cell:
     if type(value) is Binary:
         check = _or_none(f"type({v}) is bytes", v, maybe)
         return _Cell(check, "", _if_given(f"len({v})", v, maybe), HEAD + maybe)
-    made = f"kept{number}({v})"
+    made = f"copy{number}({v})"
     made = f"none{number} if {v} is None else {made}" if maybe else made
     return _Cell("", made, f"s{number}", int(maybe))
 

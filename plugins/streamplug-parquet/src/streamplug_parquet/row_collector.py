@@ -12,7 +12,7 @@ from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, Streamp
 from streamplug.interfaces import Column
 from streamplug.plugin_kit.check_columns import check_names, count_of
 from streamplug.types import Int64
-from streamplug_parquet.row_code import Kept, row_function
+from streamplug_parquet.row_code import CopiedRow, row_function
 from streamplug_parquet.sizes import sizes_of
 from streamplug_parquet.values import ArrowValue
 
@@ -24,7 +24,7 @@ class Collector:
     """Collects samples for tables.
 
     Attributes:
-        kept: Copies a sample; returns its values in column order and its size in bytes. Raises
+        copy_row: Copies a sample; returns its values in column order and its size in bytes. Raises
             `EncodeError`.
     """
 
@@ -33,33 +33,35 @@ class Collector:
         self._columns = [(column.name, value_of(column)) for column in columns]
         self._names = {name for name, _ in self._columns}
         self._schema = schema
-        self.kept = row_function(self._columns, self._with_care)
+        self.copy_row = row_function(self._columns, self._with_care)
 
-    def _with_care(self, sample: Mapping[str, Any]) -> Kept:
-        """Copy any sample: the fallback of `kept`."""
+    def _with_care(self, sample: Mapping[str, Any]) -> CopiedRow:
+        """Copy any sample: the fallback of `copy_row`."""
         check_names(sample, self._names)
         row, total = [], 0
         for name, value in self._columns:
-            given = sample[name]
+            item = sample[name]
             try:
-                kept, size = value.none if given is None and value.nullable else value.kept(given)
+                copy, size = (
+                    value.none if item is None and value.nullable else value.copy_value(item)
+                )
             except Exception as error:  # whatever an encoding raises
                 raise _refused(name, error) from error
-            row.append(kept)
+            row.append(copy)
             total += size + value.nullable
         return tuple(row), total
 
-    def gathered(self, kept: Sequence[Any]) -> pa.Table:
+    def to_table(self, copies: Sequence[Any]) -> pa.Table:
         """Return a table of copied samples, whose values are concatenated."""
         count = len(self._columns)
-        arrays = [value.gathered(kept[n::count]) for n, (_, value) in enumerate(self._columns)]
+        arrays = [value.to_array(copies[n::count]) for n, (_, value) in enumerate(self._columns)]
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def batch(self, columns: Mapping[str, Any]) -> tuple[pa.Table, Int64]:
         """Return a table of samples and the bytes of each: int64, shape ``[n]``.
 
         Raises:
-            EncodeError: As for `kept`, or if the columns differ in length.
+            EncodeError: As for `copy_row`, or if the columns differ in length.
         """
         count = count_of(columns, self._names)
         sizes = np.zeros(count, np.int64)
@@ -73,10 +75,10 @@ class Collector:
             arrays.append(array)
         return pa.Table.from_arrays(arrays, schema=self._schema), sizes
 
-    def packed(self, pieces: Sequence[Any]) -> Sequence[pa.Table]:
+    def to_tables(self, pieces: Sequence[Any]) -> Sequence[pa.Table]:
         """Return tables of copied samples, or of tables, combining small ones."""
         if not isinstance(pieces[0], pa.Table):
-            return [self.gathered(pieces)]
+            return [self.to_table(pieces)]
         if sum(map(len, pieces)) >= _MIN_ROWS_PER_TABLE * len(pieces):
             return pieces
         return [pa.concat_tables(pieces).combine_chunks()]

@@ -150,12 +150,12 @@ class _Parser:
         while not self.text.startswith(">", self.at):
             if fields:
                 self._expect(", ")
-            found = _NAME.match(self.text, self.at)
-            if found is None:
+            match = _NAME.match(self.text, self.at)
+            if match is None:
                 raise self.error()
-            self.at = found.end()
+            self.at = match.end()
             try:
-                name = json.loads(found[0]) if found[0].startswith('"') else found[0]
+                name = json.loads(match[0]) if match[0].startswith('"') else match[0]
             except ValueError:
                 raise self.error() from None
             if name in fields:

@@ -27,7 +27,7 @@ from streamplug_parquet.arrow_conversion import (
     stacked,
     strict,
 )
-from streamplug_parquet.nested import Keep, check_fields, keeper, writable
+from streamplug_parquet.nested import ValueCopier, check_fields, value_copier, writable
 from streamplug_parquet.sizes import HEAD, sizes_of, width_of
 from streamplug_parquet.types import spec_of
 
@@ -61,7 +61,7 @@ class ArrowValue(Encoding):
         """None and its size in bytes."""
         return None, int(np.broadcast_to(sizes_of(pa.nulls(1, self.type)), 1)[0])
 
-    def kept(self, value: Any) -> tuple[Any, int]:
+    def copy_value(self, value: Any) -> tuple[Any, int]:
         """Return an immutable copy of a value, and its size in bytes.
 
         Raises:
@@ -70,9 +70,9 @@ class ArrowValue(Encoding):
         body = self.encode(value)
         return body, HEAD + len(body)
 
-    def gathered(self, kept: Sequence[Any]) -> Any:
+    def to_array(self, copies: Sequence[Any]) -> Any:
         """Return an array of copied values, which may be None."""
-        return pa.array(kept, self.type)
+        return pa.array(copies, self.type)
 
     def column(self, values: Any) -> Any:
         """Return an array of the values of a list or an array.
@@ -102,11 +102,11 @@ class Fixed(ArrowValue):
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
-        found = fixed_of(type_)
-        if found is None:
+        dtype_and_shape = fixed_of(type_)
+        if dtype_and_shape is None:
             raise ConfigError(f"{type_} has values of several sizes")
-        self.base: np.dtype[Any] = found[0]
-        self.shape: tuple[int, ...] = found[1]
+        self.base: np.dtype[Any] = dtype_and_shape[0]
+        self.shape: tuple[int, ...] = dtype_and_shape[1]
         self.item = np.dtype((self.base, self.shape)) if self.shape else self.base
         self.inner = type_
         for _ in self.shape:
@@ -123,7 +123,7 @@ class Fixed(ArrowValue):
             type_ = pa.list_(pa.field("element", type_, nullable=False), size)
         return type_
 
-    def kept(self, value: Any) -> tuple[Any, int]:
+    def copy_value(self, value: Any) -> tuple[Any, int]:
         size = self.width or 0
         if self.python is None:
             return self.encode(value), size
@@ -131,24 +131,24 @@ class Fixed(ArrowValue):
             value = self.numbers([value])[0]
         return value.item(), size
 
-    def gathered(self, kept: Sequence[Any]) -> Any:
+    def to_array(self, copies: Sequence[Any]) -> Any:
         if self.python is not None:
-            return pa.array(kept, self.type)
-        given = present(kept) if self.nullable else None
-        if given is not None:
+            return pa.array(copies, self.type)
+        valid = present(copies) if self.nullable else None
+        if valid is not None:
             zero = bytes(self.item.itemsize)
-            kept = [zero if each is None else each for each in kept]
-        return self.array_of(np.frombuffer(b"".join(kept), self.item), given)
+            copies = [zero if item is None else item for item in copies]
+        return self.array_of(np.frombuffer(b"".join(copies), self.item), valid)
 
     def column(self, values: Any) -> Any:
         if not self.shape:
             return strict(values, self.type, nullable=self.nullable)
-        given = present(values) if self.nullable else None
+        valid = present(values) if self.nullable else None
         numbers = np.zeros((len(values), *self.shape), self.base)
-        numbers[... if given is None else given] = self.numbers(
-            values if given is None else only(values, given)
+        numbers[... if valid is None else valid] = self.numbers(
+            values if valid is None else only(values, valid)
         )
-        return self.array_of(numbers, given)
+        return self.array_of(numbers, valid)
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, np.ndarray) and value.dtype == self.base and value.shape == self.shape:
@@ -170,9 +170,9 @@ class Fixed(ArrowValue):
         converted: NDArray[Any] = values.astype(self.base, copy=False).reshape(count, *self.shape)
         return converted
 
-    def array_of(self, numbers: NDArray[Any], given: NDArray[np.bool_] | None) -> pa.Array:
+    def array_of(self, numbers: NDArray[Any], valid: NDArray[np.bool_] | None) -> pa.Array:
         """Return an Arrow array of numbers of shape ``[n, *shape]``, null where `given` is False."""
-        mask = None if given is None else ~given
+        mask = None if valid is None else ~valid
         if not self.shape:
             return pa.array(numbers, mask=mask).cast(self.type)
         array = pa.array(numbers.reshape(-1)).cast(self.inner)
@@ -182,8 +182,8 @@ class Fixed(ArrowValue):
             type_ = type_.value_type
         for depth in reversed(range(1, len(types))):
             array = pa.FixedSizeListArray.from_arrays(array, type=types[depth])
-        gone = None if mask is None else pa.array(mask)
-        return pa.FixedSizeListArray.from_arrays(array, type=types[0], mask=gone)
+        missing = None if mask is None else pa.array(mask)
+        return pa.FixedSizeListArray.from_arrays(array, type=types[0], mask=missing)
 
 
 class Text(ArrowValue, Str):
@@ -192,7 +192,7 @@ class Text(ArrowValue, Str):
     encode = Str.encode
     decode = Str.decode
 
-    def kept(self, value: Any) -> tuple[Any, int]:
+    def copy_value(self, value: Any) -> tuple[Any, int]:
         size = HEAD + len(self.encode(value))
         return str(value), size
 
@@ -203,7 +203,7 @@ class Binary(ArrowValue, Bytes):
     encode = Bytes.encode
     decode = Bytes.decode
 
-    def kept(self, value: Any) -> tuple[Any, int]:
+    def copy_value(self, value: Any) -> tuple[Any, int]:
         body = bytes(self.encode(value))
         return body, HEAD + len(body) if self.width is None else self.width
 
@@ -226,16 +226,16 @@ class Lists(ArrowValue):
         self._of = Fixed(type_.value_type, nullable=False)
         self._count = self._of.width or 1
 
-    def kept(self, value: Any) -> tuple[Any, int]:
+    def copy_value(self, value: Any) -> tuple[Any, int]:
         body = self.encode(value)
         return body, HEAD + len(body) // self._of.item.itemsize * self._count
 
-    def gathered(self, kept: Sequence[Any]) -> Any:
+    def to_array(self, copies: Sequence[Any]) -> Any:
         width = self._of.item.itemsize
-        bodies = [body for body in kept if body is not None]
+        bodies = [body for body in copies if body is not None]
         numbers = np.frombuffer(b"".join(bodies), self._of.item)
-        lengths = [0 if body is None else len(body) // width for body in kept]
-        return self._lists(self._of.array_of(numbers, None), lengths, kept)
+        lengths = [0 if body is None else len(body) // width for body in copies]
+        return self._lists(self._of.array_of(numbers, None), lengths, copies)
 
     def column(self, values: Any) -> Any:
         if isinstance(values, _ARROW):
@@ -247,9 +247,9 @@ class Lists(ArrowValue):
                 return self._lists(self._of.column(lists.flatten()), lengths, lists)
             values = lists.to_pylist()
         values = list(values)
-        some = [each for each in values if each is not None] if self.nullable else values
-        lengths = [0 if each is None else len(each) for each in values if self._check(each)]
-        if all(type(each) is list for each in some):
+        some = [item for item in values if item is not None] if self.nullable else values
+        lengths = [0 if item is None else len(item) for item in values if self._check(item)]
+        if all(type(item) is list for item in some):
             items = self._of.column(list(chain.from_iterable(some)))
         else:
             bodies = b"".join(map(self.encode, some))
@@ -293,22 +293,22 @@ class Nested(ArrowValue):
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
-        self._keep: Keep | None = None
+        self._copier: ValueCopier | None = None
 
-    def kept(self, value: Any) -> tuple[Any, int]:
-        if self._keep is None:
+    def copy_value(self, value: Any) -> tuple[Any, int]:
+        if self._copier is None:
             writable(self.type)
-            self._keep = keeper(self.type)
-        keep = self._keep
+            self._copier = value_copier(self.type)
+        copy_item = self._copier
         if value is not None:
             try:
-                return keep(value)
+                return copy_item(value)
             except (TypeError, ValueError):  # Arrow may be able to convert it
                 pass
-        found = self.column([value])
-        if found.null_count:
+        array = self.column([value])
+        if array.null_count:
             raise EncodeTypeError("takes no None; its encoding would end with a question mark")
-        return keep(found[0].as_py())
+        return copy_item(array[0].as_py())
 
     def column(self, values: Any) -> Any:
         writable(self.type)
@@ -317,14 +317,14 @@ class Nested(ArrowValue):
             for value in values:
                 check_fields(value, self.type)
         try:
-            found = pa.array(values, self.type) if isinstance(values, list) else arrow_array(values)
-            if found.type != self.type:
-                found = found.cast(self.type)
+            array = pa.array(values, self.type) if isinstance(values, list) else arrow_array(values)
+            if array.type != self.type:
+                array = array.cast(self.type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise EncodeTypeError(f"takes values of {spec_of(self.type)}: {error}") from error
-        if found.null_count and not self.nullable:
+        if array.null_count and not self.nullable:
             raise EncodeTypeError("takes no None; its encoding would end with a question mark")
-        return found
+        return array
 
 
 class FileStruct(Nested, Bytes):
@@ -342,7 +342,7 @@ class FileStruct(Nested, Bytes):
 class Decimals(ArrowValue):
     """Decimal numbers."""
 
-    def kept(self, value: Any) -> tuple[Any, int]:
+    def copy_value(self, value: Any) -> tuple[Any, int]:
         return strict([value], self.type)[0].as_py(), self.width or 0
 
 

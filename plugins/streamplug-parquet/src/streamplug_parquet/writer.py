@@ -89,7 +89,7 @@ class ParquetWriter(ShardWriter):
         self._options = options
         self._schema = pa.schema([_field(column) for column in columns])
         self._collector = Collector(columns, self._schema)
-        self.encode_pieces = self._collector.kept  # type: ignore[method-assign,assignment]  # names of arguments
+        self.encode_pieces = self._collector.copy_row  # type: ignore[method-assign,assignment]  # names of arguments
         self._entry: dict[str, Any] = {
             "columns": {column.name: column.spec for column in columns},
             "compression": settings.compression,
@@ -103,33 +103,36 @@ class ParquetWriter(ShardWriter):
             files = [_file(self._schema, [empty] * count, options) for count in (0, 1, 2)]
         except pa.ArrowException as error:
             raise ConfigError(f"Parquet cannot hold these columns: {error}") from error
-        self._check_kept(b"".join(files[0]))
+        self._check_encodings(b"".join(files[0]))
         sizes = [sum(map(len, file)) for file in files]
         slack = _SLACK * _leaves(self._schema)
         group = sizes[2] - sizes[1] + slack
         self.base_size = sizes[0] + group + slack
         self.row_overhead = -(-group // min(options.rows, 1000)) + _leaves(self._schema)
 
-    def _check_kept(self, file: Buffer) -> None:
+    def _check_encodings(self, file: Buffer) -> None:
         """Refuse types that Parquet reads back as others."""
         for field in schema_of(parsed(file)):
-            given, kept = (spec_of(plain(f.type)) for f in (self._schema.field(field.name), field))
-            if given != kept:
+            old_spec, new_spec = (
+                spec_of(plain(f.type)) for f in (self._schema.field(field.name), field)
+            )
+            if old_spec != new_spec:
                 raise ConfigError(
-                    f"column {field.name!r}: Parquet keeps {given} as {kept}: name that as its encoding"
+                    f"column {field.name!r}: Parquet stores {old_spec} as {new_spec}: "
+                    "name that as its encoding"
                 )
 
     def entry(self) -> dict[str, Any]:
         return {**self._entry, "columns": dict(self._entry["columns"])}
 
     def encode(self, sample: Mapping[str, Any]) -> RowPiece:
-        return self._collector.gathered(self.encode_pieces(sample)[0])
+        return self._collector.to_table(self.encode_pieces(sample)[0])
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[EncodedRows, Int64]:
         return self._collector.batch(columns)
 
     def pack(self, pieces: Sequence[RowPiece]) -> Sequence[RowPiece]:
-        return self._collector.packed(pieces)
+        return self._collector.to_tables(pieces)
 
     def assemble(self, parts: Sequence[RowPiece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         whole = pa.concat_tables(parts or [self._schema.empty_table()])
@@ -145,10 +148,10 @@ class _Pieces:
     closed = False
 
     def __init__(self) -> None:
-        self.found: list[bytes] = []
+        self.row_groups: list[bytes] = []
 
     def write(self, data: bytes) -> int:
-        self.found.append(bytes(data))
+        self.row_groups.append(bytes(data))
         return len(data)
 
     def flush(self) -> None:
@@ -173,7 +176,7 @@ def _file(schema: pa.Schema, tables: Iterable[pa.Table], options: WriteOptions) 
     ) as file:
         for table in tables:
             file.write_table(table, row_group_size=max(len(table), 1))
-    return out.found
+    return out.row_groups
 
 
 def _field(column: Column) -> pa.Field:

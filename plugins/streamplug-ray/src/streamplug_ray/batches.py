@@ -88,8 +88,8 @@ class RayBatches:
             def ask(step: BatchRequest) -> tuple[BatchRequest, Any]:
                 return step, next(turns).read.remote(step.epoch, step.ids)
 
-            def answer(asked: tuple[BatchRequest, Any]) -> Any:
-                step, ref = asked
+            def answer(request: tuple[BatchRequest, Any]) -> Any:
+                step, ref = request
                 try:
                     return ray.get(ref)
                 except ray.exceptions.RayTaskError as error:

@@ -73,26 +73,28 @@ def _check_values(options: Mapping[str, Any]) -> None:
 
 def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     """Return the arguments of `s3fs.S3FileSystem` for checked options and the environment."""
-    given = {name: value for name, value in options.items() if value is not None}
-    client = dict(given.get("client_kwargs", {}))
-    if "region" in given:
-        client["region_name"] = given["region"]
+    set_options = {name: value for name, value in options.items() if value is not None}
+    client = dict(set_options.get("client_kwargs", {}))
+    if "region" in set_options:
+        client["region_name"] = set_options["region"]
     config = {
-        "connect_timeout": given.get("connect_timeout", CONNECT_TIMEOUT),
-        "read_timeout": given.get("read_timeout", READ_TIMEOUT),
+        "connect_timeout": set_options.get("connect_timeout", CONNECT_TIMEOUT),
+        "read_timeout": set_options.get("read_timeout", READ_TIMEOUT),
         "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
         "max_pool_connections": 50,
-        **_checksums(given.get("endpoint_url") or _endpoint_of_environment()),
-        **given.get("config_kwargs", {}),
+        **_checksums(set_options.get("endpoint_url") or _endpoint_of_environment()),
+        **set_options.get("config_kwargs", {}),
     }
-    if "addressing_style" in given:
-        config["s3"] = {**config.get("s3", {}), "addressing_style": given["addressing_style"]}
+    if "addressing_style" in set_options:
+        config["s3"] = {**config.get("s3", {}), "addressing_style": set_options["addressing_style"]}
     unchanged = (*_PASSED_ON, "anon", "key", "secret", "token", "profile")
     return {
-        **{name: given[name] for name in unchanged if name in given},
-        "default_block_size": given.get("default_block_size", LARGE),
-        "endpoint_url": given.get("endpoint_url") or os.environ.get("S3_ENDPOINT_URL") or None,
-        "requester_pays": given.get("requester_pays", bucket in _paying()),
+        **{name: set_options[name] for name in unchanged if name in set_options},
+        "default_block_size": set_options.get("default_block_size", LARGE),
+        "endpoint_url": set_options.get("endpoint_url")
+        or os.environ.get("S3_ENDPOINT_URL")
+        or None,
+        "requester_pays": set_options.get("requester_pays", bucket in _paying()),
         "client_kwargs": client,
         "config_kwargs": config,
     }

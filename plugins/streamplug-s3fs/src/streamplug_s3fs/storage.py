@@ -62,9 +62,11 @@ class S3Storage(FsspecStorage):
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
         from streamplug_s3fs.filesystem import StreamingFileSystem
 
-        given = dict(options)
-        session = new_session(given.pop("profile", None))
-        return StreamingFileSystem(session=session, **given), self._location.partition("://")[2]
+        client_options = dict(options)
+        session = new_session(client_options.pop("profile", None))
+        return StreamingFileSystem(session=session, **client_options), self._location.partition(
+            "://"
+        )[2]
 
     def read(self, key: str) -> bytes:
         with self.translated(key):

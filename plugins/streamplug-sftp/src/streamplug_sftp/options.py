@@ -99,32 +99,33 @@ def connection_options(server: Server, options: Mapping[str, Any]) -> dict[str, 
     Raises:
         AccessDenied: If the key cannot be read.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    quiet = given.get("read_timeout", READ_TIMEOUT)
+    set_options = {name: value for name, value in options.items() if value is not None}
+    quiet = set_options.get("read_timeout", READ_TIMEOUT)
     connect: dict[str, Any] = {
         "host": server.host,
-        "connect_timeout": given.get("connect_timeout", CONNECT_TIMEOUT),
-        "login_timeout": given.get("connect_timeout", CONNECT_TIMEOUT),
+        "connect_timeout": set_options.get("connect_timeout", CONNECT_TIMEOUT),
+        "login_timeout": set_options.get("connect_timeout", CONNECT_TIMEOUT),
         "keepalive_interval": quiet / 2,
         "keepalive_count_max": 2,
     }
     named = {
-        "port": given.get("port", server.port),
-        "username": given.get("username", server.username),
-        "password": given.get("password", server.password),
-        "known_hosts": given.get("known_hosts") or os.environ.get("COMPOSER_SFTP_KNOWN_HOSTS_FILE"),
-        "config": given.get("config") or None,
+        "port": set_options.get("port", server.port),
+        "username": set_options.get("username", server.username),
+        "password": set_options.get("password", server.password),
+        "known_hosts": set_options.get("known_hosts")
+        or os.environ.get("COMPOSER_SFTP_KNOWN_HOSTS_FILE"),
+        "config": set_options.get("config") or None,
     }
     connect.update({name: value for name, value in named.items() if value is not None})
-    if given.get("known_hosts") is False:
+    if set_options.get("known_hosts") is False:
         connect["known_hosts"] = None  # disables host key verification
-    if given.get("config") is False:
+    if set_options.get("config") is False:
         connect["config"] = None
-    if given.get("agent") is False:
+    if set_options.get("agent") is False:
         connect["agent_path"] = None
-    key = given.get("key_file") or os.environ.get("COMPOSER_SFTP_KEY_FILE")
+    key = set_options.get("key_file") or os.environ.get("COMPOSER_SFTP_KEY_FILE")
     if key:
-        connect["client_keys"] = [_key(key, given.get("passphrase"), server.host)]
+        connect["client_keys"] = [_key(key, set_options.get("passphrase"), server.host)]
     return connect
 
 

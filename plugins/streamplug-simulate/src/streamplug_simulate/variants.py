@@ -93,11 +93,11 @@ def _places(offered: Sequence[Choice]) -> Iterator[tuple[int, ...]]:
 
 
 def simulate_for_page(
-    plan: SimulatedDataset, scenario: Scenario, most: int = PAGE_MAX_NEEDS
+    plan: SimulatedDataset, scenario: Scenario, max_needs: int = PAGE_MAX_NEEDS
 ) -> dict[str, Any]:
     """Simulate a run for a page; a refused run has a text under ``error``."""
     try:
-        return summarize_result(simulate(plan, scenario, most))
+        return summarize_result(simulate(plan, scenario, max_needs))
     except ConfigError as error:
         return {"error": str(error)}
 

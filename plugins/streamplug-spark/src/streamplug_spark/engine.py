@@ -66,7 +66,7 @@ class _Job:
         self._error: Exception | None = None
         sent = context.broadcast(task)
         # Numbers and errors of finished calls; Spark updates it when a task succeeds.
-        self._told = ended = context.accumulator((), AddingAccumulatorParam(()))
+        self._progress = ended = context.accumulator((), AddingAccumulatorParam(()))
 
         def call(number: int) -> None:
             ended.add(((number, run_packed_task(number, sent.value)),))
@@ -93,7 +93,7 @@ class _Job:
         while alive:
             self._thread.join(_POLL)
             alive = self._thread.is_alive()  # later updates are read in the next round
-            for number, error in self._told.value[seen:]:
+            for number, error in self._progress.value[seen:]:
                 seen += 1
                 if error is not None:
                     raise WriterError(error)

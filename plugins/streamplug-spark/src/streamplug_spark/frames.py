@@ -112,13 +112,13 @@ def dataframe_to_mds(
     Raises:
         StreamplugError: As `write_dataframe`.
     """
-    given = dict(mds_kwargs or {})
-    if "out" not in given:
+    options = dict(mds_kwargs or {})
+    if "out" not in options:
         raise ConfigError("mds_kwargs= names no `out`: say where the data set shall be")
     write_dataframe(
-        dataframe, merge=merge_index, udf_iterable=udf_iterable, udf_kwargs=udf_kwargs, **given
+        dataframe, merge=merge_index, udf_iterable=udf_iterable, udf_kwargs=udf_kwargs, **options
     )
-    places = tuple(map(absolute_location, output_locations(given["out"])))
+    places = tuple(map(absolute_location, output_locations(options["out"])))
     if len(places) > 1:
         return places[0], places[1]
     return (places[0], "") if local_path(places[0]) is not None else ("", places[0])

@@ -78,8 +78,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def answer(self) -> None:
         recorder = self.server.recorder
         # A copy, as this object serves all requests of a connection.
-        asked = SimpleNamespace(command=self.command, path=self.path, headers=self.headers)
-        recorder.requests.append(asked)
+        request = SimpleNamespace(command=self.command, path=self.path, headers=self.headers)
+        recorder.requests.append(request)
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         time.sleep(recorder.wait)
         status, body = recorder.answers[0]
@@ -174,13 +174,13 @@ class AnswerTests(ConformanceBase):
     def test_answers_become_our_errors(
         self, server: Recorder, storage: Storage, tmp_path: Path
     ) -> None:
-        for status, wanted in self.errors.items():
+        for status, expected in self.errors.items():
             server.answers = [(status, self.body(status))]
             for name in self.operations:
                 with pytest.raises(StorageError) as caught:
                     OPERATIONS[name](storage, tmp_path / "target")
                 said = f"{name} answered by {status}: {caught.value!r}"
-                assert type(caught.value) is wanted, said
+                assert type(caught.value) is expected, said
                 assert f"{self.location}/k" in str(caught.value), said
                 assert "feedbeef" not in "".join(traceback.format_exception(caught.value)), said
 
@@ -202,8 +202,8 @@ class AnswerTests(ConformanceBase):
         self._check_transient(storage, operation, tmp_path)
 
     def test_a_connection_that_is_refused_is_transient(self) -> None:
-        with recording() as gone:
-            url = gone.url
+        with recording() as requests:
+            url = requests.url
         storage = self.make_storage(url)
         self._check_transient(storage, "read")
         storage.close()

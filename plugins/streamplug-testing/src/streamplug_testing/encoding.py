@@ -98,8 +98,8 @@ class EncodingTests(ConformanceBase):
             assert type(stored) is bytes
             assert encoding.size in (None, len(stored))
             assert encoding.encode(value) == stored
-            found = memoryview(before + stored + after)[len(before) :][: len(stored)]
-            assert self.equal(encoding.decode(found), self.decoded(value))
+            stored_copy = memoryview(before + stored + after)[len(before) :][: len(stored)]
+            assert self.equal(encoding.decode(stored_copy), self.decoded(value))
 
         check()
 
@@ -140,9 +140,9 @@ class EncodingTests(ConformanceBase):
             read_only.flags.writeable = False
             decode = encoding.bound_decoder(read_only)
             ends = [] if encoding.size is not None else [(starts + sizes).tolist()]
-            found = [decode(*place) for place in zip(starts.tolist(), *ends)]
+            decoded = [decode(*place) for place in zip(starts.tolist(), *ends)]
             buffer[:] = 0xAA
-            for value, one in zip(values, found, strict=True):
+            for value, one in zip(values, decoded, strict=True):
                 assert self.equal(one, self.decoded(value))
 
         check()
@@ -291,8 +291,8 @@ class EncodingTests(ConformanceBase):
             @_brief
             @given(st.lists(self.values(), min_size=1, max_size=4))
             def check(values: list[Any]) -> None:
-                there = pool.apply_async(_there_and_back, (encoding, values))
-                stored, decoded = there.get(timeout=120)
+                result = pool.apply_async(_there_and_back, (encoding, values))
+                stored, decoded = result.get(timeout=120)
                 assert stored == [encoding.encode(value) for value in values]
                 for value, single in zip(values, decoded, strict=True):
                     assert self.equal(single, self.decoded(value))
@@ -309,8 +309,8 @@ class EncodingTests(ConformanceBase):
             with ThreadPoolExecutor(8) as threads:
                 jobs = [threads.submit(_there_and_back, encoding, values) for _ in range(32)]
                 results = [job.result() for job in jobs]
-            for found, decoded in results:
-                assert found == stored
+            for stored_again, decoded in results:
+                assert stored_again == stored
                 for value, single in zip(values, decoded, strict=True):
                     assert self.equal(single, self.decoded(value))
 

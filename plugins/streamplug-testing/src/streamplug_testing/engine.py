@@ -125,7 +125,7 @@ class EngineTests(ConformanceBase):
     def test_a_data_set_is_converted_to_the_bytes_that_it_has_here(self, tmp_path: Path) -> None:
         tools = pytest.importorskip("streamplug_tools")
         _writing(tmp_path)("local:0", _samples)
-        found = []
+        results = []
         engines: list[Engine | str] = [self.make(), "local:0"]
         for number, engine in enumerate(engines):
             out = tmp_path / f"out{number}"
@@ -134,8 +134,8 @@ class EngineTests(ConformanceBase):
                 out, format="mds", compression="gz", size_limit=200, engine=engine
             )
             assert tools.convert(tmp_path / "set-local:0", output, columns=columns).samples == 400
-            found.append(_files(out))
-        assert found[0] == found[1]
+            results.append(_files(out))
+        assert results[0] == results[1]
 
     def test_a_worker_that_dies_is_replaced(self, tmp_path: Path) -> None:
         if not self.mortal:
@@ -169,7 +169,7 @@ class EngineTests(ConformanceBase):
                 storage.write("died", b"")
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        found = []
+        results = []
         engines: list[tuple[str, Engine | str, Any]] = [
             ("there", self.make(), deadly),
             ("here", "local:0", _samples),
@@ -184,9 +184,9 @@ class EngineTests(ConformanceBase):
                 size_limit=400,
                 storage_options=options,
             )
-            found.append(_objects(f"{url}/{name}", options))
-        assert found[0].pop("died") == b""
-        assert found[0] == found[1]
+            results.append(_objects(f"{url}/{name}", options))
+        assert results[0].pop("died") == b""
+        assert results[0] == results[1]
 
     def test_a_conversion_in_an_object_store_survives_a_worker(self, tmp_path: Path) -> None:
         if not self.mortal or (place := self.afar()) is None:
@@ -198,7 +198,7 @@ class EngineTests(ConformanceBase):
                 writer.write({"n": n})
         mark = f"__import__('pathlib').Path({str(tmp_path / 'died')!r})"
         deadly = f"{mark}.exists() or {mark}.touch() or __import__('os').kill(__import__('os').getpid(), 9)"
-        found = []
+        results = []
         engines: list[tuple[Engine | str, str]] = [
             (self.make(), f"n + (n == 450 and ({deadly}) and 0)"),
             ("local:0", "n + 0"),
@@ -208,10 +208,10 @@ class EngineTests(ConformanceBase):
                 f"{url}/{number}", size_limit=200, engine=engine, storage_options=options
             )
             assert tools.process(tmp_path / "set", output, {"n": value}).samples == 1000
-            found.append(_objects(f"{url}/{number}", options))
-            assert found[-1].pop(PLAN_NAME)  # the plans differ
+            results.append(_objects(f"{url}/{number}", options))
+            assert results[-1].pop(PLAN_NAME)  # the plans differ
         assert (tmp_path / "died").exists()
-        assert found[0] == found[1]
+        assert results[0] == results[1]
 
     def test_what_kills_every_worker_is_given_up(self) -> None:
         if not self.mortal:

@@ -154,18 +154,19 @@ class CountingStorage(_Wrapper):
         return call()
 
     def read(self, key: str) -> bytes:
-        return self._got(super().read(key))
+        return self._count_bytes(super().read(key))
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        return self._got(super().read_range(key, start, stop))
+        return self._count_bytes(super().read_range(key, start, stop))
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return [self._got(bytes(part)) for part in super().read_ranges(key, ranges)]
+        return [self._count_bytes(bytes(part)) for part in super().read_ranges(key, ranges)]
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
-        found = super().read_many(parts)
+        parts_read = super().read_many(parts)
         return [
-            part if isinstance(part, StorageError) else self._got(bytes(part)) for part in found
+            part if isinstance(part, StorageError) else self._count_bytes(bytes(part))
+            for part in parts_read
         ]
 
     def download(self, key: str, path: Path) -> None:
@@ -183,7 +184,7 @@ class CountingStorage(_Wrapper):
         with self._lock:
             self.bytes_written += path.stat().st_size
 
-    def _got(self, data: bytes) -> bytes:
+    def _count_bytes(self, data: bytes) -> bytes:
         with self._lock:
             self.bytes_read += len(data)
         return data

@@ -214,18 +214,18 @@ class FormatTests(ConformanceBase):
         reader, columns = self.open(self.write(self.some_rows()))
         turned = columns[::-1]
         values = reader.take(np.array([3, 1]), turned)
-        for column, found in zip(turned, values, strict=True):
+        for column, column_values in zip(turned, values, strict=True):
             expected = [self.some_rows()[index][column.name] for index in (3, 1)]
-            assert same(list(column.encoding.unbatch(found)), expected)
+            assert same(list(column.encoding.unbatch(column_values)), expected)
 
     def test_byte_range_lies_in_the_file(self) -> None:
         shard = self.write(self.some_rows())
         reader, _ = self.open(shard)
-        found = [reader.byte_range(index) for index in range(len(reader))]
-        if None in found:
-            assert set(found) == {None}
+        ranges = [reader.byte_range(index) for index in range(len(reader))]
+        if None in ranges:
+            assert set(ranges) == {None}
             pytest.skip("a sample is not one piece of a file")
-        for start, stop in found:  # type: ignore[misc]  # None is not among them
+        for start, stop in ranges:  # type: ignore[misc]  # None is not among them
             assert 0 <= start <= stop <= len(shard.files["data"])
 
     def test_head_tells_what_the_whole_shard_tells(self) -> None:
@@ -263,11 +263,11 @@ class FormatTests(ConformanceBase):
     def test_looking_through_a_file_finds_its_samples(self) -> None:
         shard = self.write(self.some_rows())
         data, roles = shard.files["data"], {*self.format_class().roles} - {"data"}
-        found = check_scan(self.format(), data, roles)
-        files = {**found.files, "data": data}
-        entry = {**found.entry, "compression": None}
-        reader, columns = self.open(MemoryShard(as_json(entry), files, found.samples))
-        assert found.samples == len(reader) == 7
+        result = check_scan(self.format(), data, roles)
+        files = {**result.files, "data": data}
+        entry = {**result.entry, "compression": None}
+        reader, columns = self.open(MemoryShard(as_json(entry), files, result.samples))
+        assert result.samples == len(reader) == 7
         for row in _taken(reader, columns, [3, 1]):
             assert row.keys() == {column.name for column in columns}
 
@@ -381,8 +381,11 @@ class FormatTests(ConformanceBase):
 def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:
     """Read samples as one batch and return them as rows."""
     values = reader.take(np.array(rows, np.int64), columns)
-    assert [len(found) for found in values] == [len(rows)] * len(columns)
-    split = [column.encoding.unbatch(found) for column, found in zip(columns, values, strict=True)]
+    assert [len(column_values) for column_values in values] == [len(rows)] * len(columns)
+    split = [
+        column.encoding.unbatch(column_values)
+        for column, column_values in zip(columns, values, strict=True)
+    ]
     names = [column.name for column in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*split, strict=True)]
 

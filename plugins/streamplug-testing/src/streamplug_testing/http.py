@@ -63,34 +63,34 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server, where = self.server, unquote(urlsplit(self.path).path).lstrip("/")
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        wanted = (int(found[1]), int(found[2]) + 1) if found and server.ranges else None
+        match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        byte_range = (int(match[1]), int(match[2]) + 1) if match and server.ranges else None
         with server.lock:
-            server.requests.append((self.command, where, wanted))
+            server.requests.append((self.command, where, byte_range))
         time.sleep(server.seconds)
         path = server.root / where
         if not path.is_file():
             self.send_error(404)
             return
-        self._answer(path, where, wanted)
+        self._answer(path, where, byte_range)
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def _answer(self, path: Path, where: str, wanted: tuple[int, int] | None) -> None:
+    def _answer(self, path: Path, where: str, byte_range: tuple[int, int] | None) -> None:
         size = path.stat().st_size
-        start, stop = wanted or (0, size)
+        start, stop = byte_range or (0, size)
         if self.command == "HEAD":
             self._head(200, size)
             return
         with path.open("rb") as stream:
             stream.seek(start)
-            data = self.server.lie(where, wanted, stream.read(max(stop - start, 0)))
-        if data is None or (wanted and start >= size):
+            data = self.server.lie(where, byte_range, stream.read(max(stop - start, 0)))
+        if data is None or (byte_range and start >= size):
             self.send_error(416)
             return
-        content = f"bytes {start}-{start + len(data) - 1}/{size}" if wanted else ""
-        self._head(206 if wanted else 200, len(data), content)
+        content = f"bytes {start}-{start + len(data) - 1}/{size}" if byte_range else ""
+        self._head(206 if byte_range else 200, len(data), content)
         for at in range(0, len(data), _CHUNK):
             if at >= len(data) // 2 and self.server.holds(where):
                 self.wfile.flush()
@@ -108,7 +108,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def _truth(_path: str, _wanted: tuple[int, int] | None, data: bytes) -> bytes:
+def _truth(_path: str, _byte_range: tuple[int, int] | None, data: bytes) -> bytes:
     return data
 
 

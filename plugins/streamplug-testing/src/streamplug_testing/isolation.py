@@ -73,8 +73,8 @@ def _name(plugin: object) -> str:
     return name.partition(".")[0]
 
 
-def _set_registrations(wanted: registry.Registrations) -> None:
+def _set_registrations(registrations: registry.Registrations) -> None:
     for kind, names in registry.registrations().items():
         for name in names:
             registry.unregister(kind, name)
-    registry.restore(wanted)
+    registry.restore(registrations)

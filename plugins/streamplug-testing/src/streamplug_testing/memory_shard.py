@@ -43,10 +43,10 @@ def check_scan(format_: Format, data: bytes, roles: Collection[str]) -> ScanResu
     """Scan a file and damaged copies of it; skip the test if the format does not scan files."""
     if not isinstance(format_, ScannableFormat):
         pytest.skip("its files cannot be read without an index")
-    found = format_.scan(MemoryFile(data))
-    assert set(found.files) == set(roles)
-    assert format_.merge_entries([found.entry, found.entry]) == found.entry
-    assert not {"samples", "raw_data", "zip_data"} & set(found.entry)
+    result = format_.scan(MemoryFile(data))
+    assert set(result.files) == set(roles)
+    assert format_.merge_entries([result.entry, result.entry]) == result.entry
+    assert not {"samples", "raw_data", "zip_data"} & set(result.entry)
     damaged = [data[:size] for size in range(0, len(data), 97)]
     damaged += [
         data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :] for at in range(0, len(data), 97)
@@ -56,4 +56,4 @@ def check_scan(format_: Format, data: bytes, roles: Collection[str]) -> ScanResu
             assert format_.scan(MemoryFile(part)).samples >= 0
         except DataError:
             continue
-    return found
+    return result

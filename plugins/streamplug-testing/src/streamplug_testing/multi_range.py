@@ -12,9 +12,9 @@ def read_parts_or_raise(storage: Storage, *parts: tuple[str, int, int]) -> list[
     Raises:
         StorageError: The first error among the results.
     """
-    found = []
+    data = []
     for part in storage.read_many(parts):
         if isinstance(part, StorageError):
             raise part
-        found.append(bytes(part))
-    return found
+        data.append(bytes(part))
+    return data

@@ -62,8 +62,8 @@ def check_head(
             assert likely.shape == (len(rows), 2)
             assert likely.dtype == np.int64
         for wanted in (columns, columns[::-1], columns[:1]):
-            found = take_by_ranges(head, files["data"], rows, wanted)
-            assert same(found, reader.take(np.array(rows, np.int64), wanted))
+            values_read = take_by_ranges(head, files["data"], rows, wanted)
+            assert same(values_read, reader.take(np.array(rows, np.int64), wanted))
 
 
 def take_by_ranges(
@@ -120,8 +120,8 @@ def check_layout(
         which = draw.integers(0, len(shards), count)
         rows = np.array([draw.integers(len(shards[shard][1])) for shard in which], np.int64)
         for wanted in (columns, columns[::-1], columns[:1]):
-            found = layout.take(data, begins[which], sizes[which], rows, wanted)
-            for column, values in zip(wanted, found, strict=True):
+            values_read = layout.take(data, begins[which], sizes[which], rows, wanted)
+            for column, values in zip(wanted, values_read, strict=True):
                 single = [
                     shards[shard][1].row(int(row), [column])[column.name]
                     for shard, row in zip(which, rows)

@@ -197,14 +197,14 @@ class ShuffleTests(ConformanceBase):
     def test_another_process_agrees(self) -> None:
         algorithm = self.algorithm()
         with other_process("spawn") as pool:
-            found = pool.apply_async(digests, (algorithm,)).get(timeout=120)
-        assert found == digests(algorithm)
+            spawned_digests = pool.apply_async(digests, (algorithm,)).get(timeout=120)
+        assert spawned_digests == digests(algorithm)
 
     def test_golden_digests(self) -> None:
-        found = digests(self.algorithm())
+        current_digests = digests(self.algorithm())
         if not self.golden:
-            pytest.skip(f"no golden digests given; today they are {found}")
-        assert {name: found.get(name) for name in self.golden} == self.golden
+            pytest.skip(f"no golden digests given; today they are {current_digests}")
+        assert {name: current_digests.get(name) for name in self.golden} == self.golden
 
     # -- at any length --------------------------------------------------------
 

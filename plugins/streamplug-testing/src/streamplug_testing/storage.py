@@ -128,10 +128,10 @@ class StorageTests(ConformanceBase):
         self.put_raw("k", DATA)
         self.put_raw("a/b", DATA[::-1])
         parts = [("k", 3, 9), ("a/b", 0, 4), ("k", size - 3, size + 99), ("a/b", size, size + 1)]
-        wanted = [DATA[3:9], DATA[::-1][:4], DATA[-3:], b""]
-        assert read_parts_or_raise(storage, *parts) == wanted
-        *found, missing = storage.read_many([*parts, ("gone", 0, 4)])
-        assert found == wanted
+        expected = [DATA[3:9], DATA[::-1][:4], DATA[-3:], b""]
+        assert read_parts_or_raise(storage, *parts) == expected
+        *contents, missing = storage.read_many([*parts, ("gone", 0, 4)])
+        assert contents == expected
         assert isinstance(missing, NotFound)
         assert f"{storage.url}/gone" in str(missing)
 
@@ -203,8 +203,8 @@ class StorageTests(ConformanceBase):
         keys = ["b", "a/2", "a/1", "a/c/d/e", "a.x", "a-x", "B"]
         for size, key in enumerate(keys):
             self.put_raw(key, b"." * size)
-        wanted = sorted((key, size) for size, key in enumerate(keys))
-        assert [(o.key, o.size) for o in storage.list()] == wanted
+        expected = sorted((key, size) for size, key in enumerate(keys))
+        assert [(o.key, o.size) for o in storage.list()] == expected
 
     def test_lists_by_prefix(self, storage: Storage) -> None:
         for key in ("shard.0", "shard.1", "shards/0", "index", "sub/shard.0"):
@@ -238,8 +238,8 @@ class StorageTests(ConformanceBase):
 
     def test_stat_tells_key_and_size(self, storage: Storage) -> None:
         self.put_raw("a/b", DATA)
-        found = storage.stat("a/b")
-        assert (found.key, found.size) == ("a/b", len(DATA))
+        entry = storage.stat("a/b")
+        assert (entry.key, entry.size) == ("a/b", len(DATA))
 
     def test_exists(self, storage: Storage) -> None:
         self.put_raw("a/b", b"")

@@ -19,11 +19,11 @@ def check_batch(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
     parts, counted = zip(*map(writer.encode_pieces, rows))
     assert sizes.tolist() == list(counted)
     whole = list(map(writer.encode, rows))
-    given = [pieces_of(data), pieces_of([*parts]), whole]
+    inputs = [pieces_of(data), pieces_of([*parts]), whole]
     if all(isinstance(row, bytes) for row in whole):
-        assert len(set(map(b"".join, given))) == 1
+        assert len(set(map(b"".join, inputs))) == 1
         assert list(counted) == [len(row) for row in whole]
-    shards = [assembled(writer, pieces, sizes.tolist()) for pieces in given]
+    shards = [assembled(writer, pieces, sizes.tolist()) for pieces in inputs]
     assert shards == [shards[0]] * 3
 
 

@@ -159,15 +159,15 @@ class SplitHeader(ShardHeader):
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
         sizes = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
-        found = self._found(rows, data, starts, sizes, columns)
+        values = self._values_of(rows, data, starts, sizes, columns)
         return [
             values
             if isinstance(column.encoding, FieldValue)
             else self._decoded(column, rows, values)
-            for column, values in zip(columns, found)
+            for column, values in zip(columns, values)
         ]
 
-    def _found(
+    def _values_of(
         self, rows: Int64, data: Bytes1D, starts: Int64, sizes: Int64, columns: Sequence[Column]
     ) -> list[list[Any]]:
         if len(rows) >= _MIN_BATCH_SAMPLES:

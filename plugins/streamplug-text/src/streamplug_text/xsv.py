@@ -45,8 +45,8 @@ class Marks:
 
     def fault(self) -> str:
         """Return why lines could not be parsed, or an empty string."""
-        given: Mapping[str, Any] = {"separator": self.separator, "newline": self.newline}
-        for name, text in given.items():
+        options: Mapping[str, Any] = {"separator": self.separator, "newline": self.newline}
+        for name, text in options.items():
             if not isinstance(text, str) or not text:
                 return f"{name}={text!r}: expected some text"
             if any("\ud800" <= character <= "\udfff" for character in text):

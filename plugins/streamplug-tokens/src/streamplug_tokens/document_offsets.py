@@ -61,5 +61,5 @@ class ListedOffsets(DocumentOffsets):
         return np.asarray(self._offsets)[documents]
 
     def document_at(self, offsets: Int64) -> Int64:
-        found: Int64 = np.searchsorted(np.asarray(self._offsets), offsets, side="right") - 1
-        return found
+        documents: Int64 = np.searchsorted(np.asarray(self._offsets), offsets, side="right") - 1
+        return documents

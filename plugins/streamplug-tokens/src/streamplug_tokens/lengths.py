@@ -25,13 +25,13 @@ ROWS_PER_READ = 1024
 _LOG = logging.getLogger("streamplug_tokens")
 
 
-def token_dtype(stream: OpenStream, name: str, given: str | None) -> np.dtype[Any]:
+def token_dtype(stream: OpenStream, name: str, dtype_name: str | None) -> np.dtype[Any]:
     """Return the dtype of the tokens of a column.
 
     Raises:
         ConfigError: If there is no such column, it has no tokens, or their dtype is unknown.
     """
-    dtypes = {_schema_dtype(stream, schema, name, given) for schema in stream.index.schemas}
+    dtypes = {_schema_dtype(stream, schema, name, dtype_name) for schema in stream.index.schemas}
     if len(dtypes) != 1:
         raise ConfigError(
             f"{stream.where}: column {name!r} has the dtypes {sorted(map(str, dtypes))}"
@@ -40,7 +40,7 @@ def token_dtype(stream: OpenStream, name: str, given: str | None) -> np.dtype[An
 
 
 def _schema_dtype(
-    stream: OpenStream, schema: Schema, name: str, given: str | None
+    stream: OpenStream, schema: Schema, name: str, dtype_name: str | None
 ) -> np.dtype[Any]:
     column = _column(stream, schema, name)
     what = f"{stream.where}: column {name!r}, {column.spec!r}"
@@ -48,15 +48,17 @@ def _schema_dtype(
         raise ConfigError(
             f"{what}: tokens are read of 'bytes' or one-dimensional 'ndarray' columns"
         )
-    if given is None and column.encoding.item is None:
+    if dtype_name is None and column.encoding.item is None:
         raise ConfigError(f"{what}, does not say of what dtype its tokens are: pass dtype=")
     try:
-        given_dtype = np.dtype(given).newbyteorder("<") if given is not None else None
+        given_dtype = np.dtype(dtype_name).newbyteorder("<") if dtype_name is not None else None
     except TypeError:
-        raise ConfigError(f"dtype={given!r}: expected the name of one, such as 'uint16'") from None
+        raise ConfigError(
+            f"dtype={dtype_name!r}: expected the name of one, such as 'uint16'"
+        ) from None
     dtype = column.encoding.item or given_dtype
     if dtype is None or (given_dtype is not None and given_dtype != dtype):
-        raise ConfigError(f"{what}, has tokens of {dtype}, not dtype={given!r}")
+        raise ConfigError(f"{what}, has tokens of {dtype}, not dtype={dtype_name!r}")
     if dtype.kind not in "iu":
         raise ConfigError(f"{what}: tokens are whole numbers, not {dtype}")
     return dtype

@@ -42,9 +42,9 @@ class MappedFile:
     def array(self, mark: bytes, at: int, dtype: str, shape: tuple[int, ...]) -> MappedArray:
         """Return a part as an array; `mark` are the first bytes of the file, which unpickling compares."""
         count = int(np.prod(shape, dtype=np.int64))
-        found = np.frombuffer(self._map, dtype, count, at).reshape(shape).view(MappedArray)
-        found.source = (self._path, mark, at)
-        return found
+        array = np.frombuffer(self._map, dtype, count, at).reshape(shape).view(MappedArray)
+        array.source = (self._path, mark, at)
+        return array
 
 
 def _again(path: str, mark: bytes, at: int, dtype: str, shape: tuple[int, ...]) -> MappedArray:

@@ -144,8 +144,8 @@ class PackedLayout(RowLayout):
 
     def first_row_of(self, documents: Int64) -> Int64:
         row_offsets = self._span_offsets[self._bounds[:-1]]  # ascending
-        found: Int64 = np.searchsorted(row_offsets, self._offsets.offset_of(documents))
-        return found
+        rows: Int64 = np.searchsorted(row_offsets, self._offsets.offset_of(documents))
+        return rows
 
     def spans(self, rows: Int64) -> DocumentSpans:
         counts = self._bounds[rows + 1] - self._bounds[rows]

@@ -101,25 +101,25 @@ def select_columns(
     """
     for what, names in (("rename", rename), ("select", select or ()), ("drop", drop)):
         check_names(f"{what}={list(names)}", "the data set", names, columns)
-    found = [n for n in columns if (select is None or n in select) and n not in drop]
-    if not found:
+    selected = [n for n in columns if (select is None or n in select) and n not in drop]
+    if not selected:
         raise ConfigError("no column is left to write; take fewer of them away")
-    names = [rename.get(name, name) for name in found]
+    names = [rename.get(name, name) for name in selected]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two columns would be called {twice[0]!r}; rename or drop one of them")
-    return list(zip(found, names))
+    return list(zip(selected, names))
 
 
 def _map_column(
     columns: Sequence[Column],
     name: str,
-    asked: str | None,
+    spec: str | None,
     formats: tuple[Format, Format],
     to: str,
 ) -> ColumnMapping:
     source, target = formats
     old = columns[0].name
-    spec = asked or _spec(columns[0], target)
+    spec = spec or _spec(columns[0], target)
     if spec is None and is_temporal(columns[0].spec):
         raise _no_encoding_of_time(columns[0], name, target, to)
     if spec is None:
@@ -149,7 +149,7 @@ def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> 
             f"column {column.name!r} ({column.spec}): format {to} cannot store such values; leave the column "
             f"out (--drop {column.name})"
         )
-    ways = " or ".join(f"{name}:{each} ({meaning})" for each, meaning in offered.items())
+    ways = " or ".join(f"{name}:{encoding} ({meaning})" for encoding, meaning in offered.items())
     return ConfigError(
         f"column {column.name!r} ({column.spec}): format {to} has no encoding for such values; say how to "
         f"store them with --columns (Columns(encodings=)): {ways}; or leave the column out (--drop "
@@ -183,10 +183,10 @@ def _can_store(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
 
 def add_key_column(columns: Iterable[ColumnMapping], target: str) -> list[ColumnMapping]:
     """Add the key column that a format needs."""
-    found, key = list(columns), make("format", target).key
-    if key is None or any(column.name == key for column in found):
-        return found
-    return [ColumnMapping(key, "str", "", stored=False), *found]
+    selected, key = list(columns), make("format", target).key
+    if key is None or any(column.name == key for column in selected):
+        return selected
+    return [ColumnMapping(key, "str", "", stored=False), *selected]
 
 
 def check_writable(columns: Iterable[ColumnMapping], target: str) -> None:

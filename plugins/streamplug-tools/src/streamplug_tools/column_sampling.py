@@ -59,7 +59,7 @@ class Values:
         self._stream, self._unsafe = stream, allow_unsafe_types
         columns = [column for schema in index.schemas for column in schema.columns]
         self._names = {column.name for column in columns}
-        self._kept = {column.name for column in columns if column.encoding.unsafe}
+        self._unsafe_columns = {column.name for column in columns if column.encoding.unsafe}
         self._raw = raw_shard_bytes(index)
         self._index = index
         self._reader: SampleReader | None = None
@@ -90,7 +90,11 @@ class Values:
     def _open(self) -> SampleReader:
         if self._reader is None:
             stored = (
-                self._names if not self.decode_values else set() if self._unsafe else self._kept
+                self._names
+                if not self.decode_values
+                else set()
+                if self._unsafe
+                else self._unsafe_columns
             )
             decoders = {**(self._stream.decoders or {}), **dict.fromkeys(stored, keep_raw)}
             open_job = replace(self._stream, decoders=decoders).open()
@@ -132,11 +136,11 @@ class ColumnSampler:
         self._previews: dict[str, list[tuple[int, Preview]]] = defaultdict(list)
         self._notes: dict[str, dict[str, int]] = defaultdict(dict)
         self._left = _MAX_SAMPLED_BYTES
-        self._most = 0
+        self._max_previews = 0
 
     def sample_shard(self, shard: int, ids: Int64) -> bool:
         """Read samples of one shard; return False once the limit of bytes is reached."""
-        self._most = min(self._most + self._share, MAX_PREVIEWS)
+        self._max_previews = min(self._max_previews + self._share, MAX_PREVIEWS)
         row = self._values.row_bytes(shard)
         encodings = {c.name: c.encoding for c in self._index.schema(shard).columns}
         try:
@@ -168,8 +172,8 @@ class ColumnSampler:
             self.first[sample] = shown
 
     def _seen(self, sample: int, name: str, value: Any, encoding: Encoding) -> Preview:
-        kept = self._previews[name]
-        keep = len(kept) < self._most
+        previews = self._previews[name]
+        keep = len(previews) < self._max_previews
         draw = keep or sample < self._first
         if value is None or (self._values.decode_values and (self._unsafe or not encoding.unsafe)):
             seen = preview_value(value, draw=draw)
@@ -180,7 +184,7 @@ class ColumnSampler:
         if seen.measure:
             self._numbers[name, seen.measure].append(seen.number)
         if keep and shown:
-            kept.append((sample, seen))
+            previews.append((sample, seen))
         notes = self._notes[name]
         if not shown and (seen.note in notes or len(notes) < MAX_PREVIEWS):
             notes[seen.note] = notes.get(seen.note, 0) + 1

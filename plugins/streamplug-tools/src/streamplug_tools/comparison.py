@@ -64,7 +64,7 @@ def diff(
     other: Place | Stream,
     *,
     values: bool = False,
-    most: int = 10,
+    max_differences: int = 10,
     allow_unsafe_types: bool = False,
     on_progress: ProgressCallback = ignore_progress,
 ) -> Difference:
@@ -76,7 +76,7 @@ def diff(
         one: A path, a URL or a stream.
         other: Another.
         values: Whether to ignore different encodings of equal values.
-        most: Maximum number of differing samples to return; all are counted.
+        max_differences: Maximum number of differing samples to return; all are counted.
         allow_unsafe_types: Whether values may be decoded if decoding can run code.
         on_progress: Called with the task, the finished and the total amount.
 
@@ -88,17 +88,18 @@ def diff(
             cache_locally(streams(s), folder / f"{n}", whole=False)
             for n, s in enumerate((one, other))
         ]
-        plain = [Table(each, allow_unsafe_types=True) for each in read]  # metadata only
+        plain = [Table(source, allow_unsafe_types=True) for source in read]  # metadata only
         both = [name for name in plain[0].columns if name in plain[1].columns]
         if not both:
             raise ConfigError(f"{plain[0].url} and {plain[1].url} have no column in common")
         stored = [name for name in both if _is_stored_alike(plain, name)]
         tables = [
-            Table(each, both, stored=stored, allow_unsafe_types=allow_unsafe_types) for each in read
+            Table(source, both, stored=stored, allow_unsafe_types=allow_unsafe_types)
+            for source in read
         ]
         specs = {n: (plain[0].columns[n][0].spec, plain[1].columns[n][0].spec) for n in both}
         size = min(table.size for table in tables)
-        differing, first = _compare_batches(tables, both, size, most, on_progress)
+        differing, first = _compare_batches(tables, both, size, max_differences, on_progress)
         a, b = plain
         return Difference(
             urls=(a.url, b.url),

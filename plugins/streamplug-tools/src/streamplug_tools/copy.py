@@ -106,12 +106,12 @@ class CopyTask:
         changed = self.change.columns if self.change is not None else ()
         return [
             Table(
-                each.streams,
-                sorted({c.source for c in each.columns} | set(changed)) or None,
-                stored={c.source for c in each.columns if c.stored},
+                source.streams,
+                sorted({c.source for c in source.columns} | set(changed)) or None,
+                stored={c.source for c in source.columns if c.stored},
                 allow_unsafe_types=self.allow_unsafe_types,
             )
-            for each in self.inputs
+            for source in self.inputs
         ]
 
     @staticmethod
@@ -135,8 +135,8 @@ class CopyTask:
             written: Batch = {}
             if self.key is not None:
                 written[self.key] = [f"{n:09d}" for n in range(begin, begin + len(ids))]
-            for (_, batch), each, convert in zip(together, self.inputs, self._conversions):
-                written.update({c.name: batch[c.source] for c in each.columns})
+            for (_, batch), source, convert in zip(together, self.inputs, self._conversions):
+                written.update({c.name: batch[c.source] for c in source.columns})
                 written.update({name: one(written[name]) for name, one in convert.items()})
             begin += len(ids)
             yield ids, self._decode_changed(together[0][1]), written
@@ -229,10 +229,10 @@ def copy(
     """
     _check_apart(output, inputs)
     target = str(output.format)
-    plain = [column for each in inputs for column in each.columns]
+    plain = [column for source in inputs for column in source.columns]
     if encodings is not None:
-        kept = {column.name: column for column in plain}
-        plain = [_column(name, spec, kept.get(name)) for name, spec in encodings.items()]
+        by_name = {column.name: column for column in plain}
+        plain = [_column(name, spec, by_name.get(name)) for name, spec in encodings.items()]
     columns = add_key_column(plain, target)
     check_writable(columns, target)
     key = next(
@@ -268,10 +268,10 @@ def copy(
     return _written(output)
 
 
-def _column(name: str, spec: str, kept: ColumnMapping | None) -> ColumnMapping:
+def _column(name: str, spec: str, mapping: ColumnMapping | None) -> ColumnMapping:
     return (
-        kept
-        if kept is not None and kept.spec == spec
+        mapping
+        if mapping is not None and mapping.spec == spec
         else ColumnMapping(name, spec, name, stored=False)
     )
 
@@ -285,7 +285,7 @@ def _check_apart(output: Output, inputs: Sequence[CopyInput]) -> None:
     for place in output_locations(output.out):
         storage = open_storage(place, output.storage_options)
         url = _real(storage.url)
-        for stream in (stream for each in inputs for stream in each.streams):
+        for stream in (stream for source in inputs for stream in source.streams):
             if _real(stream.url).startswith(url):
                 raise ConfigError(f"{storage.url} is or contains a source; choose another location")
         ours = storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)

@@ -20,9 +20,9 @@ class Histogram:
     Attributes:
         count: Number of values.
         total: Sum.
-        least: Minimum.
+        minimum: Minimum.
         median: Median.
-        most: Maximum.
+        maximum: Maximum.
         edges: Edges of the bins; the last is inclusive.
         counts: Values per bin.
         factors: Whether bins grow geometrically.
@@ -31,9 +31,9 @@ class Histogram:
 
     count: int
     total: float
-    least: float
+    minimum: float
     median: float
-    most: float
+    maximum: float
     edges: tuple[float, ...]
     counts: tuple[int, ...]
     factors: bool
@@ -53,17 +53,17 @@ def make_histogram(numbers: ArrayLike) -> Histogram | None:
     values = values[np.isfinite(values)]
     if not len(values):
         return None
-    least, most, median = float(values.min()), float(values.max()), float(np.median(values))
+    minimum, maximum, median = float(values.min()), float(values.max()), float(np.median(values))
     whole = bool((values == np.rint(values)).all())
-    factors = least >= 0 and median > 0 and most > _LOG_BINS_RATIO * median
-    edges = _edges(values, least, most, whole=whole, factors=factors)
+    factors = minimum >= 0 and median > 0 and maximum > _LOG_BINS_RATIO * median
+    edges = _edges(values, minimum, maximum, whole=whole, factors=factors)
     counts, _ = np.histogram(values, edges)
     return Histogram(
         len(values),
         float(values.sum()),
-        least,
+        minimum,
         median,
-        most,
+        maximum,
         tuple(edges.tolist()),
         tuple(counts.tolist()),
         factors,
@@ -72,17 +72,17 @@ def make_histogram(numbers: ArrayLike) -> Histogram | None:
 
 
 def _edges(
-    values: NDArray[Any], least: float, most: float, *, whole: bool, factors: bool
+    values: NDArray[Any], minimum: float, maximum: float, *, whole: bool, factors: bool
 ) -> NDArray[Any]:
-    if least == most or not np.isfinite(most - least):
-        return np.array([least, most])
+    if minimum == maximum or not np.isfinite(maximum - minimum):
+        return np.array([minimum, maximum])
     if factors:
-        first = max(least, 1.0 if whole else float(values[values > 0].min()))
-        edges = np.geomspace(first, most, _MAX_BINS + 1)
-        edges[0], edges[-1] = least, most
+        first = max(minimum, 1.0 if whole else float(values[values > 0].min()))
+        edges = np.geomspace(first, maximum, _MAX_BINS + 1)
+        edges[0], edges[-1] = minimum, maximum
         return np.unique(np.rint(edges)) if whole else np.unique(edges)
     if whole:
-        width = max(int(np.ceil((most - least + 1) / _MAX_BINS)), 1)
+        width = max(int(np.ceil((maximum - minimum + 1) / _MAX_BINS)), 1)
         # The last edge is inclusive.
-        return np.append(np.arange(least, most + 1, width), most + 1)
-    return np.linspace(least, most, _MAX_BINS + 1)
+        return np.append(np.arange(minimum, maximum + 1, width), maximum + 1)
+    return np.linspace(minimum, maximum, _MAX_BINS + 1)

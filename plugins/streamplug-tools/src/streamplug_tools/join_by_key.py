@@ -66,14 +66,14 @@ def join(
             cache_locally(streams(source), folder / f"{n}", whole=True)
             for n, source in enumerate(sources)
         ]
-        tables = [Table(each, allow_unsafe_types=True) for each in read]  # metadata only
+        tables = [Table(source, allow_unsafe_types=True) for source in read]  # metadata only
         output = output.like(tables[0])
         mappings = _columns(tables, output, columns, expression)
         sorts = [
             sort_by_key(
                 number_values(
                     evaluate_expression(
-                        each,
+                        source,
                         expression,
                         allow_unsafe_types=columns.allow_unsafe_types,
                         on_progress=on_progress,
@@ -82,7 +82,7 @@ def join(
                 ),
                 _make_folder(folder / f"keys-{n}"),
             )
-            for n, (each, table) in enumerate(zip(read, tables))
+            for n, (source, table) in enumerate(zip(read, tables))
         ]
         matches = _match_keys(
             sorts, [table.size for table in tables], [t.url for t in tables], folder
@@ -96,8 +96,8 @@ def join(
                 lists.add(str(n), some[both])
         return copy(
             [
-                CopyInput(each, lists.orders[str(n)], mine)
-                for n, (each, mine) in enumerate(zip(read, mappings))
+                CopyInput(source, lists.orders[str(n)], mine)
+                for n, (source, mine) in enumerate(zip(read, mappings))
             ],
             tables,
             output,

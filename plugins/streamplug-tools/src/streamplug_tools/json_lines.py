@@ -65,9 +65,10 @@ def values(columns: Mapping[str, Column], some: Sequence[str]) -> Batch:
     Raises:
         DataError: If a line is not such a sample.
     """
-    found = [_sample(columns, line) for line in some]
+    samples = [_sample(columns, line) for line in some]
     return {
-        name: [_value(column, sample[name]) for sample in found] for name, column in columns.items()
+        name: [_value(column, sample[name]) for sample in samples]
+        for name, column in columns.items()
     }
 
 

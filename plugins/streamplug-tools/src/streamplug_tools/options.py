@@ -24,7 +24,10 @@ def streams(sources: Sources) -> list[Stream]:
     """Return the streams of one or several sources."""
     if isinstance(sources, (str, PathLike, Stream)):
         sources = [sources]
-    return [each if isinstance(each, Stream) else Stream(remote=fspath(each)) for each in sources]
+    return [
+        source if isinstance(source, Stream) else Stream(remote=fspath(source))
+        for source in sources
+    ]
 
 
 def ignore_progress(what: str, done: int, total: int) -> None:

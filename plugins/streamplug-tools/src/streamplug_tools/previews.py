@@ -140,7 +140,7 @@ def _of_text(text: str) -> Preview:
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> Preview:
-    first = ", ".join(str(each) for each in islice(array.flat, 24))
+    first = ", ".join(str(number) for number in islice(array.flat, 24))
     more = ", …" if array.size > 24 else ""
     about = f"{array.dtype} {list(array.shape)}"
     return Preview(

@@ -84,17 +84,21 @@ def process(
     compiled = {name: Expression(text) for name, text in expressions.items()}
     with open_job(sources, columns, on_progress) as job:
         table, output = job.table, output.like(job.table)
-        kept = _others(table, output, columns, compiled)
-        specs = {column.name: column.spec for column in kept}
+        other_columns = _others(table, output, columns, compiled)
+        specs = {column.name: column.spec for column in other_columns}
         specs |= {name: columns.encodings[name] for name in compiled if name in columns.encodings}
         if missing := [name for name in compiled if name not in specs]:
             raise ConfigError(f"column {missing[0]!r} is new: name an encoding for it")
-        compiled = {name: each.for_columns(table.columns) for name, each in compiled.items()}
-        used = sorted({n for each in compiled.values() for n in each.columns(table.columns)})
-        kept = [column for column in kept if column.name not in compiled]
+        compiled = {
+            name: expression.for_columns(table.columns) for name, expression in compiled.items()
+        }
+        used = sorted(
+            {n for expression in compiled.values() for n in expression.columns(table.columns)}
+        )
+        other_columns = [column for column in other_columns if column.name not in compiled]
         return job.copy(
             SequentialOrder(table.size),
-            kept,
+            other_columns,
             output,
             ["process", dict(expressions)],
             change=ExpressionTransform(compiled, used),
@@ -110,11 +114,11 @@ def _others(
     names = [n for n in table.columns if columns.takes(n) and n not in columns.drop]
     # The new format need not support the encodings of replaced columns.
     own = computed.keys() & columns.encodings.keys()
-    gone = [name for name in names if columns.rename.get(name, name) in own]
-    if gone and len(gone) == len(names) and not others:
+    replaced = [name for name in names if columns.rename.get(name, name) in own]
+    if replaced and len(replaced) == len(names) and not others:
         return []
-    rename = {old: new for old, new in columns.rename.items() if old not in gone}
-    drop = [*columns.drop, *gone]
+    rename = {old: new for old, new in columns.rename.items() if old not in replaced}
+    drop = [*columns.drop, *replaced]
     return map_table_columns(
         table, output, replace(columns, encodings=others, rename=rename, drop=drop)
     )
@@ -174,8 +178,8 @@ def process_with(
     with open_job(sources, columns, on_progress) as job:
         table, output = job.table, output.like(job.table)
         format_: Format = make("format", str(output.format))
-        given = _given(table, output, columns)
-        specs = dict(columns.encodings) or {column.name: column.spec for column in given}
+        program_columns = _program_columns(table, output, columns)
+        specs = dict(columns.encodings) or {column.name: column.spec for column in program_columns}
         if format_.key is not None and format_.key not in specs:
             raise ConfigError(
                 f"format {output.format} needs the column {format_.key!r}: have the program give it, or "
@@ -183,7 +187,7 @@ def process_with(
             )
         return job.copy(
             SequentialOrder(table.size),
-            given,
+            program_columns,
             output,
             ["process by", list(command)],
             change=ProgramTransform(tuple(command), specs, str(output.format)),
@@ -191,27 +195,27 @@ def process_with(
         )
 
 
-def _given(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
+def _program_columns(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
     """Return the columns that the program reads."""
     if (
         columns.encodings
     ):  # it gives back others, so these need not be what the new format can store
         names = select_columns(table.columns, columns.rename, columns.select, columns.drop)
-        given = [
+        mappings = [
             ColumnMapping(new, table.columns[old][0].spec, old, stored=True) for old, new in names
         ]
     else:
-        given = map_table_columns(table, output, columns)
+        mappings = map_table_columns(table, output, columns)
     # Values that JSON cannot represent are passed as stored bytes.
     return [
         replace(column, stored=False)
         if is_json_readable(table.columns[column.source][0], own=table.own_encodings)
         else column
-        for column in given
+        for column in mappings
     ]
 
 
-def run_program(command: Sequence[str], given: Iterator[str]) -> Generator[str, None, None]:
+def run_program(command: Sequence[str], lines: Iterator[str]) -> Generator[str, None, None]:
     """Run a program; feed it lines from a thread, and yield the lines that it writes.
 
     Raises:
@@ -225,7 +229,7 @@ def run_program(command: Sequence[str], given: Iterator[str]) -> Generator[str, 
     except OSError as error:
         raise ConfigError(f"{list(command)} cannot be started: {error}") from error
     failed: list[BaseException] = []
-    feeder = Thread(target=_feed, args=(process.stdin, given, failed), daemon=True)
+    feeder = Thread(target=_feed, args=(process.stdin, lines, failed), daemon=True)
     feeder.start()
     try:
         with process.stdout or nullcontext(()) as out:
@@ -245,11 +249,11 @@ def run_program(command: Sequence[str], given: Iterator[str]) -> Generator[str, 
         raise DataError(f"{list(command)} has ended with status {process.returncode}")
 
 
-def _feed(stdin: IO[str], given: Iterator[str], failed: list[BaseException]) -> None:
+def _feed(stdin: IO[str], lines: Iterator[str], failed: list[BaseException]) -> None:
     with suppress(BrokenPipeError):  # the program stopped reading
         try:
             with stdin:
-                for line in given:
+                for line in lines:
                     stdin.write(f"{line}\n")
         except BrokenPipeError:
             raise

@@ -56,8 +56,8 @@ def evaluate_expression(
 
 def number_values(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[NumberedKey]:
     """Yield each value of `evaluate_expression` with its sample number."""
-    for ids, found in values:
-        yield from zip(found, ids.tolist())
+    for ids, keys in values:
+        yield from zip(keys, ids.tolist())
 
 
 def batch_rows(batch: Batch) -> list[dict[str, Any]]:

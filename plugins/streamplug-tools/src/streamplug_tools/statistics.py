@@ -153,11 +153,11 @@ def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[ShardGroup]:
         np.linspace(0, count, min(count, _MAX_GROUPS), endpoint=False).astype(np.int64)
     )
     shards = np.diff(firsts, append=count)
-    sums = [np.add.reduceat(each, firsts).tolist() for each in (index.samples, raw, stored)]
+    sums = [np.add.reduceat(column, firsts).tolist() for column in (index.samples, raw, stored)]
     names = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
     for n, first in enumerate(firsts.tolist()):
-        name = next((name for each in names if (name := each[first])), "")
-        samples, raw_bytes, stored_bytes = (each[n] for each in sums)
+        name = next((name for column in names if (name := column[first])), "")
+        samples, raw_bytes, stored_bytes = (column[n] for column in sums)
         packed = index.schema(first).compression
         yield ShardGroup(first, int(shards[n]), name, samples, raw_bytes, stored_bytes, packed)
 

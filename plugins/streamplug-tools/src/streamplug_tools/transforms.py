@@ -150,8 +150,8 @@ def select(
     expression = Expression(where)
     with open_job(sources, columns, on_progress) as job:
         lists = OrderFiles(job.folder, [""])
-        for ids, found in job.values(expression, "selecting"):
-            lists.add("", ids[np.fromiter(map(bool, found), bool, len(found))])
+        for ids, values in job.values(expression, "selecting"):
+            lists.add("", ids[np.fromiter(map(bool, values), bool, len(values))])
         return job.write(lists.orders[""], output, ["select", where])
 
 

@@ -121,18 +121,18 @@ def verify(
         index, store = opened.index, cast("ShardStore", opened.store)
         folder = to / (stream.split or "")
         check = _Check(index, store, folder, allow_unsafe_types=allow_unsafe_types)
-        problems = [_disagreeing(index, *each) for each in find_shard_mismatches(index)]
+        problems = [_disagreeing(index, *mismatch) for mismatch in find_shard_mismatches(index)]
         stored, without = 0, 0
         digests: set[str] = set()
         with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
             shards = _first_of_each_file(index)
             for start in range(0, len(shards), _SHARDS_PER_THREAD * threads):
                 some = shards[start : start + _SHARDS_PER_THREAD * threads]
-                for done, found in enumerate(pool.map(check, some), start + 1):
-                    stored += found.bytes
-                    problems += found.problems
-                    digests |= found.digests
-                    without += not found.has_all_digests
+                for done, checked in enumerate(pool.map(check, some), start + 1):
+                    stored += checked.bytes
+                    problems += checked.problems
+                    digests |= checked.digests
+                    without += not checked.has_all_digests
                     report(done, len(shards))
     unsafe = {c.name for schema in index.schemas for c in schema.columns if c.encoding.unsafe}
     return Verified(
@@ -147,9 +147,9 @@ def verify(
     )
 
 
-def _disagreeing(index: Index, shard: int, each: ColumnMismatch) -> Problem:
+def _disagreeing(index: Index, shard: int, mismatch: ColumnMismatch) -> Problem:
     name = next(iter(index.shard(shard).files.values())).raw.basename
-    error = f"{each.describe('it', 'shard 0')}; all shards need the same columns"
+    error = f"{mismatch.describe('it', 'shard 0')}; all shards need the same columns"
     return Problem(shard, name, None, error)
 
 
@@ -158,7 +158,7 @@ def _first_of_each_file(index: Index) -> list[int]:
     names = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
     first: dict[tuple[str, ...], int] = {}
     for shard in range(len(index)):
-        first.setdefault(tuple(each[shard] for each in names), shard)
+        first.setdefault(tuple(table[shard] for table in names), shard)
     return list(first.values())
 
 
@@ -198,17 +198,17 @@ class _Check:
             problems,
             {
                 hash_
-                for each in files
-                for file in (each.raw, each.zip)
+                for columns in files
+                for file in (columns.raw, columns.zip)
                 if file
                 for hash_ in file.hashes
             },
-            all(each.raw.hashes or (each.zip and each.zip.hashes) for each in files),
+            all(f.raw.hashes or (f.zip and f.zip.hashes) for f in files),
         )
 
     def _samples(self, reader: ShardReader, columns: list[Column]) -> Iterator[tuple[int, str]]:
         """Decode all samples; yield the positions of damaged ones and the error messages."""
-        found = 0
+        count = 0
         for start in range(0, len(reader), _MAX_ROWS_PER_READ):
             rows = np.arange(start, min(start + _MAX_ROWS_PER_READ, len(reader)))
             try:
@@ -221,6 +221,6 @@ class _Check:
                     reader.row(row, columns)
                 except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
                     yield row, str(error)
-                    found += 1
-                    if found == _MAX_PROBLEMS_PER_SHARD:
+                    count += 1
+                    if count == _MAX_PROBLEMS_PER_SHARD:
                         return

@@ -163,13 +163,13 @@ def rename(handler: Handler = reraise_exception, keep: bool = True, **names: str
         **names: The old names of each new one.
     """
     old_names = {new: _names(old) for new, old in names.items()}
-    gone = {old for choices in old_names.values() for old in choices}
+    replaced = {old for choices in old_names.values() for old in choices}
 
     def apply(sample: Any) -> Any:
         renamed = {new: _first(sample, old) for new, old in old_names.items()}
         if not keep:
             return renamed
-        return {**{name: v for name, v in sample.items() if name not in gone}, **renamed}
+        return {**{name: v for name, v in sample.items() if name not in replaced}, **renamed}
 
     return MapStage("rename", apply, handler)
 
@@ -382,9 +382,9 @@ def log_keys(logfile: str | None = None) -> Stage:
 
 
 def _functions(stage: str, functions: Iterable[Any]) -> None:
-    given = list(functions)
-    if not given or not all(builtins.map(callable, given)):
-        raise ConfigError(f"{stage}() takes functions, got {given!r:.80}")
+    stages = list(functions)
+    if not stages or not all(builtins.map(callable, stages)):
+        raise ConfigError(f"{stage}() takes functions, got {stages!r:.80}")
 
 
 def _names(names: Any) -> list[str]:

@@ -191,11 +191,11 @@ class Cached(PipelineStage):
         if self.cached is not None:
             yield from self.cached
             return
-        kept = []
+        buffered = []
         for sample in source:
-            kept.append(sample)
+            buffered.append(sample)
             yield sample
-        self.cached = kept
+        self.cached = buffered
 
 
 def flattened(stages: Iterable[Any]) -> list[Any]:

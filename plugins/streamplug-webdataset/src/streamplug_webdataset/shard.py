@@ -105,15 +105,15 @@ class TarWriter(ShardWriter):
             )
         return b"".join(parts)
 
-    def _check_names(self, given: Mapping[str, Any]) -> None:
-        if not isinstance(given, Mapping):
+    def _check_names(self, sample: Mapping[str, Any]) -> None:
+        if not isinstance(sample, Mapping):
             raise EncodeTypeError(
-                f"a sample maps extensions to values, got {type(given).__name__}: {given!r:.80}"
+                f"a sample maps extensions to values, got {type(sample).__name__}: {sample!r:.80}"
             )
-        if given.keys() == self._names:
+        if sample.keys() == self._names:
             return
-        missing = sorted(self._names - given.keys())
-        unknown = sorted(map(str, given.keys() - self._names))
+        missing = sorted(self._names - sample.keys())
+        unknown = sorted(map(str, sample.keys() - self._names))
         raise EncodeError(
             f"a sample must have the columns {sorted(self._names)}, those without a value as None"
             + (f"; missing: {missing}" if missing else "")

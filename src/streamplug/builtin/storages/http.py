@@ -29,13 +29,13 @@ async def _demand_part(response: Any) -> None:
     if response.status == 200:
         response.close()
         raise _RangeIgnoredError
-    asked = response.request_info.headers.get("Range", "").partition("=")[2].partition("-")[0]
+    start = response.request_info.headers.get("Range", "").partition("=")[2].partition("-")[0]
     sent = response.headers.get("Content-Range", "")
-    if response.status == 206 and not sent.startswith(f"bytes {asked}-"):
+    if response.status == 206 and not sent.startswith(f"bytes {start}-"):
         response.close()
         raise StorageError(
             f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where bytes "
-            f"from {asked} on were asked for"
+            f"from {start} on were asked for"
         )
 
 

@@ -111,8 +111,8 @@ def _texts(
     articles: Sequence[Article], number: int, recipe: Recipe, chance: random.Random
 ) -> Iterator[tuple[list[int], list[int], bool]]:
     """Yield pairs of texts of an article: both follow each other, or the second is of another one."""
-    article, most = articles[number], recipe.length - _SPECIALS
-    target_length = chance.randint(2, most) if chance.random() < recipe.short else most
+    article, max_tokens = articles[number], recipe.length - _SPECIALS
+    target_length = chance.randint(2, max_tokens) if chance.random() < recipe.short else max_tokens
     at = 0
     while at < len(article):
         end, size = at, 0
@@ -151,9 +151,9 @@ def _joined(sentences: Sequence[Sentence]) -> list[int]:
     return [token for sentence in sentences for token in sentence]
 
 
-def _shorten(first: list[int], second: list[int], most: int, chance: random.Random) -> None:
+def _shorten(first: list[int], second: list[int], max_tokens: int, chance: random.Random) -> None:
     """Take tokens off either end of the longer text, until both have room."""
-    while len(first) + len(second) > most:
+    while len(first) + len(second) > max_tokens:
         longer = first if len(first) > len(second) else second
         del longer[0 if chance.random() < 0.5 else -1]
 

@@ -55,18 +55,18 @@ def _images(path: Path) -> list[list[Any]]:
     """Return the images: file, number, height, width, boxes one after the other, classes."""
     try:
         with path.open(encoding="utf-8") as stream:
-            found = json.load(stream, object_hook=_lean)
-        labels = {each["id"]: number for number, each in enumerate(found["categories"], 1)}
+            content = json.load(stream, object_hook=_lean)
+        labels = {entry["id"]: number for number, entry in enumerate(content["categories"], 1)}
         images: dict[int, list[Any]] = {}
-        for each in found["images"]:
-            if each["id"] in images:
-                raise DataError(f"{path}: image {each['id']} is there twice")
-            name = each["file_name"]
+        for entry in content["images"]:
+            if entry["id"] in images:
+                raise DataError(f"{path}: image {entry['id']} is there twice")
+            name = entry["file_name"]
             if Path(name).name != name:
-                raise DataError(f"{path}: image {each['id']}: {name!r} is no name of a file")
-            images[each["id"]] = [name, each["id"], each["height"], each["width"], [], []]
-        for number, each in enumerate(found["annotations"]):
-            _add(each, images, labels, f"{path}: annotation {each.get('id', number)}")
+                raise DataError(f"{path}: image {entry['id']}: {name!r} is no name of a file")
+            images[entry["id"]] = [name, entry["id"], entry["height"], entry["width"], [], []]
+        for number, entry in enumerate(content["annotations"]):
+            _add(entry, images, labels, f"{path}: annotation {entry.get('id', number)}")
     except (LookupError, TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -82,18 +82,18 @@ def _lean(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add(
-    found: dict[str, Any], images: dict[int, list[Any]], labels: dict[int, int], where: str
+    annotation: dict[str, Any], images: dict[int, list[Any]], labels: dict[int, int], where: str
 ) -> None:
-    if found["image_id"] not in images:
-        raise DataError(f"{where}: there is no image {found['image_id']}")
-    if found["category_id"] not in labels:
-        raise DataError(f"{where}: there is no category {found['category_id']}")
-    box = found["bbox"]
+    if annotation["image_id"] not in images:
+        raise DataError(f"{where}: there is no image {annotation['image_id']}")
+    if annotation["category_id"] not in labels:
+        raise DataError(f"{where}: there is no category {annotation['category_id']}")
+    box = annotation["bbox"]
     if len(box) != 4 or not all(isinstance(n, (int, float)) and 0 <= n < 1 << 20 for n in box):
         raise DataError(f"{where}: {box!r:.80} is no box")
-    _, _, _, _, boxes, classes = images[found["image_id"]]
+    _, _, _, _, boxes, classes = images[annotation["image_id"]]
     boxes += box
-    classes.append(labels[found["category_id"]])
+    classes.append(labels[annotation["category_id"]])
 
 
 def samples(part: dict[str, Any]) -> Iterator[dict[str, Any]]:

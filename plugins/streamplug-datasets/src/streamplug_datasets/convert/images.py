@@ -39,12 +39,12 @@ def jpeg(path: Path) -> tuple[bytes, tuple[int, int]]:
         raise _damaged(path, error) from error
 
 
-def classes(path: Path, most: int) -> tuple[bytes, tuple[int, int]]:
+def classes(path: Path, max_classes: int) -> tuple[bytes, tuple[int, int]]:
     """Return a PNG file whose pixels are numbers of classes, and the width and height of the image.
 
     Args:
         path: The file.
-        most: The highest number that there is.
+        max_classes: The highest number that there is.
 
     Raises:
         NotFound: If there is no such file.
@@ -60,8 +60,8 @@ def classes(path: Path, most: int) -> tuple[bytes, tuple[int, int]]:
         raise DataError(
             f"{path}: an image of mode {image.mode}; expected L or P, a number for each pixel"
         )
-    if pixels.max() > most:
-        raise DataError(f"{path}: class {pixels.max()}, where the highest is {most}")
+    if pixels.max() > max_classes:
+        raise DataError(f"{path}: class {pixels.max()}, where the highest is {max_classes}")
     return data, image.size
 
 

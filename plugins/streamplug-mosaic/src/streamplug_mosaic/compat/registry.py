@@ -84,16 +84,16 @@ def construct_from_registry(
     Raises:
         ConfigError: If there is no such name, it has another base class, or it cannot be called.
     """
-    found = registry.get(name)
+    entry = registry.get(name)
     if isinstance(pre_validation_function, type):
-        if not issubclass(found, pre_validation_function):
-            raise ConfigError(f"Expected {name} to be of type {pre_validation_function}: {found}")
+        if not issubclass(entry, pre_validation_function):
+            raise ConfigError(f"Expected {name} to be of type {pre_validation_function}: {entry}")
     elif pre_validation_function is not None:
-        pre_validation_function(found)
-    if not callable(found):
-        raise ConfigError(f"Expected {name} to be a class or function, but got {type(found)}")
-    made = partial(found, **(kwargs or {}))
-    result = made if partial_function and not isinstance(found, type) else made()
+        pre_validation_function(entry)
+    if not callable(entry):
+        raise ConfigError(f"Expected {name} to be a class or function, but got {type(entry)}")
+    made = partial(entry, **(kwargs or {}))
+    result = made if partial_function and not isinstance(entry, type) else made()
     if post_validation_function is not None:
         post_validation_function(result)
     return result

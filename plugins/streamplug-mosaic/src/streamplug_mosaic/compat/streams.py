@@ -86,13 +86,13 @@ class Stream(streamplug.Stream):
                 raise EmptyStreamError(f"Stream contains no samples: {self.url}")
             return opened
 
-    def find_index(self, asked: Storage, retries: int) -> tuple[Index, Path | None]:
+    def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         """Read the index as `streamplug.Stream` does, and subtract its size from the cache limit.
 
         Raises:
             StreamplugError: As there, or if the cache limit is too low.
         """
-        index, derived = super().find_index(asked, retries)
+        index, derived = super().find_index(storage, retries)
         limit = self._arguments["cache_limit"]
         if limit is not None and self.cache is not None and derived is None:
             limit, index_size = parse_cache_limit(limit, self.location.root), self.get_index_size()

@@ -206,12 +206,12 @@ class NodeCache:
         job.threads.idle(+1)
         self.ensure(job)
 
-    def _evict(self, cache: int, most: int) -> None:
-        """Evict least recently used shards until at most `most` bytes are left, and then some more."""
+    def _evict(self, cache: int, max_bytes: int) -> None:
+        """Evict least recently used shards until at most `max_bytes` bytes are left, and then some more."""
         cached = self._cached[cache]
-        more = len(cached) // EXTRA_EVICTION_DIVISOR if self._held[cache] > most else 0
-        while cached and (self._held[cache] > most or more > 0):
-            more -= self._held[cache] <= most
+        more = len(cached) // EXTRA_EVICTION_DIVISOR if self._held[cache] > max_bytes else 0
+        while cached and (self._held[cache] > max_bytes or more > 0):
+            more -= self._held[cache] <= max_bytes
             shard, _ = cached.popitem(last=False)
             kept = self._shards.sizes(shard).kept
             self._held[cache] -= kept

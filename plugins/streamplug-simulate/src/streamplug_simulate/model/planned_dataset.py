@@ -44,7 +44,7 @@ class SimulatedDataset(StreamingDataset):
     """
 
     def __init__(self, *, folder: str, **kwargs: Any) -> None:
-        self._folder, self._given = folder, kwargs
+        self._folder, self._options = folder, kwargs
         self._loader: Mapping[str, Any] = {}
         # Nothing is decoded.
         quiet = {"callbacks": (), "progress_bar": False, "allow_unsafe_types": True}
@@ -101,16 +101,16 @@ class SimulatedDataset(StreamingDataset):
         Raises:
             ConfigError: If there is no batch size, or a value is invalid.
         """
-        given, loader = self._given, self._loader
-        shuffle = given.get("shuffle_algo", "window") if given.get("shuffle") else None
+        options, loader = self._options, self._loader
+        shuffle = options.get("shuffle_algo", "window") if options.get("shuffle") else None
         defaults = {
-            "batch_size": given.get("batch_size") or _number(loader, "batch_size"),
+            "batch_size": options.get("batch_size") or _number(loader, "batch_size"),
             "workers": _number(loader, "num_workers") or 0,
             "prefetch_factor": _number(loader, "prefetch_factor") or 2,
             "shuffle": shuffle,
-            "block_size": given.get("shuffle_block_size"),
-            "canonical_nodes": given.get("num_canonical_nodes"),
-            "predownload": given.get("predownload"),
+            "block_size": options.get("shuffle_block_size"),
+            "canonical_nodes": options.get("num_canonical_nodes"),
+            "predownload": options.get("predownload"),
         }
         if "cache_limit" not in changes:
             if len(self._limits) > 1:

@@ -31,24 +31,26 @@ _MEASURED_STEPS = 256
 _MEASURED_SAMPLES = 1 << 16
 
 
-def simulate(plan: SimulatedDataset, scenario: Scenario, most: int = MAX_NEEDS) -> SimulationResult:
+def simulate(
+    plan: SimulatedDataset, scenario: Scenario, max_needs: int = MAX_NEEDS
+) -> SimulationResult:
     """Simulate a run.
 
     Args:
         plan: The data set.
         scenario: Machines, network and training loop.
-        most: Limit of needs; a run with fewer is simulated in full.
+        max_needs: Limit of needs; a run with fewer is simulated in full.
 
     Raises:
         ConfigError: If the scenario is invalid for this data set.
         PluginError: If there is no such shuffle.
     """
-    return _Simulation(plan, scenario, most).run()
+    return _Simulation(plan, scenario, max_needs).run()
 
 
 class _Simulation:
-    def __init__(self, plan: SimulatedDataset, scenario: Scenario, most: int) -> None:
-        self._plan, self._scenario, self._most = plan, scenario, most
+    def __init__(self, plan: SimulatedDataset, scenario: Scenario, max_needs: int) -> None:
+        self._plan, self._scenario, self._max_needs = plan, scenario, max_needs
         self._source = plan.sample_source(scenario)
         self._reader = cast(WeighedReader, self._source.reader)
         self._run = plan.training_run(scenario)
@@ -96,7 +98,7 @@ class _Simulation:
 
         def enough() -> bool:
             fetched.append(self._fetched() - before)
-            return self._reader.need_count >= self._most
+            return self._reader.need_count >= self._max_needs
 
         training = TrainingLoop(
             events,

@@ -34,19 +34,19 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
     if file is None:
         click.echo(json.dumps(json_schema(_classes()), indent=2))
         return
-    found = load(file)
-    classes: dict[str, Any] = {**_classes(), "dataset": _dataset_class(found)}
-    named = [name for name in SECTIONS if name in found]
+    settings = load(file)
+    classes: dict[str, Any] = {**_classes(), "dataset": _dataset_class(settings)}
+    named = [name for name in SECTIONS if name in settings]
     for name in named or ["dataset"]:
         if name not in classes:
             raise ConfigError(f"{name}: needs torch, which is not installed: pip install torch")
-        classes[name].check_config(found)
+        classes[name].check_config(settings)
         if name == "dataset":
-            check_dataset(found, classes[name], "dataset" if named else "")
+            check_dataset(settings, classes[name], "dataset" if named else "")
         elif name == "writer":
-            check_writer(found["writer"], "writer")
+            check_writer(settings["writer"], "writer")
     if opens:
-        classes["dataset"].from_config(found)
+        classes["dataset"].from_config(settings)
     click.echo(f"{file}: {', '.join(named or ['dataset'])}: OK")
 
 

@@ -18,7 +18,13 @@ from streamplug_tools.commands.storage_options import storage_options
 @click.argument("one")
 @click.argument("other")
 @click.option("--values", is_flag=True, help="Encodings may differ where values do not.")
-@click.option("--most", type=click.IntRange(0), default=10, show_default=True, help="Samples told.")
+@click.option(
+    "--max-differences",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Maximum number of differing samples to print; all are counted.",
+)
 @click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
 @source_options
 @storage_options("--other-storage-options", "Those of OTHER, where they differ.")
@@ -31,7 +37,7 @@ def diff(
     other: str,
     *,
     values: bool,
-    most: int,
+    max_differences: int,
     allow_unsafe_types: bool,
     other_storage_options: dict[str, Any] | None,
     as_json: bool,
@@ -45,18 +51,18 @@ def diff(
     if other_storage_options is not None:
         streams[1] = replace(streams[1], storage_options=other_storage_options)
     with progress_bars() as on_progress:
-        found = compare(
+        comparison = compare(
             *streams,
             values=values,
-            most=most,
+            max_differences=max_differences,
             allow_unsafe_types=allow_unsafe_types,
             on_progress=on_progress,
         )
     if as_json:
-        click.echo(json.dumps({"same": found.same, **asdict(found)}, indent=2))
+        click.echo(json.dumps({"same": comparison.same, **asdict(comparison)}, indent=2))
     else:
-        _show(found)
-    context.exit(0 if found.same else 1)
+        _show(comparison)
+    context.exit(0 if comparison.same else 1)
 
 
 def _show(difference: Difference) -> None:

@@ -155,7 +155,7 @@ def split(
     With --samples or --bytes, they are consecutive and named by number. With --fractions, each has a random
     part in the order of SOURCE; no sample is in two.
     """
-    if sum(each is not None for each in (samples, bytes_, fractions)) != 1:
+    if sum(item is not None for item in (samples, bytes_, fractions)) != 1:
         raise click.UsageError("give one of --samples, --bytes and --fractions")
 
     def outputs(name: str) -> tools.Output:
@@ -178,7 +178,7 @@ def split(
                 on_progress=on_progress,
             )
     if as_json:
-        click.echo(json.dumps({name: asdict(each) for name, each in results.items()}, indent=2))
+        click.echo(json.dumps({name: asdict(item) for name, item in results.items()}, indent=2))
     else:
         for result in results.values():
             print_result(result, as_json=False)

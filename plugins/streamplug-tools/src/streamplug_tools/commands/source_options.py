@@ -42,13 +42,15 @@ source_options = combine_options(_SOURCE)
 
 def make_streams(locations: Sequence[str], options: Mapping[str, Any]) -> list[Stream]:
     """Return the streams of locations, with one format for all or one for each."""
-    given: Sequence[str] = options["src_format"]
-    if len(given) > 1 and len(given) != len(locations):
+    formats: Sequence[str] = options["src_format"]
+    if len(formats) > 1 and len(formats) != len(locations):
         raise click.UsageError(
-            f"--src-format is given {len(given)} times for {len(locations)} sources: give it once for all, "
+            f"--src-format is given {len(formats)} times for {len(locations)} sources: give it once for all, "
             "or once for each in their order; it is ignored for a source with an index.json"
         )
-    formats = given if len(given) > 1 else [next(iter(given), None)] * len(locations)
+    format_of: Sequence[str | None] = (
+        formats if len(formats) > 1 else [next(iter(formats), None)] * len(locations)
+    )
     return [
         Stream(
             remote=location,
@@ -56,7 +58,7 @@ def make_streams(locations: Sequence[str], options: Mapping[str, Any]) -> list[S
             format=format_,
             storage_options=options["storage_options"],
         )
-        for location, format_ in zip(locations, formats)
+        for location, format_ in zip(locations, format_of)
     ]
 
 

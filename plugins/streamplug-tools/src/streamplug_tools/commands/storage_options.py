@@ -37,27 +37,27 @@ def _parse(
     if not texts:
         return None
     option = parameter.opts[0]
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for text in texts:
-        found |= _object(option, text.strip())
-    return found
+        options |= _object(option, text.strip())
+    return options
 
 
 def _object(option: str, text: str) -> dict[str, Any]:
     if text[:1] in ("{", "["):
         try:
-            given = json.loads(text)
+            parsed = json.loads(text)
         except ValueError as error:
             raise ConfigError(f"{option}: not JSON: {error}") from None
     else:
         key, mark, value = text.partition("=")
-        given = {key.strip(): _value(value.strip())} if key.strip() and mark else None
-    if not isinstance(given, dict):
+        parsed = {key.strip(): _value(value.strip())} if key.strip() and mark else None
+    if not isinstance(parsed, dict):
         raise ConfigError(f"{option}: {_EXPECTED}")
     if "${env:" not in text:
-        return given
+        return parsed
     try:
-        filled: dict[str, Any] = to_plain(load(given))
+        filled: dict[str, Any] = to_plain(load(parsed))
     except ConfigError as error:
         raise ConfigError(f"{option}: {error}") from None
     return filled

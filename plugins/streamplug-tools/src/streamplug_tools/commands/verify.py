@@ -57,41 +57,41 @@ def verify(
     )
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("checking shards", total=None)
-        found = check(
+        result = check(
             stream,
             num_threads=threads,
             allow_unsafe_types=allow_unsafe_types,
             report=lambda done, of: progress.update(task, completed=done, total=of),
         )
     if as_json:
-        click.echo(json.dumps({"ok": found.ok, **asdict(found)}, indent=2))
+        click.echo(json.dumps({"ok": result.ok, **asdict(result)}, indent=2))
     else:
-        _show(found)
-    context.exit(0 if found.ok else 1)
+        _show(result)
+    context.exit(0 if result.ok else 1)
 
 
-def _show(found: Verified) -> None:
-    for problem in found.problems:
+def _show(result: Verified) -> None:
+    for problem in result.problems:
         sample = "" if problem.index is None else f", sample {problem.index}"
         click.echo(f"shard {problem.shard} ({problem.file}){sample}: {problem.error}")
-    if found.undecoded:
-        names = ", ".join(found.undecoded)
+    if result.undecoded:
+        names = ", ".join(result.undecoded)
         click.echo(f"not decoded, since that can run code: {names} (--allow-unsafe-types)")
-    count = len(found.problems)
-    state = "OK" if found.ok else f"{count:,} problem{'s' if count > 1 else ''}"
-    decoded = "samples decode" if found.ok else "samples"
+    count = len(result.problems)
+    state = "OK" if result.ok else f"{count:,} problem{'s' if count > 1 else ''}"
+    decoded = "samples decode" if result.ok else "samples"
     click.echo(
-        f"{found.url}: {state}: {found.shards:,} shards, {found.samples:,} {decoded}, {found.bytes:,} bytes; "
-        f"{_of_digests(found)}"
+        f"{result.url}: {state}: {result.shards:,} shards, {result.samples:,} {decoded}, "
+        f"{result.bytes:,} bytes; {_of_digests(result)}"
     )
 
 
-def _of_digests(found: Verified) -> str:
-    names = ", ".join(found.digests)
-    if not found.without_digests:
+def _of_digests(result: Verified) -> str:
+    names = ", ".join(result.digests)
+    if not result.without_digests:
         return f"digests: {names or 'none'}"
     unseen = "changed bytes in values cannot be found"
     if not names:
         return f"digests: none, so {unseen}"
-    lack = "shard lacks" if found.without_digests == 1 else "shards lack"
-    return f"digests: {names}, but {found.without_digests:,} {lack} them, where {unseen}"
+    lack = "shard lacks" if result.without_digests == 1 else "shards lack"
+    return f"digests: {names}, but {result.without_digests:,} {lack} them, where {unseen}"

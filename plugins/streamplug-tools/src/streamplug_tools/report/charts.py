@@ -28,15 +28,15 @@ def histogram(
     """
     if values is None:
         return None
-    if values.least == values.most:
-        line = f"{unit(values.least)} in {'each of ' if values.count > 1 else ''}{many(values.count, of)}"
+    if values.minimum == values.maximum:
+        line = f"{unit(values.minimum)} in {'each of ' if values.count > 1 else ''}{many(values.count, of)}"
         return element("p", element("b", title), " ", line, class_="same")
-    told = f"{unit(values.least)} to {unit(values.most)}, median {unit(values.median)}"
-    most = max(values.counts)
+    summary = f"{unit(values.minimum)} to {unit(values.maximum)}, median {unit(values.median)}"
+    highest = max(values.counts)
     bars = []
     for n, count in enumerate(values.counts):
         # Bins that are not empty must be visible.
-        height = max(round(_CHART_HEIGHT * count / most, 2), 1.5) if count else 0
+        height = max(round(_CHART_HEIGHT * count / highest, 2), 1.5) if count else 0
         last = n == len(values.counts) - 1
         bars.append(
             element(
@@ -52,13 +52,13 @@ def histogram(
         viewBox=f"0 0 {len(bars) * _BIN_WIDTH} {_CHART_HEIGHT}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"{title}: {told}",
+        aria_label=f"{title}: {summary}",
         tabindex="0",
     )
     ends = (
-        unit(values.least),
+        unit(values.minimum),
         "each bin wider by a factor" if values.factors else "",
-        unit(values.most),
+        unit(values.maximum),
     )
     return element(
         "figure",
@@ -80,7 +80,7 @@ def _rect(x: float, y: float, width: float, height: float, name: str) -> Html:
 def _range(values: Histogram, n: int, unit: Callable[[float], str], *, last: bool) -> str:
     begin, end = values.edges[n : n + 2]
     if values.whole:
-        end = values.most if last else end - 1
+        end = values.maximum if last else end - 1
         if begin >= end:
             return unit(begin)
     return f"{unit(begin)} to {unit(end)}"

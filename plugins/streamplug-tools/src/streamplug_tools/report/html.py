@@ -28,13 +28,13 @@ def element(name: str, /, *content: object, **attributes: object) -> Html:
     Of the attributes, ``class_`` is ``class``, other underscores are hyphens; None and False leave one out,
     and True gives it no value.
     """
-    given = "".join(
+    text = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_text(value)}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
     end = "" if name in _VOID_ELEMENTS else f"</{name}>"
-    return Html(f"<{name}{given}>{html(*content)}{end}")
+    return Html(f"<{name}{text}>{html(*content)}{end}")
 
 
 def _text(value: object) -> str:

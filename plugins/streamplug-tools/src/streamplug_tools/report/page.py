@@ -145,9 +145,9 @@ def _usual(column: ColumnStatistics) -> str:
     stored = column.stored
     if stored is None:
         return "not known"
-    if stored.least == stored.most:
-        return size(stored.most)
-    return f"{size(stored.median)} ({size(stored.least)} to {size(stored.most)})"
+    if stored.minimum == stored.maximum:
+        return size(stored.maximum)
+    return f"{size(stored.median)} ({size(stored.minimum)} to {size(stored.maximum)})"
 
 
 def _shards(statistics: DatasetStatistics) -> Html:
@@ -201,10 +201,10 @@ def _column(n: int, column: ColumnStatistics) -> Html:
             histogram(_MEASURES.get(column.measure, ""), numbers, number, "value"),
         ),
         element("ul", *notes, class_="notes") if column.notes else "",
-        element("div", *(_picture(*each) for each in pictures), class_="pictures")
+        element("div", *(_picture(*item) for item in pictures), class_="pictures")
         if pictures
         else "",
-        element("dl", *(_text(*each) for each in texts), class_="texts") if texts else "",
+        element("dl", *(_text(*item) for item in texts), class_="texts") if texts else "",
         id=f"column-{n}",
     )
 
