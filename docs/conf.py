@@ -41,7 +41,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(Buffer|Bytes1D|ColumnValues|Decoder|Int64|Sample|TracebackType|dtype|optional)"),
     ("py:class", r"TypeAliasForwardRef"),
     ("py:class", r"streamplug\.plugin\.registration\.\w+"),
-    ("py:class", r"(C|Place|ProgressCallback|Report|Source|Sources)"),
+    ("py:class", r"(C|Location|ProgressCallback|Report|Source|Sources)"),
     # Internal classes that public signatures name, and no program makes.
     ("py:class", r"streamplug\.(plan|read|session|transfer)\.\w+\.\w+"),
     # The same class as streamplug.dataset.StreamingDataset, which is described.

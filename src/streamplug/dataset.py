@@ -168,8 +168,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         check_column_names(columns)
         check_flags(allow_unsafe_types=allow_unsafe_types)
         used_callbacks = resolve_callbacks(callbacks)
-        place = placement.rank() if used_callbacks else World()
-        monitor = Monitor(Observer(used_callbacks, place), progress_bar)
+        worker = placement.rank() if used_callbacks else World()
+        monitor = Monitor(Observer(used_callbacks, worker), progress_bar)
         if used_callbacks:
             monitor.observer.attach([stream.url for stream in self.streams])
         for stream in self.streams:

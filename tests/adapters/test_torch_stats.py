@@ -44,9 +44,9 @@ class Written(Callback):
     def __init__(self, path):
         self.path = str(path)
 
-    def on_event(self, event, place):
+    def on_event(self, event, world):
         with Path(self.path).open("a") as file:
-            file.write(f"{type(event).__name__} {place.rank} {place.worker}\n")
+            file.write(f"{type(event).__name__} {world.rank} {world.worker}\n")
 
     def lines(self):
         with Path(self.path).open() as file:

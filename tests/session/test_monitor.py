@@ -50,12 +50,12 @@ class Noted(Callback):
     def __getstate__(self):
         return {"events": [], "places": [], "about": None}
 
-    def on_attach(self, stats, urls, place):
-        self.about = (stats, urls, place)
+    def on_attach(self, stats, urls, world):
+        self.about = (stats, urls, world)
 
-    def on_event(self, event, place):
+    def on_event(self, event, world):
         self.events.append(event)
-        self.places.append(place)
+        self.places.append(world)
 
     def of(self, kind):
         return [event for event in self.events if isinstance(event, kind)]
@@ -314,8 +314,8 @@ def test_stats_are_plain_values(make):
 def test_events_come_with_what_they_are_about_and_where(make, noted, folder):
     world = World(nodes=2, ranks_per_node=2, rank=2)
     dataset = make(world=world, replication=2)
-    stats, urls, place = noted.about
-    assert (urls, place) == ([str(folder)], world)
+    stats, urls, world = noted.about
+    assert (urls, world) == ([str(folder)], world)
     list(dataset)
     assert noted.events[0] == EpochStarted(0, 0)
     assert noted.events[-1] == EpochEnded(0, complete=True)
@@ -368,7 +368,7 @@ class Failing(Callback):
     def __init__(self, error=ValueError):
         self.error, self.calls = error, 0
 
-    def on_event(self, event, place):
+    def on_event(self, event, world):
         self.calls += 1
         raise self.error("it does not like this")
 

@@ -29,4 +29,4 @@ def test_values_that_are_no_bytes_are_shown_decoded(tmp_path):
 def test_values_that_are_bytes_are_measured(tmp_path):
     pq.write_table(pa.table({"x": [1, 2], "s": ["a", "bcd"]}), tmp_path / "a.parquet")
     columns = collect_statistics(Stream(remote=str(tmp_path), format="parquet")).columns
-    assert {column.name: column.stored.most for column in columns} == {"x": 8, "s": 3}
+    assert {column.name: column.stored.maximum for column in columns} == {"x": 8, "s": 3}

@@ -72,7 +72,7 @@ class Begun(Callback):
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def on_event(self, event: Event, place: World) -> None:
+    def on_event(self, event: Event, world: World) -> None:
         if isinstance(event, EpochStarted):
             with self.path.open("a") as file:
                 file.write(f"{time.perf_counter()}\n")

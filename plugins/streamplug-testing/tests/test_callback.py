@@ -20,7 +20,7 @@ def suite(callback):
 
 
 class Strict(Callback):
-    def on_event(self, event, place):
+    def on_event(self, event, world):
         {type(each): None for each in EVENTS}[type(event)]
 
 
@@ -28,20 +28,20 @@ class Locked(Callback):
     def __init__(self):
         self.lock = threading.Lock()
 
-    def on_event(self, event, place):
+    def on_event(self, event, world):
         pass
 
 
 class Attached(Callback):
-    def on_attach(self, stats, urls, place):
+    def on_attach(self, stats, urls, world):
         self.stats = stats
 
-    def on_event(self, event, place):
+    def on_event(self, event, world):
         self.stats()
 
 
 class Failing(Callback):
-    def on_event(self, event, place):
+    def on_event(self, event, world):
         if isinstance(event, EpochStarted):
             raise ValueError("not now")
 

@@ -67,8 +67,8 @@ def remote_batches(
     session.run.use_batch_size(batch_size)
     epoch, first, blocks = session.begin_blocks(_PLANNED_ROWS)
     pending: deque[tuple[Block, Any]] = deque()
-    place = session.placement.worker()
-    with session.monitor.loop(epoch, first, place, fetches=False):
+    process = session.placement.worker()
+    with session.monitor.loop(epoch, first, process, fetches=False):
         for block in (single for several in blocks for single in several.split()):
             [(step, _)] = block.batches()
             pending.append((block, ask(BatchRequest(epoch, step, block.ids))))

@@ -196,21 +196,21 @@ class Callback(Plugin):
     may be held. An exception is logged once per type, and reading goes on.
     """
 
-    def on_attach(self, stats: Callable[[], Stats], urls: Sequence[str], place: World) -> None:
+    def on_attach(self, stats: Callable[[], Stats], urls: Sequence[str], world: World) -> None:
         """Handle the creation of a data set; called once, in its process, before all events.
 
         Args:
             stats: Returns the statistics of the rank, including its loader workers; keeps neither files
                 nor the data set alive.
             urls: Locations of the streams, without credentials.
-            place: Rank and world size.
+            world: Rank and world size.
         """
 
     @abstractmethod
-    def on_event(self, event: Event, place: World) -> None:
+    def on_event(self, event: Event, world: World) -> None:
         """Handle an event.
 
         Args:
             event: Instance of a subclass of `Event`.
-            place: Rank and loader worker in which it happened.
+            world: Rank and loader worker in which it happened.
         """

@@ -51,13 +51,13 @@ class Monitor:
                 self.observer.counters.add(batches=batches, samples=samples)
 
     @contextmanager
-    def loop(self, epoch: int, step: int, place: World, fetches: bool) -> Iterator[None]:
+    def loop(self, epoch: int, step: int, process: World, fetches: bool) -> Iterator[None]:
         """Emit the start and the end of an epoch, and show progress; see `progress_line`."""
         pid, complete = os.getpid(), False
-        self.observer.place = place
+        self.observer.process = process
         self.observer.emit(EpochStarted(epoch, step))
         try:
-            with self.progress_line(place, fetches):
+            with self.progress_line(process, fetches):
                 yield
             complete = True
         finally:
@@ -65,10 +65,10 @@ class Monitor:
                 self.observer.emit(EpochEnded(epoch, complete))
 
     @contextmanager
-    def progress_line(self, place: World, fetches: bool) -> Iterator[None]:
+    def progress_line(self, process: World, fetches: bool) -> Iterator[None]:
         """Show download progress inside the block, on rank 0 in the process that made the data set."""
         is_shown = interactive() if self._progress_bar is None else self._progress_bar
-        if not (is_shown and fetches and place.rank == 0 and os.getpid() == self._home):
+        if not (is_shown and fetches and process.rank == 0 and os.getpid() == self._home):
             yield
             return
         progress = FetchProgress(self.observer.counters.totals)

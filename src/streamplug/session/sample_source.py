@@ -168,7 +168,7 @@ class SampleSource:
         self,
         blocks: Iterator[Block],
         read: Callable[[Block], T],
-        place: World,
+        process: World,
         observer: Observer,
         *,
         num_threads: int,
@@ -181,7 +181,7 @@ class SampleSource:
         if not self.remote:
             return decode_blocks(blocks, use, num_threads)
         reader = self.reader
-        blocks, limits = self.bounded(blocks, place)
+        blocks, limits = self.bounded(blocks, process)
         return prefetch_blocks(
             blocks,
             reader,
@@ -192,13 +192,13 @@ class SampleSource:
         )
 
     def bounded(
-        self, blocks: Iterator[Block], place: World
+        self, blocks: Iterator[Block], process: World
     ) -> tuple[Iterator[Block], PrefetchLimits]:
         """Return the blocks of a worker, split to fit a limited cache, and the prefetch limits."""
         reader = self.reader
         limits = _RANGE_LIMITS if reader.reads_ranges else PrefetchLimits()
         if reader.cache_limit is not None:
-            share = _Share(reader, reader.cache_limit, self.row_bytes, place)
+            share = _Share(reader, reader.cache_limit, self.row_bytes, process)
             limits = replace(
                 limits, bytes=min(limits.bytes, share.bytes), strict=True, max_samples=share.samples
             )
@@ -219,10 +219,10 @@ class _Share:
     are half of the cache limit; the other half keeps shards that were read before.
     """
 
-    def __init__(self, reader: SampleReader, limit: int, row_bytes: int, place: World) -> None:
-        self._reader, self._limit, self._place = reader, limit, place
+    def __init__(self, reader: SampleReader, limit: int, row_bytes: int, process: World) -> None:
+        self._reader, self._limit, self._process = reader, limit, process
         self.bytes = limit // 2  # of the shards for the current block and the prefetch window
-        self.samples = self.bytes // (row_bytes * place.ranks_per_node * place.workers_per_rank)
+        self.samples = self.bytes // (row_bytes * process.ranks_per_node * process.workers_per_rank)
 
     def split_to_fit(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Split blocks until each fits the share; half of `samples` is left for the prefetch window."""
@@ -232,7 +232,7 @@ class _Share:
                 yield from self.split_to_fit(iter(halves))
                 continue
             if not fits:
-                warn_about_cache(self._needed_bytes(block), self._limit, self._place)
+                warn_about_cache(self._needed_bytes(block), self._limit, self._process)
             yield block
 
     def _fits(self, block: Block) -> bool:

@@ -48,11 +48,11 @@ class Session:
         generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
         """
         epoch, first, blocks = self.begin_blocks(rows)
-        place = self.placement.worker()
+        process = self.placement.worker()
         parts = self.source.parts(
-            blocks, read, place, self.monitor.observer, num_threads=num_threads
+            blocks, read, process, self.monitor.observer, num_threads=num_threads
         )
-        with self.monitor.loop(epoch, first, place, self.source.remote), closing(parts):
+        with self.monitor.loop(epoch, first, process, self.source.remote), closing(parts):
             for part, values in parts:
                 with self.monitor.count_yielded(part):
                     yield epoch, part, values
@@ -75,7 +75,7 @@ class Session:
         return self.placement.plan_rank()
 
     @property
-    def place(self) -> World:
+    def process(self) -> World:
         """`world` with this process's worker number."""
         return self.placement.plan_worker()
 

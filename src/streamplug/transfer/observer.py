@@ -123,11 +123,11 @@ def _from_ticks(name: str, total: int) -> Any:
 
 
 class Observer:
-    """Counts the events of a data set and calls its callbacks; `place` is this process's `World`."""
+    """Counts the events of a data set and calls its callbacks; `process` is the `World` of this process."""
 
-    def __init__(self, callbacks: Sequence[Callback] = (), place: World | None = None) -> None:
+    def __init__(self, callbacks: Sequence[Callback] = (), process: World | None = None) -> None:
         self.counters = Counters()
-        self.place = place or World()
+        self.process = process or World()
         self._callbacks = tuple(callbacks)
         self._complaints: dict[tuple[int, type[BaseException]], object] = {}
 
@@ -137,7 +137,7 @@ class Observer:
     def attach(self, urls: Sequence[str]) -> None:
         """Call `on_attach` with the URLs of the streams."""
         for number, callback in enumerate(self._callbacks):
-            self._guarded(number, callback.on_attach, self.counters.totals, urls, self.place)
+            self._guarded(number, callback.on_attach, self.counters.totals, urls, self.process)
 
     def emit(self, event: Event) -> None:
         """Count an event and call the callbacks."""
@@ -146,7 +146,7 @@ class Observer:
             amounts = {name: getattr(event, of) if of else 1 for name, of in counts.items()}
             self.counters.add(**amounts)
         for number, callback in enumerate(self._callbacks):
-            self._guarded(number, callback.on_event, event, self.place)
+            self._guarded(number, callback.on_event, event, self.process)
 
     def _guarded(self, number: int, call: Callable[..., None], *arguments: object) -> None:
         try:

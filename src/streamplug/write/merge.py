@@ -22,7 +22,7 @@ _RETRIES = 2
 
 
 def merge_index(
-    *places: Any,
+    *locations: Any,
     keep_local: bool = True,
     download_timeout: float = DOWNLOAD_TIMEOUT_SECONDS,
     storage_options: Mapping[str, Any] | None = None,
@@ -34,7 +34,7 @@ def merge_index(
     columns, in any order; compression, digests and shard sizes may differ.
 
     Args:
-        *places: `parts` are the folders of the parts, or their index files, in the order of their samples.
+        *locations: `parts` are the folders of the parts, or their index files, in the order of their samples.
             `out` is the location of the merged index. Each is a path, a URL, or a pair of both. Of a pair,
             the local index is read if it exists, and the merged index is written to both.
         keep_local: Whether the index is also written to the local path of a pair `out`.
@@ -50,21 +50,21 @@ def merge_index(
         NotFound: If a part has no index.
         InvalidIndexError: If the index of a part is invalid.
     """
-    if len(places) not in (1, 2):
+    if len(locations) not in (1, 2):
         raise ConfigError(
             "give merge_index(parts, out), or merge_index(out) for all parts below it"
         )
-    homes = _open_storages(places[-1], storage_options)
+    homes = _open_storages(locations[-1], storage_options)
     readers = [
         home if local_path(home.url) is not None else TimeoutStorage(home, download_timeout)
         for home in homes
     ]
-    if len(places) == 1:
+    if len(locations) == 1:
         parts = [(readers[-1], folder) for folder in _folders(readers[-1])]
-    elif isinstance(places[0], (str, PathLike)):
-        raise ConfigError(f"parts={places[0]!r}: expected a list of places")
+    elif isinstance(locations[0], (str, PathLike)):
+        raise ConfigError(f"parts={locations[0]!r}: expected a list of locations")
     else:
-        parts = [_find_part(place, readers, storage_options) for place in places[0]]
+        parts = [_find_part(location, readers, storage_options) for location in locations[0]]
     if not parts:
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
     entries = _merged_entries(parts)
@@ -74,12 +74,12 @@ def merge_index(
     return len(entries)
 
 
-def _open_storages(place: Any, options: Mapping[str, Any] | None) -> list[Storage]:
+def _open_storages(location: Any, options: Mapping[str, Any] | None) -> list[Storage]:
     """Return the storages of a place: one, or the local and the remote one of a pair."""
-    places = place if isinstance(place, tuple) else (place,)
-    if len(places) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in places):
-        raise ConfigError(f"{place!r:.80}: expected a path, a URL, or a pair of both")
-    return [open_storage(fspath(p), options) for p in places]
+    locations = location if isinstance(location, tuple) else (location,)
+    if len(locations) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in locations):
+        raise ConfigError(f"{location!r:.80}: expected a path, a URL, or a pair of both")
+    return [open_storage(fspath(p), options) for p in locations]
 
 
 def _folders(home: Storage) -> list[str]:
@@ -95,24 +95,24 @@ def _above(folder: str) -> Iterator[str]:
 
 
 def _find_part(
-    place: Any, homes: Sequence[Storage], options: Mapping[str, Any] | None
+    location: Any, homes: Sequence[Storage], options: Mapping[str, Any] | None
 ) -> tuple[Storage, str]:
     """Return the storage and the folder of a part's index, the local ones if it exists there."""
-    places: list[tuple[Storage, str]] = []
-    for storage in _open_storages(place, options):
+    locations: list[tuple[Storage, str]] = []
+    for storage in _open_storages(location, options):
         url = storage.url.removesuffix(f"/{INDEX_NAME}").rstrip("/")
         for home in homes:
             root = f"{home.url.rstrip('/')}/"
             if url.startswith(root):
-                places.append((home, url.removeprefix(root)))
-    if not places:
+                locations.append((home, url.removeprefix(root)))
+    if not locations:
         raise ConfigError(
-            f"{place!r:.200} is not below {homes[-1].url}: an index can only name files below it"
+            f"{location!r:.200} is not below {homes[-1].url}: an index can only name files below it"
         )
-    for home, folder in places[:-1]:
+    for home, folder in locations[:-1]:
         if home.exists(f"{folder}/{INDEX_NAME}"):
             return home, folder
-    return places[-1]
+    return locations[-1]
 
 
 def _merged_entries(parts: Sequence[tuple[Storage, str]]) -> list[dict[str, Any]]:

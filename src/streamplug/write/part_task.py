@@ -42,14 +42,14 @@ def part_folder(number: int) -> str:
 class PartTask:
     """Writes a part, given its number.
 
-    `make_samples` may have a method `describe` that names a part in errors; `parts` and `places` are not in
-    the repr, as URLs may contain secrets. `registered` are the plugins registered by name in the process
+    `make_samples` may have a method `describe` that names a part in errors. The repr leaves out `parts` and
+    `locations`, as URLs may contain secrets. `registered` are the plugins registered by name in the process
     that made the task.
     """
 
     make_samples: MakeSamples
     parts: tuple[Any, ...] = field(repr=False)
-    places: tuple[str, ...] = field(repr=False)
+    locations: tuple[str, ...] = field(repr=False)
     columns: Mapping[str, str]
     plan: Mapping[str, Any]
     storage_options: Mapping[str, Any] | None = field(repr=False)
@@ -60,7 +60,7 @@ class PartTask:
     def __call__(self, number: int) -> None:
         """Write the part, unless it exists."""
         restore(self.registered)
-        home = open_storage(self.places[-1], self.storage_options)
+        home = open_storage(self.locations[-1], self.storage_options)
         index = f"{part_folder(number)}/{INDEX_NAME}"
         try:
             self._check(home)
@@ -92,21 +92,21 @@ class PartTask:
             )
 
     def _write(self, number: int, home: Storage) -> None:
-        local_folder = local_path(self.places[0])
+        local_folder = local_path(self.locations[0])
         if local_folder is None:
-            self._fill(number, home, join(self.places[0], part_folder(number)))
+            self._fill(number, home, join(self.locations[0], part_folder(number)))
             return
-        place = local_folder / part_folder(number)
+        location = local_folder / part_folder(number)
         scratch = local_folder / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
         try:
-            if len(self.places) == 1:
+            if len(self.locations) == 1:
                 self._fill(number, home, scratch)
             else:
-                self._fill(number, home, (scratch, join(self.places[1], part_folder(number))))
+                self._fill(number, home, (scratch, join(self.locations[1], part_folder(number))))
                 if not self.options.get("keep_local"):
-                    shutil.rmtree(place, ignore_errors=True)  # of another data set
+                    shutil.rmtree(location, ignore_errors=True)  # of another data set
                     return
-            _install(scratch, place)
+            _install(scratch, location)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -130,26 +130,26 @@ def _redact(part: Any) -> Any:
     )
 
 
-def _install(scratch: Path, place: Path) -> None:
+def _install(scratch: Path, location: Path) -> None:
     """Rename the folder of an attempt to that of its part, unless another attempt finished first."""
     try:
-        scratch.rename(place)
+        scratch.rename(location)
     except OSError:
-        if not place.exists():
+        if not location.exists():
             raise
     else:
         return
     with suppress(OSError):
-        if (place / INDEX_NAME).read_bytes() == (scratch / INDEX_NAME).read_bytes():
+        if (location / INDEX_NAME).read_bytes() == (scratch / INDEX_NAME).read_bytes():
             return
     stale = scratch.with_name(f"{scratch.name}-stale")
-    place.rename(stale)
-    scratch.rename(place)
+    location.rename(stale)
+    scratch.rename(location)
     shutil.rmtree(stale, ignore_errors=True)
 
 
-def remove_attempts(places: tuple[str, ...]) -> None:
+def remove_attempts(locations: tuple[str, ...]) -> None:
     """Remove the folders of killed attempts."""
-    local_folder = local_path(places[0])
+    local_folder = local_path(locations[0])
     if local_folder is not None:
         shutil.rmtree(local_folder / ATTEMPTS, ignore_errors=True)

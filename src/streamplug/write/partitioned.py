@@ -106,7 +106,7 @@ def write_parts(
     task = PartTask(
         make_samples,
         tuple(parts),
-        output.places,
+        output.locations,
         dict(columns),
         plan,
         storage_options,
@@ -120,11 +120,11 @@ def write_parts(
         on_progress(len(done), len(parts))
         for count, _ in enumerate(workers.run(task, pending), len(done) + 1):
             on_progress(count, len(parts))
-    remove_attempts(output.places)
+    remove_attempts(output.locations)
     return merge_index(
-        [join(output.places[-1], part_folder(number)) for number in range(len(parts))],
-        output.places,
-        keep_local=bool(options.get("keep_local")) or len(output.places) == 1,
+        [join(output.locations[-1], part_folder(number)) for number in range(len(parts))],
+        output.locations,
+        keep_local=bool(options.get("keep_local")) or len(output.locations) == 1,
         storage_options=storage_options,
     )
 
@@ -146,13 +146,13 @@ def _engine(engine: str | Engine, processes: int | None) -> Engine:
 class _PartitionedOutput:
     def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
         # Workers may have another working directory.
-        self.places = tuple(map(absolute_location, output_locations(out)))
-        self._storage: Storage = open_storage(self.places[-1], options)
+        self.locations = tuple(map(absolute_location, output_locations(out)))
+        self._storage: Storage = open_storage(self.locations[-1], options)
 
     @contextmanager
     def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
         """Start a run, and remove its output if it fails before any part is finished."""
-        local_folder = local_path(self.places[-1])
+        local_folder = local_path(self.locations[-1])
         made_folder = local_folder is not None and not local_folder.exists()
         with _lock_of(self._storage.url) as alone:
             made = self._start(plan, exist_ok=exist_ok, alone=alone)
@@ -165,9 +165,9 @@ class _PartitionedOutput:
                 raise
 
     def _remove_output(self, folder: Path | None) -> None:
-        remove_attempts(self.places)
+        remove_attempts(self.locations)
         remove_dataset(self._storage)
-        local_folder = local_path(self.places[-1])
+        local_folder = local_path(self.locations[-1])
         if local_folder is not None:
             for part in local_folder.glob("part-*"):
                 part.rmdir()  # raises unless it is empty

@@ -49,22 +49,22 @@ class OpenTelemetry(Callback):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_provider": None, "_made": None}
 
-    def on_attach(self, stats: Callable[[], Stats], urls: Sequence[str], place: World) -> None:
+    def on_attach(self, stats: Callable[[], Stats], urls: Sequence[str], world: World) -> None:
         schemes = ",".join(sorted({scheme_of(url) for url in urls}))
-        totals_of(self._provider).add(stats, self._with(schemes, place), self)
+        totals_of(self._provider).add(stats, self._with(schemes, world), self)
 
-    def on_event(self, event: Event, place: World) -> None:
+    def on_event(self, event: Event, world: World) -> None:
         if isinstance(event, ShardDownloaded):
-            self._histograms()[0].record(event.seconds, self._with(scheme_of(event.url), place))
+            self._histograms()[0].record(event.seconds, self._with(scheme_of(event.url), world))
         elif isinstance(event, Stalled):
-            attributes = {**self._attributes, "streamplug.rank": place.rank}
+            attributes = {**self._attributes, "streamplug.rank": world.rank}
             self._histograms()[1].record(event.seconds, attributes)
 
-    def _with(self, scheme: str, place: World) -> dict[str, str | int | float | bool]:
+    def _with(self, scheme: str, world: World) -> dict[str, str | int | float | bool]:
         return {
             **self._attributes,
             "streamplug.scheme": scheme,
-            "streamplug.rank": place.rank,
+            "streamplug.rank": world.rank,
         }
 
     def _histograms(self) -> tuple[metrics.Histogram, metrics.Histogram]:

@@ -17,7 +17,7 @@ from streamplug.plugin.location import absolute_location, join, local_path, outp
 from streamplug_spark.partition import MARK, PartitionWriter
 from streamplug_spark.schema import encodings_of
 
-Place = str | PathLike[str]
+Location = str | PathLike[str]
 
 _INDEX = "index.json"
 _RESULT = "part bigint, folder string"
@@ -27,7 +27,7 @@ _OURS = re.compile(r"streamplug\.errors\.(\w+: .*)")
 def write_dataframe(
     dataframe: Any,
     *,
-    out: Place | tuple[Place, str],
+    out: Location | tuple[Location, str],
     columns: Mapping[str, str] | None = None,
     merge: bool = True,
     udf_iterable: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
@@ -67,13 +67,13 @@ def write_dataframe(
         dataframe = dataframe.select(*names)
     elif columns is None:
         raise ConfigError("columns= is needed: only udf_iterable= knows what it makes of the rows")
-    places = tuple(
+    locations = tuple(
         map(absolute_location, output_locations(out))
     )  # executors run in other directories
-    home = open_storage(places[-1], storage_options)
+    home = open_storage(locations[-1], storage_options)
     mark = _begin(home, exist_ok=exist_ok)
     udf = partial(udf_iterable, **(udf_kwargs or {})) if udf_iterable else None
-    writer = PartitionWriter(places, dict(columns), mark, udf, storage_options, options)
+    writer = PartitionWriter(locations, dict(columns), mark, udf, storage_options, options)
     if udf is None:
         result = dataframe.mapInArrow(writer.of_arrow, _RESULT)
     else:
@@ -82,10 +82,10 @@ def write_dataframe(
     for info in list(home.list("part-")):  # of attempts that Spark discarded
         if info.key.partition("/")[0] not in folders:
             home.delete(info.key)
-    parts = [join(places[-1], folder) for folder in folders]
+    parts = [join(locations[-1], folder) for folder in folders]
     if merge:
-        keep = len(places) == 1 or bool(options.get("keep_local"))
-        merge_index(parts, places, keep_local=keep, storage_options=storage_options)
+        keep = len(locations) == 1 or bool(options.get("keep_local"))
+        merge_index(parts, locations, keep_local=keep, storage_options=storage_options)
     home.delete(MARK)
     return parts
 
@@ -118,10 +118,10 @@ def dataframe_to_mds(
     write_dataframe(
         dataframe, merge=merge_index, udf_iterable=udf_iterable, udf_kwargs=udf_kwargs, **options
     )
-    places = tuple(map(absolute_location, output_locations(options["out"])))
-    if len(places) > 1:
-        return places[0], places[1]
-    return (places[0], "") if local_path(places[0]) is not None else ("", places[0])
+    locations = tuple(map(absolute_location, output_locations(options["out"])))
+    if len(locations) > 1:
+        return locations[0], locations[1]
+    return (locations[0], "") if local_path(locations[0]) is not None else ("", locations[0])
 
 
 def _checked(dataframe: Any, columns: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ class PartitionWriter:
         options: Further arguments of `Writer`.
     """
 
-    places: tuple[str, ...] = field(repr=False)
+    locations: tuple[str, ...] = field(repr=False)
     columns: Mapping[str, str]
     mark: bytes
     udf: Callable[[Any], Iterable[Mapping[str, Any]]] | None
@@ -58,7 +58,7 @@ class PartitionWriter:
         self._check()
         part: int = TaskContext.get().partitionId()
         folder = f"part-{part:05d}-{uuid.uuid4().hex[:12]}"
-        out = tuple(join(place, folder) for place in self.places)
+        out = tuple(join(location, folder) for location in self.locations)
         with Writer(
             columns=self.columns,
             out=(out[0], out[1]) if len(out) > 1 else out[0],
@@ -74,7 +74,7 @@ class PartitionWriter:
         return part, folder
 
     def _check(self) -> None:
-        home = open_storage(self.places[-1], self.storage_options)
+        home = open_storage(self.locations[-1], self.storage_options)
         try:
             mark = home.read(MARK)
         except NotFound:

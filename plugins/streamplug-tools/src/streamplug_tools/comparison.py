@@ -11,7 +11,7 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
-from streamplug_tools.options import Place, ProgressCallback, ignore_progress, streams
+from streamplug_tools.options import Location, ProgressCallback, ignore_progress, streams
 from streamplug_tools.raw_values import same_encoding
 from streamplug_tools.row_access import Table, cache_locally
 from streamplug_tools.selection_order import SequentialOrder
@@ -60,8 +60,8 @@ class Difference:
 
 
 def diff(
-    one: Place | Stream,
-    other: Place | Stream,
+    one: Location | Stream,
+    other: Location | Stream,
     *,
     values: bool = False,
     max_differences: int = 10,

@@ -14,7 +14,7 @@ from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.json_lines import as_lines
-from streamplug_tools.options import Place, streams
+from streamplug_tools.options import Location, streams
 from streamplug_tools.row_access import raw_shard_bytes, stored_bytes
 
 
@@ -66,7 +66,7 @@ class DatasetInfo:
     first: tuple[dict[str, Any], ...]
 
 
-def inspect(source: Place | Stream, *, samples: int = 3) -> DatasetInfo:
+def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
     """Return the summary of a data set.
 
     Args:

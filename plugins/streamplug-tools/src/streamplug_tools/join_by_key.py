@@ -19,8 +19,8 @@ from streamplug_tools.expressions import Expression
 from streamplug_tools.options import (
     ALL_COLUMNS,
     Columns,
+    Location,
     Output,
-    Place,
     ProgressCallback,
     WriteResult,
     ignore_progress,
@@ -35,7 +35,7 @@ _NO_MATCH = -1
 
 
 def join(
-    sources: Sequence[Place | Stream],
+    sources: Sequence[Location | Stream],
     output: Output,
     by: str,
     *,

@@ -16,8 +16,8 @@ from streamplug_tools.row_access import Table
 
 ProgressCallback: TypeAlias = "Callable[[str, int, int], None]"
 """Called with a task, the finished and the total amount."""
-Place: TypeAlias = "str | PathLike[str]"
-Sources: TypeAlias = "Place | Stream | Sequence[Place | Stream]"
+Location: TypeAlias = "str | PathLike[str]"
+Sources: TypeAlias = "Location | Stream | Sequence[Location | Stream]"
 
 
 def streams(sources: Sources) -> list[Stream]:

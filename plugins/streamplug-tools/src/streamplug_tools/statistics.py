@@ -14,7 +14,7 @@ from streamplug.types import Int64
 from streamplug_tools.column_sampling import MAX_PREVIEWS, ColumnSampler, ColumnStatistics, Values
 from streamplug_tools.histogram import Histogram, make_histogram
 from streamplug_tools.inspection import DatasetInfo, describe
-from streamplug_tools.options import Place, streams
+from streamplug_tools.options import Location, streams
 from streamplug_tools.previews import Preview
 from streamplug_tools.row_access import cache_locally, raw_shard_bytes
 
@@ -81,7 +81,7 @@ class DatasetStatistics:
 
 
 def collect_statistics(
-    source: Place | Stream,
+    source: Location | Stream,
     *,
     samples: int = 3,
     measured: int = 256,

@@ -75,7 +75,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
 
     def reset(self) -> None:
         """Open the archives in the order that options and stages require; the next loop starts anew."""
-        self._open(self._data.session.place.ranks, self._data.size)
+        self._open(self._data.session.process.ranks, self._data.size)
 
     def _open(self, ranks: int, size: int) -> None:
         options, self._limit = self._options, 0
@@ -172,7 +172,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         samples, batch = self._samples_per_output(), self._data.session.batch
         if not samples:
             return None
-        if self._data.session.place.ranks > 1:
+        if self._data.session.process.ranks > 1:
             return len(self._data) // samples
         if self._options.epoch:
             return self._options.epoch
@@ -187,12 +187,12 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         """Yield this process's outputs of the next loop."""
         if not self._data.size and self._options.empty:
             return
-        place = self._data.session.place
-        start = self.start_positions(place.workers_per_rank)[place.worker]
+        process = self._data.session.process
+        start = self.start_positions(process.workers_per_rank)[process.worker]
         self.mark_started()
         progress = self._progress = Progress(start)
         outputs: Iterator[Any] = self._data.samples(progress)
-        for number, stage in enumerate(self._stages_of(place)):
+        for number, stage in enumerate(self._stages_of(process)):
             outputs = stage.run(outputs, progress, number)
         for number, output in enumerate(outputs, 1):
             progress.count_output()
@@ -202,13 +202,13 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         if progress.epoch is None:  # no samples were left
             progress.epoch, progress.first = self._data.session.begin_epoch()
         progress.done = True
-        self._check_epoch(progress, start, place)
+        self._check_epoch(progress, start, process)
 
-    def _stages_of(self, place: World) -> Sequence[Stage]:
+    def _stages_of(self, process: World) -> Sequence[Stage]:
         if not self._limit:
             return self._stages
-        share, rest = divmod(self._limit, place.workers_per_rank)
-        return (*self._stages, Slice(share + (place.worker < rest)))
+        share, rest = divmod(self._limit, process.workers_per_rank)
+        return (*self._stages, Slice(share + (process.worker < rest)))
 
     def start_positions(self, workers: int) -> list[Position]:
         """Return where each loader worker of this rank starts the next loop.
@@ -228,12 +228,12 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         """Note that the loop has started, here or in workers; the next one starts at its beginning."""
         self._start_positions = []
 
-    def _check_epoch(self, progress: Progress, start: Position, place: World) -> None:
+    def _check_epoch(self, progress: Progress, start: Position, process: World) -> None:
         """Check that stages have not shortened an epoch of fixed length."""
         epoch = self._options.epoch
         if epoch is None or self._limit or start != Position():
             return
-        steps = range(progress.first + place.worker, epoch, place.workers_per_rank)
+        steps = range(progress.first + process.worker, epoch, process.workers_per_rank)
         one_output_per_step = self._data.session.batch == (self._samples_per_output() or 0)
         if one_output_per_step and progress.made < len(steps):
             raise ConfigError(
@@ -299,7 +299,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         return {
             **session.state_at(epoch, first + common * workers),
             "stages": [stage.name for stage in self._stages],
-            "rank": [session.place.rank, session.place.ranks],
+            "rank": [session.process.rank, session.process.ranks],
             "parts": [part.to_json() for part in parts],
             "given": extra_outputs,
         }
@@ -318,7 +318,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
         positions = positions_of(saved)
-        rank = [self._data.session.place.rank, self._data.session.place.ranks]
+        rank = [self._data.session.process.rank, self._data.session.process.ranks]
         if positions and saved.get("rank") != rank:
             raise StateError(
                 f"the state is of rank {saved.get('rank')}, in the middle of its batches, and this is {rank}"

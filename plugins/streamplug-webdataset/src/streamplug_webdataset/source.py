@@ -132,12 +132,12 @@ class Source(StreamingDataset):
 
     def _own_samples(self, first: int) -> int:
         """Return the number of samples of this process from a step, without the padding of the last batch."""
-        place, batch = self.session.place, self.session.batch
-        if place.ranks > 1 and self._end is None:
+        process, batch = self.session.process, self.session.batch
+        if process.ranks > 1 and self._end is None:
             return ENDLESS
         total = self._end or self._total or self.size
-        steps = -(-total // (batch * place.ranks))
-        own = range(first + place.worker, steps, place.workers_per_rank)
-        last = bool(own) and own[-1] == steps - 1 and place.ranks == 1
+        steps = -(-total // (batch * process.ranks))
+        own = range(first + process.worker, steps, process.workers_per_rank)
+        last = bool(own) and own[-1] == steps - 1 and process.ranks == 1
         short = steps * batch - total if last else 0
         return len(own) * batch - short

@@ -26,7 +26,7 @@ class Log(Callback):
     def from_spec(cls, argument: str | None) -> Log:
         return cls() if argument is None else cls(argument)
 
-    def on_event(self, event: Event, place: World) -> None:
+    def on_event(self, event: Event, world: World) -> None:
         if _LOG.isEnabledFor(self._level):
-            fields = {**event.as_dict(), "rank": place.rank, "worker": place.worker}
+            fields = {**event.as_dict(), "rank": world.rank, "worker": world.worker}
             _LOG.log(self._level, json.dumps(fields))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamplug.stream import Stream
-from streamplug_tools.options import Place
+from streamplug_tools.options import Location
 from streamplug_tools.report.page import page
 from streamplug_tools.statistics import collect_statistics
 
@@ -11,7 +11,7 @@ __all__ = ["page_about"]
 
 
 def page_about(
-    source: Place | Stream,
+    source: Location | Stream,
     *,
     samples: int = 3,
     measured: int = 256,
