@@ -14,9 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from torch.utils.data import DataLoader  # noqa: TID251 - as users do
 
-from streamplug.adapters.torch import StreamingDataset as TorchDataset
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, NotFound, StorageError, Transient
 from streamplug.stream import Stream
@@ -30,16 +28,28 @@ def ids(dataset):
 
 
 @pytest.fixture
+def torch_classes():
+    """Return the data set for torch, and torch's loader."""
+    data = pytest.importorskip("torch.utils.data")
+    from streamplug.adapters.torch import StreamingDataset as TorchDataset
+
+    return TorchDataset, data.DataLoader
+
+
+@pytest.fixture
 def far(tmp_path, write, no_waiting):
     write(tmp_path / "far", hashes=["sha1"])
     return tmp_path / "far"
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_a_missing_shard_is_an_error_with_any_number_of_workers(tmp_path, far, workers):
+def test_a_missing_shard_is_an_error_with_any_number_of_workers(
+    tmp_path, far, workers, torch_classes
+):
     (far / THIRD).unlink()
-    dataset = TorchDataset(remote=str(far), local=str(tmp_path / "near"), batch_size=4)
-    loader = DataLoader(
+    torch_dataset, loader_class = torch_classes
+    dataset = torch_dataset(remote=str(far), local=str(tmp_path / "near"), batch_size=4)
+    loader = loader_class(
         dataset,
         batch_size=4,
         num_workers=workers,
@@ -99,8 +109,10 @@ def shared():
     }
 
 
-@pytest.mark.parametrize("kind", [StreamingDataset, TorchDataset])
-def test_data_sets_leave_no_descriptors_and_no_shared_memory(tmp_path, far, kind):
+@pytest.mark.parametrize("torch", [False, True])
+def test_data_sets_leave_no_descriptors_and_no_shared_memory(tmp_path, far, torch, request):
+    kind = request.getfixturevalue("torch_classes")[0] if torch else StreamingDataset
+
     def use(number):
         dataset = kind(
             remote=str(far),
@@ -226,13 +238,14 @@ def test_streams_that_share_a_directory_agree_on_its_limit(tmp_path, write):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_limited_data_set_reads_in_other_processes(tmp_path, write, method):
+def test_a_limited_data_set_reads_in_other_processes(tmp_path, write, method, torch_classes):
+    torch_dataset, loader_class = torch_classes
     size = write(tmp_path / "far", 12)
-    dataset = TorchDataset(
+    dataset = torch_dataset(
         remote=str(tmp_path / "far"), local=str(tmp_path / "near"), cache_limit=4 * size,
         batch_size=4, shuffle=True, predownload=1,
     )  # fmt: skip
-    loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context=method)
+    loader = loader_class(dataset, batch_size=4, num_workers=2, multiprocessing_context=method)
     for _ in range(2 if method == "fork" else 1):
         seen = [number for batch in loader for number in batch["id"].tolist()]
         assert sorted(seen) == list(range(96))

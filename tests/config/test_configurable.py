@@ -294,7 +294,7 @@ def test_a_file_may_be_checked_where_nothing_of_it_is_there(tmp_path):
     pytest.importorskip("streamplug_tools")
     path = tmp_path / "a.json"
     path.write_text(
-        '{"dataset": {"remote": "s3://nowhere/x", "local": "y"}, "writer": {"size_limit": 9}}'
+        '{"dataset": {"remote": "memory://nowhere/x", "local": "y"}, "writer": {"size_limit": 9}}'
     )
     result = CliRunner().invoke(main, ["config", "check", str(path)])
     assert result.stderr == (

@@ -16,6 +16,7 @@ from streamplug_testing.http import serving
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import CorruptShardError, NotFound, StorageError
 from streamplug.transfer import ranges as ranged
+from streamplug.transfer.threads import IDLE_SECONDS
 
 pytest.importorskip("aiohttp")
 
@@ -48,7 +49,13 @@ def far(server, **wishes):
 
 
 def threads():
-    return [t.name for t in threading.enumerate() if t.name.startswith("streamplug")]
+    # Those of requests wait for the next one for a while; of other tests some may just have ended theirs.
+    end = time.monotonic() + 2 * IDLE_SECONDS
+    while names := [t.name for t in threading.enumerate() if t.name.startswith("streamplug")]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.01)
+    return names
 
 
 def test_a_few_samples_of_a_big_set_transfer_little(server, written):
