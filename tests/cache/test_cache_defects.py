@@ -151,6 +151,7 @@ def test_opening_and_closing_shards_leaks_nothing(tmp_path, write):
 
 
 def test_a_group_that_is_killed_leaves_nothing_that_blocks(tmp_path, far):
+    pytest.importorskip("torch")
     program = f"""
         from torch.utils.data import DataLoader
         from streamplug.adapters.torch import StreamingDataset

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class Remote(AnyFsspec):
 
     failure: Exception | str | None = None
     requests = 0
+    torn_down = threading.Event()
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__("file" + url[url.index(":") :], **options)
@@ -54,7 +56,7 @@ class Remote(AnyFsspec):
     def translated(self, key: str) -> Any:
         type(self).requests += 1
         if self.failure == "nothing comes":
-            time.sleep(60)
+            self.torn_down.wait(60)
         if isinstance(self.failure, Exception):
             raise storage_error(self.failure, self.url_of(key))
         return super().translated(key)
@@ -66,8 +68,10 @@ def remote(monkeypatch):
     monkeypatch.setattr(probe, "_stalled", {})
     monkeypatch.setattr(Remote, "failure", None)
     monkeypatch.setattr(Remote, "requests", 0)
+    monkeypatch.setattr(Remote, "torn_down", threading.Event())
     register_storage("away", Remote)
     yield Remote
+    Remote.torn_down.set()
     unregister("storage", "away")
 
 
