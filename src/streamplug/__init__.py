@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from streamplug_tokens import TokenBlocks as TokenBlocks
     from streamplug_tokens import TokenDataset as TokenDataset
     from streamplug_tokens import TokenPacks as TokenPacks
+    from streamplug_tools.merge import merge_index as merge_index
+    from streamplug_tools.table_import import write_from as write_from
 
     from streamplug.adapters.torch import StreamingDataLoader as StreamingDataLoader
     from streamplug.adapters.torch import StreamingDataset as StreamingDataset
@@ -36,14 +38,14 @@ if TYPE_CHECKING:
     from streamplug.types import World as World
     from streamplug.write import MDSWriter as MDSWriter
     from streamplug.write import Writer as Writer
-    from streamplug.write import merge_index as merge_index
-    from streamplug.write import write_from as write_from
     from streamplug.write import write_parts as write_parts
 
 __version__ = "0.1.0"
 
 _NAMES = {
     "streamplug_tokens": "TokenBlocks TokenDataset TokenPacks",
+    "streamplug_tools.merge": "merge_index",
+    "streamplug_tools.table_import": "write_from",
     "adapters.torch": "StreamingDataLoader StreamingDataset",
     "errors": "StreamplugError",
     "interfaces": "Callback Compression Encoding Engine Format ShuffleAlgorithm Storage",
@@ -51,7 +53,7 @@ _NAMES = {
     "register_format register_shuffle register_storage",
     "stream": "Stream",
     "types": "World",
-    "write": "MDSWriter Writer merge_index write_from write_parts",
+    "write": "MDSWriter Writer write_parts",
 }
 """Public names by the module that defines them."""
 
@@ -59,12 +61,19 @@ _HOME = dict(sorted((name, module) for module in _NAMES for name in _NAMES[modul
 
 __all__ = list(_HOME)
 
+
+def _missing_distribution(home: str) -> str:
+    """Return the distribution of a module if it is not installed, or an empty string."""
+    package = home.partition(".")[0]
+    is_missing = package.startswith("streamplug_") and find_spec(package) is None
+    return package.replace("_", "-") if is_missing else ""
+
+
 if not TYPE_CHECKING:  # else any name would be one of the package
     # `import *` gives what is installed.
     if find_spec("torch") is None:
         __all__ = [name for name in __all__ if name != "StreamingDataLoader"]
-    if find_spec("streamplug_tokens") is None:
-        __all__ = [name for name in __all__ if _HOME[name] != "streamplug_tokens"]
+    __all__ = [name for name in __all__ if not _missing_distribution(_HOME[name])]
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:
@@ -77,9 +86,9 @@ if not TYPE_CHECKING:  # else any name would be one of the package
                     "without it, iterate over StreamingDataset.batches()"
                 )
             home = "dataset"  # the same class, less being a torch dataset
-        if home == "streamplug_tokens" and find_spec(home) is None:
+        if missing := _missing_distribution(home):
             raise ImportError(
-                f"{name} is in streamplug-tokens, which is not installed: pip install streamplug-tokens"
+                f"{name} is in {missing}, which is not installed: pip install {missing}"
             )
         module = home if home.startswith("streamplug_") else f"streamplug.{home}"
         value = getattr(import_module(module), name)

@@ -23,7 +23,7 @@ from streamplug.index.hashes import hash_names
 from streamplug.interfaces import Storage
 from streamplug.interfaces.encoding import Decoder
 from streamplug.interfaces.storage import public_url
-from streamplug.plan import Weight
+from streamplug.plan import Weight, parse_selection
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.stream_location import StreamLocation
 from streamplug.session.stream_opening import find_index, open_stream
@@ -62,6 +62,8 @@ class Stream(SummaryRepr, Configurable):
         decoders: Decoders by column name, which replace the columns' own encodings.
         format: Name of the file format, such as ``"webdataset"``, if there is no index.json. The files are
             scanned once, and the result is cached.
+        select: Rows to read, renumbered from 0: a boolean mask with a value for each row, distinct row
+            numbers in any order, or a `range`; None for all. Shards without a selected row are not read.
     """
 
     remote: str | Sequence[str] | None = None
@@ -79,6 +81,7 @@ class Stream(SummaryRepr, Configurable):
     storage_options: Mapping[str, Any] | None = None
     decoders: Mapping[str, Decoder] | None = None
     format: str | None = None
+    select: Any = None
 
     def __post_init__(self) -> None:
         if self.remote is None and self.local is None:
@@ -96,6 +99,8 @@ class Stream(SummaryRepr, Configurable):
         if self.format is not None:  # otherwise the data set may set a format
             _ = self.location.files
         _ = self.weight  # raises for invalid values
+        if self.select is not None:
+            object.__setattr__(self, "select", parse_selection(self.select))
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
         check_flags(keep_zip=self.keep_zip)
@@ -259,6 +264,8 @@ class Stream(SummaryRepr, Configurable):
         """Return a summary of the options."""
         names = ("split", "format", "access", "validate_hash")
         options = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
+        if self.select is not None:
+            options.append(("rows", f"{len(self.select):,} selected"))
         facts = [("data set", self.shown_url), ("share", self.shown_share), *options]
         return ObjectSummary("Stream", [*facts, ("kept in", self.shown_cache)])
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from streamplug_testing.isolation import isolated_plugins
 
-from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
+from streamplug import MDSWriter, StreamingDataset, Writer
 from streamplug.builtin.formats.mds import MDS, MDSShardWriter
 from streamplug.errors import ConfigError, EncodeError, NotFound, WriterError
 from streamplug.plugin.registry import register
@@ -134,6 +134,7 @@ def test_the_index_far_away_counts_and_its_other_keys_stay(tmp_path):
 
 
 def test_parts_in_folders_keep_their_names(tmp_path):
+    merge_index = pytest.importorskip("streamplug_tools.merge").merge_index
     for part in range(2):
         write(tmp_path / f"part-{part}", part * 10)
     merge_index(str(tmp_path))

@@ -20,7 +20,6 @@ from streamplug import (
     Engine,
     MDSWriter,
     StreamingDataset,
-    merge_index,
     register_encoding,
     write_parts,
 )
@@ -431,6 +430,7 @@ def test_only_what_is_of_a_set_is_removed(tmp_path):
 
 
 def test_sets_of_a_single_writer_and_merged_ones_are_replaced(tmp_path):
+    merge_index = pytest.importorskip("streamplug_tools.merge").merge_index
     for folder in ("a", "b"):
         with MDSWriter(columns=COLUMNS, out=tmp_path / "set" / folder) as writer:
             writer.write({"id": 1, "text": "x"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from streamplug_simulate import Scenario, open_dataset, simulate
 from streamplug_simulate.arguments import parse_arguments
@@ -209,3 +210,16 @@ def test_texts_mean_numbers_sizes_and_words():
     ):
         with pytest.raises(ConfigError, match=name):
             parse_arguments({name: text})
+
+
+def test_only_the_shards_of_selected_samples_are_fetched(written):
+    """A run over the rows of the first and the last shard fetches these two on one node."""
+    with open_dataset({"remote": str(written), "batch_size": 2}) as plan:
+        sizes = plan.shards.sizes
+        counts = np.diff(plan.starts)
+        last = int(plan.starts[-2])
+    rows = [*range(int(counts[0])), *range(last, last + int(counts[-1]))]
+    with open_dataset({"remote": str(written), "batch_size": 2, "select": rows}) as plan:
+        result = simulate(plan, plan.scenario(), 10**6)
+    assert result.samples == len(rows)
+    assert result.egress == sizes(0).stored + sizes(len(counts) - 1).stored

@@ -12,10 +12,11 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines")
 
 from streamplug_spark import dataframe_to_mds, write_dataframe
+from streamplug_tools.merge import merge_index
 
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
-from streamplug.write import MDSWriter, merge_index
+from streamplug.write import MDSWriter
 
 # Of sockets that pyspark leaves to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -555,3 +555,9 @@ def test_an_epoch_without_rows_is_refused(tmp_path):
     assert dataset[:] == []
     with pytest.raises(ConfigError, match="no samples"):
         next(iter(dataset))
+
+
+def test_a_selection_of_documents_is_refused(tmp_path):
+    url = write(tmp_path / "set", documents([5, 6, 7]))
+    with pytest.raises(ConfigError, match="select= selects samples, and rows of tokens are made"):
+        TokenDataset(tokens=TokenBlocks(column="tokens", length=4), remote=url, select=[1])

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from streamplug_tools import ShardKind, inspect
-
-from streamplug.write import merge_index
+from streamplug_tools.merge import merge_index
 
 
 def test_a_set_is_described(tmp_path, write, content):

@@ -60,7 +60,7 @@ def test_shards_that_cannot_be_read_are_named(made):
 
 
 def test_shards_of_several_kinds_are_told_apart(tmp_path):
-    from streamplug.write import merge_index
+    from streamplug_tools.merge import merge_index
 
     for name, spec in (("a", "int"), ("b", "int64")):
         with MDSWriter(columns={"x": spec}, out=tmp_path / name) as out:

@@ -1,9 +1,8 @@
-"""Discovery of the subcommands of ``streamplug``, built-in and of installed distributions."""
+"""Discovery of the subcommands of ``streamplug`` in installed distributions."""
 
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import NoReturn
 
@@ -16,16 +15,13 @@ from streamplug.plugin.discovery import disabled_reason, normalize
 GROUP = "streamplug.commands"
 """Entry point group of commands; values are click commands as ``module:name``."""
 
-BUILTIN_COMMANDS = {"plugins": "streamplug.cli.plugins:plugins"}
-"""Location of each built-in command, imported when it runs or for its help."""
-
 
 @cache
 def _entry_points() -> dict[str, list[EntryPoint]]:
-    """Return the entry points of commands that are not built-in, of enabled distributions."""
+    """Return the entry points of commands, of enabled distributions."""
     points_of: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        if point.name not in BUILTIN_COMMANDS and not disabled_reason(_distribution(point)):
+        if not disabled_reason(_distribution(point)):
             points_of.setdefault(point.name, []).append(point)
     return points_of
 
@@ -36,15 +32,11 @@ def _distribution(point: EntryPoint) -> str:
 
 def command_names() -> list[str]:
     """Return the sorted names of available commands."""
-    return sorted({*BUILTIN_COMMANDS, *_entry_points()})
+    return sorted(_entry_points())
 
 
 def load_command(name: str) -> click.Command | None:
     """Import a command, or return None; one that fails to load becomes a command that reports why."""
-    if name in BUILTIN_COMMANDS:
-        module, _, attribute = BUILTIN_COMMANDS[name].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
     points = _entry_points().get(name, [])
     if len(points) > 1:
         providers = sorted(map(_distribution, points))

@@ -13,6 +13,7 @@ from streamplug.plan.partition_algorithm import (
     WeightedStream,
 )
 from streamplug.plan.planner import BATCHING_METHODS, EpochConfig, Planner
+from streamplug.plan.row_selection import RowSelection, StreamSelections, parse_selection
 from streamplug.plan.selection import AllSamples, Selection, ShardSampler
 
 __all__ = [
@@ -33,11 +34,14 @@ __all__ = [
     "PartitionedEpoch",
     "Place",
     "Planner",
+    "RowSelection",
     "Selection",
     "ShardSampler",
+    "StreamSelections",
     "Weight",
     "WeightedStream",
     "choose_per_stream",
+    "parse_selection",
     "proportion_per_stream",
     "worker_steps",
 ]

@@ -19,12 +19,14 @@ class DatasetFingerprint:
         digest: Digest of the other attributes and the sizes of all shards; orders with other digests differ.
         shard_counts: Number of shards of each stream.
         shard_digests: Digest of the shard sizes of each stream.
+        selections: Digest of the selected rows of each stream; empty for all rows.
         tokens: Options that make rows of tokens from documents; None for stored samples.
     """
 
     digest: str
     shard_counts: Sequence[int] = ()
     shard_digests: Sequence[str] = ()
+    selections: Sequence[str] = ()
     tokens: Mapping[str, Any] | None = None
 
     def with_tokens(self, digest: str, tokens: Mapping[str, Any]) -> DatasetFingerprint:
@@ -35,13 +37,19 @@ class DatasetFingerprint:
         saved: dict[str, Any] = {"shard_counts": list(self.shard_counts)}
         if len(self.shard_digests) > 1:  # a single stream needs only the total digest
             saved["shard_digests"] = list(self.shard_digests)
+        if any(self.selections):
+            saved["selections"] = list(self.selections)
         if self.tokens is not None:
             saved["tokens"] = dict(self.tokens)
         return saved
 
     def describe_difference(self, saved: Mapping[str, Any]) -> str:
         """Describe the difference from the fingerprint of a state with another digest."""
-        differences = [*self._token_differences(saved), *self._shard_differences(saved)]
+        differences = [
+            *self._token_differences(saved),
+            *self._shard_differences(saved),
+            *self._selection_differences(saved),
+        ]
         if differences:
             return "; ".join(differences)
         if "shard_counts" not in saved:
@@ -61,17 +69,15 @@ class DatasetFingerprint:
             return [f"streams: saved {len(before)} streams, now {len(now)}"]
         if before != now:
             return [_describe_list_difference("shards of each stream", before, now)]
-        digests = saved.get("shard_digests")
-        if not isinstance(digests, list) or len(digests) != len(self.shard_digests):
-            return []
-        pairs = zip(digests, self.shard_digests)
-        streams = [str(number) for number, (old, new) in enumerate(pairs) if old != new]
-        if not streams:
-            return []
-        which = f"stream{'s' if len(streams) > 1 else ''} {_join_first(streams)}"
-        return [
-            f"shards: those of {which} (from 0) have other numbers of samples than in the state"
+        which = _differing_streams(saved.get("shard_digests"), self.shard_digests)
+        return which and [
+            f"shards: those of {which[0]} have other numbers of samples than in the state"
         ]
+
+    def _selection_differences(self, saved: Mapping[str, Any]) -> list[str]:
+        now = self.selections or [""] * len(self.shard_counts)
+        which = _differing_streams(saved.get("selections", [""] * len(now)), now)
+        return which and [f"select: other rows of {which[0]} are selected than in the state"]
 
     def _token_differences(self, saved: Mapping[str, Any]) -> list[str]:
         before, now = saved.get("tokens"), self.tokens
@@ -88,6 +94,14 @@ class DatasetFingerprint:
             for name in dict.fromkeys([*now, *before])
             if before.get(name) != now.get(name)
         ]
+
+
+def _differing_streams(before: object, now: Sequence[str]) -> list[str]:
+    """Return a list of one text that names the streams whose digests differ; empty if none is known to."""
+    if not isinstance(before, list) or len(before) != len(now):
+        return []
+    streams = [str(number) for number, (old, new) in enumerate(zip(before, now)) if old != new]
+    return [f"stream{'s'[: len(streams) > 1]} {_join_first(streams)} (from 0)"] if streams else []
 
 
 def describe_difference(name: str, before: Any, now: Any, meaning: str = "") -> str:

@@ -63,9 +63,9 @@ _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
             "inspect",
             "join",
             "merge",
-            "proc",
+            "plugins",
         ),
-        *("quickstart", "select", "shuffle", "sort", "split", "verify"),
+        *("proc", "quickstart", "select", "shuffle", "sort", "split", "verify"),
     ),
 }
 
@@ -80,4 +80,4 @@ CATALOG: Mapping[str, dict[str, str]] = {
 """Distribution by kind and name."""
 
 COMMANDS: Mapping[str, str] = _distributions(_COMMAND_NAMES)
-"""Distribution of each first-party command that is not built in."""
+"""Distribution of each first-party command."""

@@ -6,12 +6,14 @@ from streamplug.read.open_shards import OpenShards
 from streamplug.read.range_shards import RangeShards
 from streamplug.read.reader import Reader
 from streamplug.read.sample_reader import SampleReader
+from streamplug.read.selection_reader import SelectedReader
 
 __all__ = [
     "OpenShards",
     "RangeShards",
     "Reader",
     "SampleReader",
+    "SelectedReader",
     "apply_decoders",
     "resolve_index",
     "resolve_indices",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import Index, check_same_columns, shards_digest
-from streamplug.plan import DatasetFingerprint
-from streamplug.read import OpenShards, RangeShards, Reader, SampleReader
+from streamplug.plan import DatasetFingerprint, RowSelection, StreamSelections
+from streamplug.read import OpenShards, RangeShards, Reader, SampleReader, SelectedReader
 from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.timeout_storage import TimeoutStorage
@@ -29,6 +30,7 @@ class OpenStream:
     index: Index
     store: ShardStore | RangeReader
     where: str
+    selection: RowSelection | None = None
 
     def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
         """Return a reader of these columns of the shards; None selects all columns."""
@@ -80,7 +82,12 @@ def check_column_names(columns: Any) -> None:
 def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
     """Return a reader of these columns over all streams; None selects all columns."""
     shards = [stream.shards(columns) for stream in opened]
-    return Reader([stream.index.starts for stream in opened], shards)
+    reader = Reader([stream.index.starts for stream in opened], shards)
+    selections = [stream.selection for stream in opened]
+    if not any(selection is not None for selection in selections):
+        return reader
+    sizes = [stream.index.size for stream in opened]
+    return SelectedReader(reader, StreamSelections(selections, sizes))
 
 
 def make_fingerprint(opened: Sequence[OpenStream], starts: Int64) -> DatasetFingerprint:
@@ -88,4 +95,8 @@ def make_fingerprint(opened: Sequence[OpenStream], starts: Int64) -> DatasetFing
     digests = [stream.index.digest for stream in opened]
     # The digest of a single stream may be known without a pass over its shards.
     digest = digests[0] if len(digests) == 1 else shards_digest(starts)
-    return DatasetFingerprint(digest, [len(stream.index) for stream in opened], digests)
+    selections = ["" if s.selection is None else s.selection.digest for s in opened]
+    if any(selections):
+        digest = blake2b(" ".join([digest, *selections]).encode(), digest_size=8).hexdigest()
+    counts = [len(stream.index) for stream in opened]
+    return DatasetFingerprint(digest, counts, digests, selections)

@@ -136,7 +136,7 @@ class SampleSource:
         return cls(
             reader,
             remote=any(stream.store.fetches for stream in streams),
-            row_bytes=max(size // max(int(reader.starts[-1]), 1), 1),
+            row_bytes=max(size // max(sum(stream.index.size for stream in streams), 1), 1),
             decoded=max((schema.decoded_bytes for schema in schemas), default=0),
             predownload=predownload,
         )

@@ -52,6 +52,8 @@ def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
             index, derived, offline = _find_index_or_copy(stream, storage)
         else:
             index, derived = stream.find_index(TimeoutStorage(storage, timeout), retries)
+    if stream.select is not None:
+        stream.select.check(index.size, repr(stream))
     index = apply_decoders(index, stream.decoders)
     if in_place and stream.cache_limit is not None and not index.compressed:
         _LOG.warning(
@@ -69,7 +71,8 @@ def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
         )
     if stream.access == "range" or (in_place and source is not storage):
         source = source if in_place else TimeoutStorage(source, timeout)
-        return OpenStream(stream, index, RangeReader(source, retries, observer, derived), where)
+        reader = RangeReader(source, retries, observer, derived)
+        return OpenStream(stream, index, reader, where, stream.select)
     root, unpacked = location.root, None
     if in_place and index.compressed:
         root, unpacked = _unpack_dirs(stream, index, derived)
@@ -93,7 +96,7 @@ def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
         offline=offline,
     )
     store.begin()
-    return OpenStream(stream, index, store, where)
+    return OpenStream(stream, index, store, where, stream.select)
 
 
 def find_index(stream: Stream, storage: Storage, retries: int) -> tuple[Index, Path | None]:

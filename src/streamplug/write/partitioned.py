@@ -23,7 +23,6 @@ from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine, Storage
 from streamplug.plugin.location import (
     absolute_location,
-    join,
     local_path,
     open_storage,
     output_locations,
@@ -32,7 +31,8 @@ from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
 from streamplug.transfer.file_lock import try_file_lock
 from streamplug.transfer.tempdir import make_temp_root
-from streamplug.write.merge import merge_index
+from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.write.index_merge import write_merged_index
 from streamplug.write.part_task import (
     PLAN_NAME,
     MakeSamples,
@@ -121,12 +121,11 @@ def write_parts(
         for count, _ in enumerate(workers.run(task, pending), len(done) + 1):
             on_progress(count, len(parts))
     remove_attempts(output.locations)
-    return merge_index(
-        [join(output.locations[-1], part_folder(number)) for number in range(len(parts))],
-        output.locations,
-        keep_local=bool(options.get("keep_local")) or len(output.locations) == 1,
-        storage_options=storage_options,
-    )
+    homes = [open_storage(location, storage_options) for location in output.locations]
+    is_local = local_path(homes[-1].url) is not None
+    source = homes[-1] if is_local else TimeoutStorage(homes[-1], DOWNLOAD_TIMEOUT_SECONDS)
+    folders = [(source, part_folder(number)) for number in range(len(parts))]
+    return write_merged_index(folders, homes if options.get("keep_local") else homes[-1:])
 
 
 def _engine(engine: str | Engine, processes: int | None) -> Engine:

@@ -10,7 +10,7 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
-from streamplug import Storage, merge_index
+from streamplug import Storage
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import absolute_location, join, local_path, output_locations
@@ -84,6 +84,10 @@ def write_dataframe(
             home.delete(info.key)
     parts = [join(locations[-1], folder) for folder in folders]
     if merge:
+        from streamplug_tools.merge import (
+            merge_index,  # not on the workers, which import this module
+        )
+
         keep = len(locations) == 1 or bool(options.get("keep_local"))
         merge_index(parts, locations, keep_local=keep, storage_options=storage_options)
     home.delete(MARK)

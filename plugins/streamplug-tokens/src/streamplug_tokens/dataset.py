@@ -74,6 +74,11 @@ class TokenDataset(StreamingDataset):
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return the reader of rows of the documents of some streams."""
+        if any(stream.selection is not None for stream in opened):
+            raise ConfigError(
+                "select= selects samples, and rows of tokens are made of all documents: write the selected "
+                "documents with `streamplug select`, and read those"
+            )
         options = self.tokens
         dtypes = [token_dtype(stream, options.column, options.dtype) for stream in opened]
         if len(set(dtypes)) > 1:

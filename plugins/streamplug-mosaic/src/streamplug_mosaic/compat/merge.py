@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import streamplug
+from streamplug_tools import merge as merging
+
 from streamplug.errors import NotFound
 from streamplug.plugin.location import local_path
 from streamplug_mosaic.compat.checks import MissingIndexError
@@ -29,7 +30,7 @@ def merge_index(*args: Any, **kwargs: Any) -> None:
         arguments["index_file_urls"] = [_locate(part) for part in arguments["index_file_urls"]]
     places = [arguments.pop(name) for name in ("index_file_urls", "out") if name in arguments]
     try:
-        streamplug.merge_index(*places, **arguments)
+        merging.merge_index(*places, **arguments)
     except NotFound as error:
         raise MissingIndexError(f"Failed to download index.json: {error}") from error
     if not arguments.get("keep_local", True) and isinstance(places[-1], str):

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from streamplug.write import merge_index
 from streamplug_tools.commands.storage_options import storage_options
+from streamplug_tools.merge import merge_index
 
 
 @click.command()

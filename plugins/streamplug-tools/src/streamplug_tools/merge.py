@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
-from streamplug.errors import ConfigError, NotFound
-from streamplug.index import INDEX_NAME, Schema, find_mismatches, format_index, parse_index
+from streamplug.errors import ConfigError
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
-from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
-
-Place = str | PathLike[str] | tuple[str | PathLike[str], str]
-"""A local path, a URL, or a pair of both."""
-
-_RETRIES = 2
+from streamplug.write.index_merge import write_merged_index
 
 
 def merge_index(
@@ -67,11 +60,7 @@ def merge_index(
         parts = [_find_part(location, readers, storage_options) for location in locations[0]]
     if not parts:
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
-    entries = _merged_entries(parts)
-    data = format_index(entries, {})
-    for home in homes if keep_local else homes[-1:]:
-        call_with_retries(partial(home.write, INDEX_NAME, data), _RETRIES)
-    return len(entries)
+    return write_merged_index(parts, homes if keep_local else homes[-1:])
 
 
 def _open_storages(location: Any, options: Mapping[str, Any] | None) -> list[Storage]:
@@ -113,35 +102,3 @@ def _find_part(
         if home.exists(f"{folder}/{INDEX_NAME}"):
             return home, folder
     return locations[-1]
-
-
-def _merged_entries(parts: Sequence[tuple[Storage, str]]) -> list[dict[str, Any]]:
-    """Return the index entries of parts, with file names relative to the merged index."""
-    entries: list[dict[str, Any]] = []
-    first: tuple[str, Schema] | None = None
-    for storage, folder in parts:
-        key, part = f"{folder}/{INDEX_NAME}", storage.url_of(folder)
-        try:
-            data = call_with_retries(partial(storage.read, key), _RETRIES)
-        except NotFound:
-            raise NotFound(
-                f"{storage.url_of(key)} does not exist: {part} is no part, or its writer has not finished"
-            ) from None
-        for schema in parse_index(data, storage.url_of(key)).schemas:  # raises if it is damaged
-            first = first or (part, schema)
-            _check_columns(part, schema, *first)
-        entries += [_prefix_basenames(entry, folder) for entry in json.loads(data)["shards"]]
-    return entries
-
-
-def _check_columns(part: str, schema: Schema, first_part: str, expected: Schema) -> None:
-    for mismatch in find_mismatches(expected, schema):
-        raise ConfigError(
-            f"{mismatch.describe(part, first_part)}; all parts of a data set need the same columns, so no "
-            f"index was written: {mismatch.remedy(part, first_part)}"
-        )
-
-
-def _prefix_basenames(entry: dict[str, Any], folder: str) -> dict[str, Any]:
-    files = {key: v for key, v in entry.items() if isinstance(v, dict) and "basename" in v}
-    return entry | {key: {**v, "basename": f"{folder}/{v['basename']}"} for key, v in files.items()}

@@ -10,9 +10,9 @@ from typing import Any
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Format
 from streamplug.write.columns import format_of
-from streamplug.write.infer_columns import infer_columns
 from streamplug.write.input_adapters import Batch, iterate_batches
 from streamplug.write.writer import Writer
+from streamplug_tools.infer_columns import infer_columns
 
 
 def write_from(

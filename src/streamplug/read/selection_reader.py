@@ -1,0 +1,72 @@
+"""Random access to the selected rows of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from streamplug.plan.row_selection import StreamSelections
+from streamplug.read.sample_range import FetchGroup
+from streamplug.read.sample_reader import SampleReader
+from streamplug.types import ColumnValues, Int64, Sample
+
+
+class SelectedReader:
+    """Reader of selected rows, whose ids are consecutive; the attributes are those of `SampleReader`.
+
+    Its shards are those of `reader` with fewer rows, or none.
+    """
+
+    def __init__(self, reader: SampleReader, selections: StreamSelections) -> None:
+        """Read rows of `reader`."""
+        self._reader, self._selections = reader, selections
+        self.starts = selections.starts(np.asarray(reader.starts), reader.stream_shards)
+        self.stream_shards = reader.stream_shards
+        self.reads_ranges = reader.reads_ranges
+        self.decodes_lazily = reader.decodes_lazily
+        self.cache_limit = reader.cache_limit
+
+    def needs(self, ids: Int64) -> list[int | FetchGroup]:
+        """Return what must be fetched to read some samples."""
+        return self._reader.needs(self._selections.rows(ids))
+
+    def weight(self, need: int | FetchGroup) -> int:
+        """Return the approximate bytes of a need."""
+        return self._reader.weight(need)
+
+    def ensure(self, need: int | FetchGroup) -> None:
+        """Fetch a need."""
+        self._reader.ensure(need)
+
+    def claim(self, need: int | FetchGroup) -> None:
+        """Keep a need open until it is released."""
+        self._reader.claim(need)
+
+    def release(self, need: int | FetchGroup) -> None:
+        """Release a claimed need."""
+        self._reader.release(need)
+
+    def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
+        """Return the number of a need's first shard, and the name of that shard's first file."""
+        return self._reader.file_of(need)
+
+    def locate(self, sample_id: int) -> tuple[int, int, str, int]:
+        """Return the location of a sample: stream, shard in it, that shard's file, and row in it."""
+        return self._reader.locate(self._selections.row(sample_id))
+
+    def row(self, sample_id: int) -> Sample:
+        """Return one sample."""
+        return self._reader.row(self._selections.row(sample_id))
+
+    def rows(self, ids: Int64) -> list[Sample]:
+        """Return many samples."""
+        return self._reader.rows(self._selections.rows(ids))
+
+    def batch(self, ids: Int64) -> dict[str, ColumnValues]:
+        """Return many samples column by column."""
+        return self._reader.batch(self._selections.rows(ids))
+
+    def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
+        """Return batches of samples."""
+        return self._reader.batches(self._selections.rows(ids), parts)

@@ -1,0 +1,63 @@
+"""Merging of the indexes of data sets in folders of one location; shards stay in place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from streamplug.errors import ConfigError, NotFound
+from streamplug.index import INDEX_NAME, Schema, find_mismatches, format_index, parse_index
+from streamplug.interfaces import Storage
+from streamplug.transfer.retry import call_with_retries
+
+_RETRIES = 2
+
+
+def write_merged_index(parts: Sequence[tuple[Storage, str]], homes: Sequence[Storage]) -> int:
+    """Write one index for data sets in folders below it.
+
+    Args:
+        parts: Storage and folder of each part, in the order of their samples.
+        homes: Storages to write the index to.
+
+    Returns:
+        Number of shards in the index.
+
+    Raises:
+        ConfigError: If the columns of parts differ; nothing is written then.
+        NotFound: If a part has no index.
+        InvalidIndexError: If the index of a part is invalid.
+    """
+    entries: list[dict[str, Any]] = []
+    first: tuple[str, Schema] | None = None
+    for storage, folder in parts:
+        key, part = f"{folder}/{INDEX_NAME}", storage.url_of(folder)
+        try:
+            data = call_with_retries(partial(storage.read, key), _RETRIES)
+        except NotFound:
+            raise NotFound(
+                f"{storage.url_of(key)} does not exist: {part} is no part, or its writer has not finished"
+            ) from None
+        for schema in parse_index(data, storage.url_of(key)).schemas:  # raises if it is damaged
+            first = first or (part, schema)
+            _check_columns(part, schema, *first)
+        entries += [_prefix_basenames(entry, folder) for entry in json.loads(data)["shards"]]
+    index = format_index(entries, {})
+    for home in homes:
+        call_with_retries(partial(home.write, INDEX_NAME, index), _RETRIES)
+    return len(entries)
+
+
+def _check_columns(part: str, schema: Schema, first_part: str, expected: Schema) -> None:
+    for mismatch in find_mismatches(expected, schema):
+        raise ConfigError(
+            f"{mismatch.describe(part, first_part)}; all parts of a data set need the same columns, so no "
+            f"index was written: {mismatch.remedy(part, first_part)}"
+        )
+
+
+def _prefix_basenames(entry: dict[str, Any], folder: str) -> dict[str, Any]:
+    files = {key: v for key, v in entry.items() if isinstance(v, dict) and "basename" in v}
+    return entry | {key: {**v, "basename": f"{folder}/{v['basename']}"} for key, v in files.items()}
