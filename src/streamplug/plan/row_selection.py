@@ -34,9 +34,9 @@ class RowSelection(ABC):
     def rows(self, positions: Int64) -> Int64:
         """Return the selected rows at positions in the selection."""
 
+    @abstractmethod
     def row(self, position: int) -> int:
         """Return the selected row at one position."""
-        return int(self.rows(np.array([position]))[0])
 
     @abstractmethod
     def ranks(self, bounds: Int64) -> Int64:
@@ -80,9 +80,6 @@ class RowSelection(ABC):
             raise ConfigError(
                 f"{where}: select= has row {last}, the stream has {size} rows, from 0"
             )
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self):,} rows>"
 
 
 class SelectedRows(RowSelection):
