@@ -39,11 +39,12 @@ nitpick_ignore_regex = [
     ("py:.*", r"(collections\.abc|typing|types|numpy|np|pathlib|pytest|torch|hypothesis|st)\..*"),
     ("py:.*", r"(Any|BinaryIO|Callable|ClassVar|Iterable|Iterator|Mapping|NDArray|Path|Sequence)"),
     ("py:.*", r"(Buffer|Bytes1D|ColumnValues|Decoder|Int64|Sample|TracebackType|dtype|optional)"),
-    ("py:class", r"TypeAliasForwardRef"),
+    ("py:class", r"TypeAliasForwardRef|(os\.)?PathLike|Mapping\[str"),
     ("py:class", r"streamplug\.plugin\.registration\.\w+"),
     ("py:class", r"(C|Location|ProgressCallback|Report|Source|Sources)"),
     # Internal classes that public signatures name, and no program makes.
     ("py:class", r"streamplug\.(plan|read|session|transfer)\.\w+\.\w+"),
+    ("py:class", r"streamplug_views\.(view_base|operations)\.\w+"),
     # The same class as streamplug.dataset.StreamingDataset, which is described.
     ("py:class", r"streamplug\.adapters\.torch\.StreamingDataset"),
 ]

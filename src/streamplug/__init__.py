@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streamplug_tokens import TokenPacks as TokenPacks
     from streamplug_tools.merge import merge_index as merge_index
     from streamplug_tools.table_import import write_from as write_from
+    from streamplug_views.view import View as View
 
     from streamplug.adapters.torch import StreamingDataLoader as StreamingDataLoader
     from streamplug.adapters.torch import StreamingDataset as StreamingDataset
@@ -46,6 +47,7 @@ _NAMES = {
     "streamplug_tokens": "TokenBlocks TokenDataset TokenPacks",
     "streamplug_tools.merge": "merge_index",
     "streamplug_tools.table_import": "write_from",
+    "streamplug_views.view": "View",
     "adapters.torch": "StreamingDataLoader StreamingDataset",
     "errors": "StreamplugError",
     "interfaces": "Callback Compression Encoding Engine Format ShuffleAlgorithm Storage",

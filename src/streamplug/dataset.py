@@ -83,6 +83,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         allow_unsafe_types: Whether to read columns whose decoding can run code.
         columns: Names of the columns to read; None for all.
         select: Rows of the data set to read, as for `Stream`; give it to each of several streams.
+        version: Version of the view or the table to read, as for `Stream`.
         decoders: Decoders by column name, which replace the columns' own encodings.
         format: Name of the file format, if there is no index.json.
         storage_options: Storage options of all streams without their own.
@@ -125,6 +126,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         allow_unsafe_types: bool = False,
         columns: Sequence[str] | None = None,
         select: Any = None,
+        version: int | str | None = None,
         decoders: Mapping[str, Decoder] | None = None,
         format: str | None = None,  # noqa: A002 - the word that users know
         storage_options: Mapping[str, Any] | None = None,
@@ -150,12 +152,14 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             curriculum=curriculum,
         )
         placement = self.placement_class(world, order.replication or 1, keep_nodes=order.elastic)
+        own = {"select": select, "version": version}
         if (streams is None) == (remote is None and local is None):
             raise ConfigError("give either streams= or remote=/local=")
-        if streams is not None and select is not None:
-            raise ConfigError("select= with streams=: give each stream a select= of its own")
+        if streams is not None:
+            for name in (n for n, value in own.items() if value is not None):
+                raise ConfigError(f"{name}= with streams=: give each stream a {name}= of its own")
         self.streams = complete_streams(
-            streams or [Stream(remote=remote, local=local, format=format, select=select)],
+            streams or [Stream(remote=remote, local=local, format=format, **own)],
             split=split,
             download_retry=download_retry,
             download_timeout=download_timeout,

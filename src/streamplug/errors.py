@@ -58,6 +58,10 @@ class NotFound(StorageError, FileNotFoundError):
     bucket: str = ""
 
 
+class AlreadyExists(StorageError, FileExistsError):
+    """The object to create exists."""
+
+
 class AccessDenied(StorageError, PermissionError):
     """The credentials do not permit the operation."""
 

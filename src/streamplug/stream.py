@@ -64,6 +64,7 @@ class Stream(SummaryRepr, Configurable):
             scanned once, and the result is cached.
         select: Rows to read, renumbered from 0: a boolean mask with a value for each row, distinct row
             numbers in any order, or a `range`; None for all. Shards without a selected row are not read.
+        version: Version of a view or a table, or its tag; None for the latest.
     """
 
     remote: str | Sequence[str] | None = None
@@ -82,6 +83,7 @@ class Stream(SummaryRepr, Configurable):
     decoders: Mapping[str, Decoder] | None = None
     format: str | None = None
     select: Any = None
+    version: int | str | None = None
 
     def __post_init__(self) -> None:
         if self.remote is None and self.local is None:
@@ -101,6 +103,8 @@ class Stream(SummaryRepr, Configurable):
         _ = self.weight  # raises for invalid values
         if self.select is not None:
             object.__setattr__(self, "select", parse_selection(self.select))
+        if not isinstance(self.version, str):
+            whole_number("version", self.version, 1)
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
         check_flags(keep_zip=self.keep_zip)
@@ -262,7 +266,7 @@ class Stream(SummaryRepr, Configurable):
 
     def object_summary(self) -> ObjectSummary:
         """Return a summary of the options."""
-        names = ("split", "format", "access", "validate_hash")
+        names = ("split", "format", "version", "access", "validate_hash")
         options = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
         if self.select is not None:
             options.append(("rows", f"{len(self.select):,} selected"))

@@ -119,6 +119,18 @@ class Storage(ABC):
     def write(self, key: str, data: Buffer) -> None:
         """Create or replace an object atomically."""
 
+    def create(self, key: str, data: Buffer) -> None:
+        """Create an object atomically, unless it exists; of concurrent calls, one succeeds.
+
+        Raises:
+            AlreadyExists: If the object exists.
+            StorageError: If the storage cannot do this, as in the default.
+        """
+        raise StorageError(
+            f"{self.url_of(key)}: {type(self).__name__} cannot create a file only if it does not exist, "
+            "which concurrent commits need"
+        )
+
     @abstractmethod
     def upload(self, path: Path, key: str) -> None:
         """Create or replace an object atomically with the content of a local file."""

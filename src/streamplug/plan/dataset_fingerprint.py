@@ -76,8 +76,13 @@ class DatasetFingerprint:
 
     def _selection_differences(self, saved: Mapping[str, Any]) -> list[str]:
         now = self.selections or [""] * len(self.shard_counts)
-        which = _differing_streams(saved.get("selections", [""] * len(now)), now)
-        return which and [f"select: other rows of {which[0]} are selected than in the state"]
+        before = saved.get("selections", [""] * len(now))
+        which = _differing_streams(before, now)
+        return which and [
+            _describe_list_difference(
+                f"select: other rows of {which[0]} are selected than in the state", before, now
+            )
+        ]
 
     def _token_differences(self, saved: Mapping[str, Any]) -> list[str]:
         before, now = saved.get("tokens"), self.tokens

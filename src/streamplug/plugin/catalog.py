@@ -44,10 +44,14 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "shuffle": {"mosaic": ("naive", "py1s", "py2s", "py1br", "py1e")},
     "partition": {"mosaic": ("orig", "relaxed")},
+    "table": {"views": ("view",)},
     "callback": {"opentelemetry": ("opentelemetry",)},
     "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",)},
 }
 """Names by kind and distribution, which is ``streamplug-`` and the key."""
+
+MANIFESTS: Mapping[str, str] = {"view.json": "view"}
+"""Table format of each manifest by which a location without index.json is recognized."""
 
 _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
     "simulate": ("simulate",),
@@ -67,6 +71,7 @@ _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
         ),
         *("proc", "quickstart", "select", "shuffle", "sort", "split", "verify"),
     ),
+    "views": ("view",),
 }
 
 

@@ -77,6 +77,7 @@ KINDS: Mapping[str, Kind] = {
             "streamplug.plan.partition_algorithm:PartitionAlgorithm",
             {"elastic": "streamplug.plan.partition_algorithm:ElasticPartitionAlgorithm"},
         ),
+        Kind("table", "streamplug.session.table_format:TableFormat", {}),
         Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
         Kind("engine", "streamplug.interfaces:Engine", _builtin("engines", local="local:Local")),
     )

@@ -13,7 +13,7 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import NotFound, StorageError
+from streamplug.errors import AlreadyExists, NotFound, StorageError
 from streamplug.plugin_kit.cancellation import Scope, current
 from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import status_of
@@ -48,10 +48,13 @@ class FsspecStorage(ClientStorage):
         asynchronous: Whether the file system has an event loop, which reads parts of many objects
             concurrently.
         cat_options: Additional options of range reads.
+        can_create: Whether `create` works: the file system has ``pipe_file(…, mode="create")``, and the
+            service refuses to replace an object then.
     """
 
     asynchronous: ClassVar[bool] = False
     cat_options: ClassVar[Mapping[str, Any]] = {}
+    can_create: ClassVar[bool] = False
 
     def filesystem_options(self) -> Mapping[str, Any]:
         """Return the keyword arguments of the fsspec file system for this storage's options."""
@@ -185,6 +188,17 @@ class FsspecStorage(ClientStorage):
         with self.translated(key), self._appearing(key) as target:
             self.filesystem().pipe_file(target, bytes(data))
 
+    def create(self, key: str, data: Buffer) -> None:
+        if not self.can_create:
+            super().create(key, data)
+        with self.translated(key):
+            try:
+                self.call("pipe_file", self.path(key), bytes(data), mode="create")
+            except Exception as error:
+                if isinstance(error, FileExistsError) or status_of(error) == 412:
+                    raise AlreadyExists(f"{self.url_of(key)} exists") from None
+                raise
+
     def send_file(self, path: Path, key: str) -> None:
         with self._appearing(key) as target:
             self.put(path, target)
@@ -238,7 +252,7 @@ class FsspecStorage(ClientStorage):
         filesystem = self.filesystem()
         try:
             # By default fsspec skips directories without read permission.
-            walking = {"on_error": _only_if_missing} if _is_local(filesystem) else {}
+            walking = {"on_error": _only_if_missing} if is_local(filesystem) else {}
             infos: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True, **walking)
         except FileNotFoundError as error:
             if status_of(error) is not None:  # the bucket is missing, not just a prefix in it
@@ -278,14 +292,15 @@ def _has_directories(filesystem: Any) -> bool:
     return _OBJECT_STORES.isdisjoint(names)
 
 
-def _is_local(filesystem: Any) -> bool:
+def is_local(filesystem: Any) -> bool:
+    """Return whether a file system is that of this machine."""
     from fsspec.implementations.local import LocalFileSystem
 
     return isinstance(filesystem, LocalFileSystem)
 
 
 def _rename(filesystem: Any, part: str, target: str) -> None:
-    if _is_local(filesystem):
+    if is_local(filesystem):
         Path(part).replace(target)
     else:
         filesystem.mv(part, target)

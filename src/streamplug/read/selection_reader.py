@@ -26,30 +26,13 @@ class SelectedReader:
         self.reads_ranges = reader.reads_ranges
         self.decodes_lazily = reader.decodes_lazily
         self.cache_limit = reader.cache_limit
+        # Needs are the same in both readers.
+        self.weight, self.ensure, self.file_of = reader.weight, reader.ensure, reader.file_of
+        self.claim, self.release = reader.claim, reader.release
 
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
         """Return what must be fetched to read some samples."""
         return self._reader.needs(self._selections.rows(ids))
-
-    def weight(self, need: int | FetchGroup) -> int:
-        """Return the approximate bytes of a need."""
-        return self._reader.weight(need)
-
-    def ensure(self, need: int | FetchGroup) -> None:
-        """Fetch a need."""
-        self._reader.ensure(need)
-
-    def claim(self, need: int | FetchGroup) -> None:
-        """Keep a need open until it is released."""
-        self._reader.claim(need)
-
-    def release(self, need: int | FetchGroup) -> None:
-        """Release a claimed need."""
-        self._reader.release(need)
-
-    def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
-        """Return the number of a need's first shard, and the name of that shard's first file."""
-        return self._reader.file_of(need)
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return the location of a sample: stream, shard in it, that shard's file, and row in it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
@@ -31,6 +31,24 @@ class OpenStream:
     store: ShardStore | RangeReader
     where: str
     selection: RowSelection | None = None
+
+    is_table: ClassVar[bool] = False
+
+    @property
+    def downloads(self) -> bool:
+        """Whether samples may have to be downloaded."""
+        return self.store.fetches
+
+    @property
+    def rows_digest(self) -> str:
+        """Digest of the rows that are read; empty for all of the data set."""
+        return "" if self.selection is None else self.selection.digest
+
+    def make_reader(
+        self, opened: Sequence[OpenStream], columns: Sequence[str] | None
+    ) -> SampleReader:
+        """Return a reader over all streams without their selections; that of a table is called, if any."""
+        return Reader([s.index.starts for s in opened], [s.shards(columns) for s in opened])
 
     def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
         """Return a reader of these columns of the shards; None selects all columns."""
@@ -81,8 +99,8 @@ def check_column_names(columns: Any) -> None:
 
 def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
     """Return a reader of these columns over all streams; None selects all columns."""
-    shards = [stream.shards(columns) for stream in opened]
-    reader = Reader([stream.index.starts for stream in opened], shards)
+    first = max(opened, key=lambda stream: stream.is_table)
+    reader = first.make_reader(opened, columns)
     selections = [stream.selection for stream in opened]
     if not any(selection is not None for selection in selections):
         return reader
@@ -95,7 +113,7 @@ def make_fingerprint(opened: Sequence[OpenStream], starts: Int64) -> DatasetFing
     digests = [stream.index.digest for stream in opened]
     # The digest of a single stream may be known without a pass over its shards.
     digest = digests[0] if len(digests) == 1 else shards_digest(starts)
-    selections = ["" if s.selection is None else s.selection.digest for s in opened]
+    selections = [stream.rows_digest for stream in opened]
     if any(selections):
         digest = blake2b(" ".join([digest, *selections]).encode(), digest_size=8).hexdigest()
     counts = [len(stream.index) for stream in opened]

@@ -135,7 +135,7 @@ class SampleSource:
         schemas = [schema for stream in streams for schema in stream.index.schemas]
         return cls(
             reader,
-            remote=any(stream.store.fetches for stream in streams),
+            remote=any(stream.downloads for stream in streams),
             row_bytes=max(size // max(sum(stream.index.size for stream in streams), 1), 1),
             decoded=max((schema.decoded_bytes for schema in schemas), default=0),
             predownload=predownload,

@@ -15,7 +15,7 @@ from streamplug.errors import ConfigError, PluginError
 from streamplug.interfaces import Format, Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import join, local_path, open_storage
-from streamplug.plugin.registry import make, needed_by
+from streamplug.plugin.registry import is_known, make, needed_by
 from streamplug.scan.glob import FileSet, parse_locations
 from streamplug.scan.listing import is_data_file
 from streamplug.transfer.probe import UnavailableStorage
@@ -36,7 +36,7 @@ class StreamLocation:
     def files(self) -> FileSet | None:
         """Files of the data set if there may be no index.json; None if there must be one."""
         location = self.local if self.remote is None else self.remote
-        if self.format is None:
+        if self.format is None or is_known("table", self.format):
             if not isinstance(location, str):
                 raise ConfigError(f"remote={location!r:.200}: a list of files needs a format=")
             return None

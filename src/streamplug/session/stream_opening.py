@@ -27,6 +27,7 @@ from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.scan.progress import ScanProgress
 from streamplug.scan.scan_cache import ScanCache
 from streamplug.session.open_stream import OpenStream
+from streamplug.session.table_format import find_table_format
 from streamplug.transfer.observer import Observer, observer_context
 from streamplug.transfer.probe import PROBE_RETRIES, ProbeStorage
 from streamplug.transfer.range_reader import RangeReader
@@ -40,6 +41,18 @@ _LOG = logging.getLogger("streamplug")
 
 def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
     """Read the index of a stream, and open its cache directory; see `Stream.open`."""
+    table = None if stream.format is None else find_table_format(stream)
+    if table is None:
+        try:
+            return _open_data_set(stream, observer)
+        except NotFound:
+            table = find_table_format(stream)
+            if table is None:
+                raise
+    return table.open(stream, observer)
+
+
+def _open_data_set(stream: Stream, observer: Observer | None) -> OpenStream:
     location, storage = stream.location, stream.storage
     in_place, retries, timeout = location.in_place, stream.retries, stream.timeout
     if stream.local is None and not in_place:
@@ -52,6 +65,10 @@ def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
             index, derived, offline = _find_index_or_copy(stream, storage)
         else:
             index, derived = stream.find_index(TimeoutStorage(storage, timeout), retries)
+    if stream.version is not None:
+        raise ConfigError(
+            f"version={stream.version!r}: {stream!r} is neither a view nor a table, which have versions"
+        )
     if stream.select is not None:
         stream.select.check(index.size, repr(stream))
     index = apply_decoders(index, stream.decoders)

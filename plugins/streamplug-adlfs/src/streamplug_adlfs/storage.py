@@ -21,6 +21,7 @@ class AzureStorage(FsspecStorage):
     """The blobs below ``az://container/prefix``; the options are described in the README."""
 
     asynchronous = True
+    can_create = True
 
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.

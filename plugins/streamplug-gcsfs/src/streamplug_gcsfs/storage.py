@@ -24,6 +24,7 @@ class GCSStorage(FsspecStorage):
     """The objects below ``gs://bucket/prefix``; the options are described in the README."""
 
     asynchronous = True
+    can_create = True
 
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import StorageError
+from streamplug.errors import AlreadyExists, StorageError
 from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.client_storage import MAX_CONCURRENT_READS, ClientStorage
 from streamplug.plugin_kit.event_loop import gather_results, run
@@ -166,6 +166,14 @@ class ObstoreStorage(ClientStorage):
     def write(self, key: str, data: Buffer) -> None:
         with self.translated(key):
             obstore_module().put(self.client(), self._path(key), bytes(data))
+
+    def create(self, key: str, data: Buffer) -> None:
+        errors = obstore_module().exceptions
+        with self.translated(key):
+            try:
+                obstore_module().put(self.client(), self._path(key), bytes(data), mode="create")
+            except (errors.AlreadyExistsError, errors.PreconditionError):
+                raise AlreadyExists(f"{self.url_of(key)} exists") from None
 
     def send_file(self, path: Path, key: str) -> None:
         obstore_module().put(self.client(), self._path(key), path)

@@ -39,6 +39,7 @@ class S3Storage(FsspecStorage):
     """The objects below ``s3://bucket/prefix``; the options are described in the README."""
 
     asynchronous = True
+    can_create = True
 
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.

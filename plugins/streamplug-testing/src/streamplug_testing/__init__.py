@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamplug_testing.plugin import PluginTests
     from streamplug_testing.shuffle import ShuffleTests
     from streamplug_testing.storage import StorageTests
+    from streamplug_testing.table import TableTests
 
 _HOME = {
     "AnswerTests": "answers",
@@ -35,6 +36,7 @@ _HOME = {
     "PluginTests": "plugin",
     "ShuffleTests": "shuffle",
     "StorageTests": "storage",
+    "TableTests": "table",
     "isolated_plugins": "isolation",
 }
 
@@ -53,6 +55,7 @@ __all__ = [
     "PluginTests",
     "ShuffleTests",
     "StorageTests",
+    "TableTests",
     "isolated_plugins",
 ]
 

@@ -58,6 +58,9 @@ class _Wrapper(Storage):
     def write(self, key: str, data: Buffer) -> None:
         self._around("write", key, lambda: self.inner.write(key, data))
 
+    def create(self, key: str, data: Buffer) -> None:
+        self._around("create", key, lambda: self.inner.create(key, data))
+
     def upload(self, path: Path, key: str) -> None:
         self._around("upload", key, lambda: self.inner.upload(path, key))
 

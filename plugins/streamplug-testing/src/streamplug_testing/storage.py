@@ -18,25 +18,14 @@ import pytest
 
 from streamplug.errors import NotFound, StorageError
 from streamplug.interfaces import Storage
+from streamplug_testing.creation import create_at_once
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.multi_range import read_parts_or_raise
 
 DATA = bytes(range(256)) * 40
 ODD_KEYS = (
-    "ü/日本語.bin",
-    "a b",
-    "a+b",
-    "100%",
-    "%20",
-    "#1",
-    "q?x=1",
-    "a&b=c",
-    "[1]{2}*.bin",
-    "~x",
-    "a:b",
-    "'q'",
-    "..x",
-    "deep/er/and/deep/er",
+    *("ü/日本語.bin", "a b", "a+b", "100%", "%20", "#1", "q?x=1", "a&b=c"),
+    *("[1]{2}*.bin", "~x", "a:b", "'q'", "..x", "deep/er/and/deep/er"),
 )
 OUTSIDE = ("../x", "a/../../x", "/x")
 READS: dict[str, Callable[[Storage, str, Path], object]] = {
@@ -167,6 +156,10 @@ class StorageTests(ConformanceBase):
         (tmp_path / "source").write_bytes(b"short")
         WRITES[way](storage, "k", tmp_path / "source")
         assert self.get_raw("k") == b"short"
+
+    def test_creates_only_what_is_missing(self, storage: Storage) -> None:
+        created = create_at_once(storage, "a/new")
+        assert [self.get_raw("a/new") for _ in created] == created
 
     @pytest.mark.parametrize("kind", [bytearray, memoryview])
     def test_writes_any_buffer(self, storage: Storage, kind: type[bytearray]) -> None:

@@ -84,7 +84,7 @@ def join(
             )
             for n, (source, table) in enumerate(zip(read, tables))
         ]
-        matches = _match_keys(
+        matches = match_sorted_keys(
             sorts, [table.size for table in tables], [t.url for t in tables], folder
         )
         lists = OrderFiles(folder, map(str, range(len(tables))))
@@ -163,7 +163,7 @@ def _check(columns: Columns, names: set[str]) -> None:
         check_names(f"{what}={list(some)}", "the joined set", some, known)
 
 
-def _match_keys(
+def match_sorted_keys(
     sorts: Sequence[Iterator[NumberedKey]], sizes: Sequence[int], urls: Sequence[str], folder: Path
 ) -> list[Int64]:
     """Return, for each data set but the first, the matching sample of each of the first, or -1.

@@ -1,0 +1,84 @@
+"""Conformance tests of table formats, for plugin authors to subclass."""
+
+from __future__ import annotations
+
+import pickle
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import StreamplugError
+from streamplug.types import World
+from streamplug_testing.deviations import ConformanceBase
+from streamplug_testing.equality import same
+
+_GLOBAL_BATCH = 8
+
+
+class TableTests(ConformanceBase):
+    """Conformance tests of a table format; declare known failures in `deviations`.
+
+    Attributes:
+        name: Registered name of the format.
+    """
+
+    name: str
+
+    @abstractmethod
+    def make_table(self, folder: Path) -> tuple[str, Sequence[dict[str, Any]]]:
+        """Write a table of at least 20 rows below a folder; return its location and its rows."""
+
+    @pytest.fixture
+    def table(self, tmp_path: Path) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
+        """Return the options of a data set of a new table, and its rows."""
+        location, rows = self.make_table(tmp_path)
+        return {"remote": location, "format": self.name}, rows
+
+    def test_reads_the_rows(self, table: Any) -> None:
+        options, rows = table
+        dataset = StreamingDataset(**options)
+        assert dataset.size == len(rows)
+        assert same([dict(row) for row in dataset], list(rows))
+        assert same([dict(row) for row in dataset[::-1]], list(rows)[::-1])
+        assert same(dict(dataset[3]), rows[3])
+
+    def test_reads_selected_rows(self, table: Any) -> None:
+        options, rows = table
+        dataset = StreamingDataset(**options, select=[2, 11])
+        assert same([dict(row) for row in dataset], [rows[2], rows[11]])
+
+    def test_the_order_is_the_same_on_any_world(self, table: Any) -> None:
+        options, _ = table
+        assert _steps(options, World(ranks_per_node=4)) == _steps(options, World())
+
+    def test_a_pickled_data_set_reads_the_rows(self, table: Any) -> None:
+        options, rows = table
+        dataset = pickle.loads(pickle.dumps(StreamingDataset(**options)))
+        assert same([dict(row) for row in dataset], list(rows))
+
+    def test_an_unknown_version_is_refused(self, table: Any) -> None:
+        options, _ = table
+        with pytest.raises(StreamplugError):
+            StreamingDataset(**options, version=10**9)
+
+
+def _steps(options: dict[str, Any], world: World) -> list[list[str]]:
+    """Return the samples of each global step, sorted."""
+    steps: dict[int, list[str]] = {}
+    for rank in range(world.ranks):
+        place = World(world.nodes, world.ranks_per_node, rank=rank)
+        dataset = StreamingDataset(
+            **options,
+            shuffle=True,
+            batch_size=_GLOBAL_BATCH // world.ranks,
+            num_canonical_nodes=1,
+            world=place,
+        )
+        for step, batch in enumerate(dataset.batches()):
+            rows = zip(*batch.values())
+            steps.setdefault(step, []).extend(repr(list(map(str, row))) for row in rows)
+    return [sorted(rows) for rows in steps.values()]

@@ -1,0 +1,254 @@
+"""The command ``streamplug view``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.table import Table
+from streamplug_tools.commands.options import split_list
+from streamplug_tools.commands.source_options import progress_bars
+from streamplug_tools.commands.storage_options import storage_options
+
+from streamplug.display.tables import make_console
+from streamplug.errors import ConfigError
+from streamplug_views import history
+from streamplug_views.compaction import compact as compact_view
+from streamplug_views.history import Version
+from streamplug_views.view import View
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_engine = click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    help="Engine that evaluates expressions: local, ray, dask, spark.",
+)
+_message = click.option("--message", "-m", default="", help="What changed.")
+
+
+def _version(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.isdigit() else text
+
+
+@click.group()
+def view() -> None:
+    r"""Select rows and add columns without rewriting shards, in versions.
+
+    \b
+    Examples:
+      streamplug view create s3://bucket/crawl s3://bucket/views/clean --where "score > 0.5"
+      streamplug view log s3://bucket/views/clean
+      streamplug view expire s3://bucket/views/clean --keep 10
+    """
+
+
+@view.command()
+@click.argument("source")
+@click.argument("out")
+@click.option("--version", help="Version or tag of SOURCE, if that is a view.")
+@click.option("--src-format", help="Format of SOURCE if it has no index.json.")
+@click.option("--concat", multiple=True, help="Append the samples of this data set or view.")
+@click.option("--add", multiple=True, help="Add the columns of this data set or view.")
+@click.option("--on", help="Key column of --add and --exclude-keys; without it, rows are aligned.")
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "drop", "null"]),
+    default="error",
+    show_default=True,
+    help="What to do with samples whose key is not in --add.",
+)
+@click.option("--where", multiple=True, help="Keep samples for which this expression is true.")
+@click.option("--exclude-keys", multiple=True, help="Leave out samples with a key of this set.")
+@click.option("--sample", type=click.FloatRange(0, 1), help="Keep this share of the samples.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Its seed.")
+@click.option("--rename", multiple=True, help="New column names: OLD=NEW, separated by commas.")
+@click.option("--drop", multiple=True, help="ChangeColumns to leave out, separated by commas.")
+@_message
+@_engine
+@click.option("--workspace", help="Directory or URL that all machines of the engine can write to.")
+@click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
+@storage_options()
+@_json
+def create(source: str, out: str, *, as_json: bool, message: str, **options: Any) -> None:
+    """Write a view of SOURCE, a data set or a view, as the next version of OUT.
+
+    Operations are applied in the order of the options above.
+    """
+    with progress_bars() as on_progress:
+        made = View.of(
+            source,
+            version=_version(options["version"]),
+            format=options["src_format"],
+            storage_options=options["storage_options"],
+            engine=options["engine"],
+            workspace=options["workspace"],
+            allow_unsafe_types=options["allow_unsafe_types"],
+            on_progress=on_progress,
+        )
+        made = _apply(made, options)
+        commit = made.commit(out, message=message)
+    if as_json:
+        steps = [asdict(step) for step in made.steps]
+        click.echo(json.dumps({**asdict(commit), "steps": steps}, indent=2))
+        return
+    for step in made.steps:
+        click.echo(f"{step.samples:>14,} samples after {step.step}")
+    click.echo(f"{commit.url}: version {commit.version} written, {commit.samples:,} samples")
+
+
+def _apply(made: View, options: dict[str, Any]) -> View:
+    for location in options["concat"]:
+        made = made.concat(location)
+    for location in options["add"]:
+        made = made.add(location, on=options["on"], missing=options["missing"])
+    for expression in options["where"]:
+        made = made.where(expression)
+    for location in options["exclude_keys"]:
+        made = made.exclude(keys=location, on=options["on"])
+    if options["sample"] is not None:
+        made = made.sample(options["sample"], seed=options["seed"])
+    if pairs := split_list(options["rename"]):
+        names = dict(pair.partition("=")[::2] for pair in pairs)
+        if not all(names.values()):
+            raise ConfigError(f"--rename {', '.join(pairs)!r}: expected OLD=NEW, such as image=jpg")
+        made = made.rename(names)
+    if names_to_drop := split_list(options["drop"]):
+        made = made.drop(names_to_drop)
+    return made
+
+
+@view.command()
+@click.argument("location")
+@storage_options()
+@_json
+def log(location: str, *, as_json: bool, **options: Any) -> None:
+    """List the versions of the view at LOCATION, the latest first."""
+    versions = history.log(location, **options)
+    if as_json:
+        click.echo(json.dumps([asdict(version) for version in versions], indent=2))
+        return
+    table = Table("version", "time", "samples", "message", "tags")
+    for version in versions:
+        table.add_row(*_cells(version))
+    make_console().print(table)
+
+
+def _cells(version: Version) -> list[str]:
+    return [
+        str(version.version),
+        version.time,
+        f"{version.samples:,}",
+        version.message,
+        ", ".join(version.tags),
+    ]
+
+
+@view.command()
+@click.argument("location")
+@click.argument("version", required=False)
+@storage_options()
+@_json
+def show(location: str, version: str | None, *, as_json: bool, **options: Any) -> None:
+    """Show a VERSION of the view at LOCATION, a number or a tag, or the latest, and how it was made."""
+    shown = history.show(location, _version(version), **options)
+    if as_json:
+        click.echo(json.dumps(asdict(shown), indent=2))
+        return
+    tags = f" ({', '.join(shown.tags)})" if shown.tags else ""
+    click.echo(f"version {shown.version}{tags}, {shown.time}, {shown.samples:,} samples")
+    if shown.message:
+        click.echo(shown.message)
+    click.echo(f"data sets: {', '.join(shown.sources)}")
+    for step in shown.steps:
+        click.echo(f"{step.samples:>14,} samples after {step.step}")
+
+
+@view.command()
+@click.argument("location")
+@click.argument("old")
+@click.argument("new", required=False)
+@storage_options()
+@_json
+def diff(location: str, old: str, new: str | None, *, as_json: bool, **options: Any) -> None:
+    """Compare the versions OLD and NEW, numbers or tags, or OLD and the latest one."""
+    change = history.diff(location, _version(old) or 0, _version(new), **options)
+    if as_json:
+        click.echo(json.dumps(asdict(change), indent=2))
+        return
+    before, after = change.samples
+    click.echo(
+        f"{before:,} and {after:,} samples: {change.added:,} added, {change.removed:,} removed"
+    )
+    _show_columns("added", change.columns_added)
+    _show_columns("removed", change.columns_removed)
+
+
+def _show_columns(what: str, names: Sequence[str]) -> None:
+    if names:
+        click.echo(f"columns {what}: {', '.join(names)}")
+
+
+@view.command()
+@click.argument("location")
+@click.argument("name")
+@click.argument("version", type=int, required=False)
+@click.option("--move", is_flag=True, help="Move a tag that exists.")
+@storage_options()
+def tag(location: str, name: str, version: int | None, *, move: bool, **options: Any) -> None:
+    """Give a VERSION of the view at LOCATION, or the latest, the NAME."""
+    history.tag(location, name, version, move=move, **options)
+
+
+@view.command()
+@click.argument("location")
+@click.option("--keep", type=click.IntRange(1), required=True, help="Latest versions to keep.")
+@click.option(
+    "--yes", is_flag=True, help="Remove them; without it, only say what would be removed."
+)
+@storage_options()
+@_json
+def expire(location: str, *, keep: int, yes: bool, as_json: bool, **options: Any) -> None:
+    """Remove old versions of the view at LOCATION that have no tag, and files that only they need."""
+    versions, files = history.expire(location, keep=keep, dry_run=not yes, **options)
+    if as_json:
+        click.echo(json.dumps({"removed": yes, "versions": versions, "files": files}, indent=2))
+        return
+    what = "removed" if yes else "would be removed; pass --yes to remove them"
+    numbers = ", ".join(map(str, versions)) or "none"
+    click.echo(f"versions {numbers}, and {len(files):,} files: {what}")
+
+
+@view.command()
+@click.argument("location")
+@click.argument("out")
+@_message
+@click.option(
+    "--processes", type=click.IntRange(0), help="Number of processes.  [default: one per processor]"
+)
+@storage_options()
+@_json
+def compact(
+    location: str,
+    out: str,
+    *,
+    message: str,
+    processes: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write the samples of the view at LOCATION to the new data set OUT, and refer to that alone.
+
+    The data sets that the view referred to before can then be removed, with what was deleted from it.
+    """
+    with progress_bars() as on_progress:
+        commit = compact_view(
+            location, out, message=message, processes=processes, on_progress=on_progress, **options
+        )
+    if as_json:
+        click.echo(json.dumps(asdict(commit), indent=2))
+    else:
+        click.echo(f"{commit.url}: version {commit.version} written, {commit.samples:,} samples")

@@ -1,0 +1,157 @@
+"""Evaluation of expressions and keys for all samples of a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from streamplug_tools.expressions import Expression
+from streamplug_tools.join_by_key import match_sorted_keys
+from streamplug_tools.row_access import Table
+from streamplug_tools.selection_order import SequentialOrder
+from streamplug_tools.sort_keys import batch_rows, number_values, sort_by_key
+
+from streamplug.config import check_names
+from streamplug.errors import ConfigError
+from streamplug.interfaces import Engine
+from streamplug.plugin.location import open_storage
+from streamplug.plugin.registry import make
+from streamplug.session.open_stream import OpenStream
+from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
+from streamplug.types import Int64
+from streamplug_views.row_map import MISSING, RowMap, RowMapping
+from streamplug_views.row_set import RowSet, RowSetBuilder
+from streamplug_views.snapshot import Snapshot
+from streamplug_views.view_format import open_snapshot_stream
+from streamplug_views.workspace import Context
+
+_MIN_TASK_ROWS = 50_000
+"""Number of samples from which on starting another process is worth its time."""
+_MAX_TASKS = 256
+_ROWS_PER_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, repr=False)
+class SnapshotStream(Stream):
+    """A stream of a snapshot, for what reads streams."""
+
+    snapshot: Snapshot = None  # type: ignore[assignment]  # the fields before have defaults
+
+    def open(self, observer: Observer | None = None) -> OpenStream:
+        return open_snapshot_stream(self, self.snapshot, "the view", "", "")
+
+
+def make_stream(snapshot: Snapshot) -> SnapshotStream:
+    """Return a stream of a snapshot."""
+    return SnapshotStream(remote=snapshot.sources[0].url, snapshot=snapshot)
+
+
+@dataclass(frozen=True)
+class EvaluationTask:
+    """Task of an engine: evaluate an expression for some samples, and store the positions that it keeps."""
+
+    stream: SnapshotStream
+    expression: Expression
+    names: Sequence[str]
+    bounds: Sequence[int]
+    folder: str
+    allow_unsafe_types: bool
+
+    def __call__(self, number: int) -> None:
+        table = Table([self.stream], self.names, allow_unsafe_types=self.allow_unsafe_types)
+        first, last = self.bounds[number : number + 2]
+        content = BytesIO()
+        with RowSetBuilder() as builder:
+            for ids, batch in table.read(SequentialOrder(table.size), first, last):
+                kept = [
+                    bool(self.expression(position, sample))
+                    for position, sample in zip(ids.tolist(), batch_rows(batch))
+                ]
+                builder.add(ids[kept])
+            builder.write(content)
+        open_storage(self.folder).write(f"{number}.rows", content.getvalue())
+
+
+def evaluate(
+    snapshot: Snapshot, text: str, columns: Sequence[str] | None, context: Context
+) -> Iterator[Int64]:
+    """Yield the positions of the samples for which an expression is true, ascending.
+
+    Args:
+        snapshot: The samples.
+        text: The expression.
+        columns: ChangeColumns that it may use; None for those that it names.
+        context: See `Context`.
+
+    Raises:
+        StreamplugError: If the expression is invalid, or fails for a sample.
+    """
+    stream = make_stream(snapshot)
+    known = snapshot.columns
+    check_names(f"where columns={columns}", "the view", columns or (), known)
+    expression = Expression(text).for_columns(columns or known)
+    names = expression.columns(columns or known) or known[:1]
+    engine_name = context.engine.partition(":")[0]
+    count = min(max(snapshot.size // _MIN_TASK_ROWS, 1), _MAX_TASKS)
+    if engine_name != "local" and context.shared is None:
+        raise ConfigError(
+            f"engine={context.engine!r} needs workspace=, a directory or a URL that all its machines see"
+        )
+    folder = context.shared or str(context.workspace.path)
+    bounds = [snapshot.size * number // count for number in range(count + 1)]
+    task = EvaluationTask(stream, expression, names, bounds, folder, context.allow_unsafe_types)
+    what = f"where {text:.40}"
+    if count == 1:
+        task(0)
+    else:
+        engine: Engine = make("engine", context.engine)
+        for done, _ in enumerate(engine.run(task, range(count)), 1):
+            context.on_progress(what, snapshot.size * done // count, snapshot.size)
+    storage = open_storage(folder)
+    for number in range(count):
+        name = f"{number}.rows"
+        rows = RowSet(np.frombuffer(storage.read(name), np.uint8), name)
+        for _, block in rows.blocks():
+            yield block
+        storage.delete(name)
+
+
+def read_keys(snapshot: Snapshot, name: str, context: Context) -> Iterator[tuple[Int64, list[Any]]]:
+    """Yield positions and the keys of samples; `name` is the column of the keys."""
+    check_names(f"on={name!r}", "the data set", [name], snapshot.columns)
+    table = Table([make_stream(snapshot)], [name], allow_unsafe_types=context.allow_unsafe_types)
+    for ids, batch in table.read(SequentialOrder(table.size), 0, table.size):
+        context.on_progress(f"reading {name}", int(ids[0]), table.size)
+        yield ids, [sample[name] for sample in batch_rows(batch)]
+
+
+def match_keys(
+    snapshot: Snapshot, other: Snapshot, name: str, url: str, context: Context
+) -> tuple[RowMapping, tuple[int, Any] | None]:
+    """Return the position in `other` of each sample's key, and the first sample that has none, with its key.
+
+    Raises:
+        ConfigError: If `other` has a key twice, or keys cannot be compared.
+    """
+    folders = []
+    for _ in range(3):
+        folders.append(context.workspace.new_file("keys"))
+        folders[-1].mkdir()
+    sorts = [
+        sort_by_key(number_values(read_keys(of, name, context)), folder)
+        for of, folder in zip((snapshot, other), folders)
+    ]
+    [matches] = match_sorted_keys(sorts, [snapshot.size, other.size], ["the view", url], folders[2])
+    matches = matches[: snapshot.size]
+    absent = None
+    for first in range(0, len(matches), _ROWS_PER_BLOCK):
+        missing = np.flatnonzero(matches[first : first + _ROWS_PER_BLOCK] == MISSING)
+        if len(missing):
+            position = first + int(missing[0])
+            absent = position, snapshot.reader([name]).row(position)[name]
+            break
+    return RowMap(matches, other.size, url), absent

@@ -1,0 +1,163 @@
+"""Data sets of which views have rows: their location, identity and cache."""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2s
+from pathlib import Path
+
+import numpy as np
+import xxhash
+
+from streamplug.errors import DataError
+from streamplug.index import Index
+from streamplug.index.columns import DigestColumns, TextColumn
+from streamplug.plugin.location import is_url, strip_client
+from streamplug.session.open_stream import OpenStream
+from streamplug.session.stream_location import StreamLocation
+from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
+from streamplug_views.manifest import SourceEntry
+
+
+def source_digest(index: Index) -> str:
+    """Return the xxh3_128 hex digest of columns, sizes, names and digests of the shards of a data set."""
+    digest = xxhash.xxh3_128()
+    for schema in index.schemas:
+        columns = [f"{column.name}\0{column.spec}" for column in schema.columns]
+        digest.update("\n".join(columns).encode())
+    digest.update(np.ascontiguousarray(index.starts, "<i8").data)
+    for name, files in sorted(index.tables.items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(files.bytes, "<i8").data)
+        if isinstance(files.basenames, TextColumn):
+            digest.update(files.basenames.data.data)
+        if isinstance(files.hashes, DigestColumns):
+            for algorithm, column in sorted(files.hashes.columns.items()):
+                digest.update(algorithm.encode())
+                digest.update(column.data.data)
+    return digest.hexdigest()
+
+
+class SourceLocation(StreamLocation):
+    """Location of a source, whose cache is a subdirectory of that of the view."""
+
+    @property
+    def directory(self) -> Path:
+        if self.in_place or self.local is None:
+            return super().directory
+        parts = () if self.files is None or self.files.whole else self.files.parts
+        identity = "\n".join([self.storage.url, self.split or "", *parts])
+        return self.root / f"source-{blake2s(identity.encode(), digest_size=8).hexdigest()}"
+
+
+@dataclass(frozen=True, repr=False)
+class SourceStream(Stream):
+    """A source of a view, as a stream."""
+
+    @cached_property
+    def location(self) -> StreamLocation:
+        plain = super().location
+        return SourceLocation(
+            plain.remote,
+            plain.local,
+            plain.split,
+            plain.format,
+            plain.storage_options,
+            reads_ranges=plain.reads_ranges,
+        )
+
+
+def source_stream(source: SourceEntry, view: Stream, base_url: str) -> Stream:
+    """Return the stream of a source, with the options of the view's stream.
+
+    Args:
+        source: The source.
+        view: Stream of the view.
+        base_url: Location of the view, to which relative locations are relative.
+    """
+    url = resolve_url(source.url, base_url)
+    return SourceStream(
+        remote=url,
+        split=source.split,
+        format=source.format,
+        storage_options=view.storage_options if same_scheme(url, base_url) else None,
+        **{name: getattr(view, name) for name in _INHERITED},
+    )
+
+
+_INHERITED = (
+    *("local", "download_retry", "download_timeout", "validate_hash", "keep_zip", "cache_limit"),
+    "access",
+)
+
+
+def _absolute(path: str) -> Path:
+    return Path(path).expanduser().absolute()
+
+
+def same_scheme(url: str, other: str) -> bool:
+    """Return whether two locations have storages of the same kind, so that options of one fit the other."""
+    return _scheme(url) == _scheme(other)
+
+
+def _scheme(url: str) -> str:
+    return strip_client(url).partition("://")[0] if is_url(url) else ""
+
+
+def open_source(
+    source: SourceEntry, view: Stream, base_url: str, observer: Observer | None, where: str
+) -> OpenStream:
+    """Open a source and check that it did not change.
+
+    Raises:
+        DataError: If it is not the data set that the view was made of.
+    """
+    opened = source_stream(source, view, base_url).open(observer)
+    if opened.is_table:
+        raise DataError(f"{where}: its source {source.url} is a view; sources must be data sets")
+    found = opened.index.size
+    if found != source.samples or source_digest(opened.index) != source.digest:
+        size = (
+            f"it has {found:,} samples, and had {source.samples:,}"
+            if found != source.samples
+            else "its columns or shards differ"
+        )
+        raise DataError(
+            f"{where}: its source {opened.stream.shown_url} changed since the view was written: {size}; make "
+            "the view again, or restore the data set"
+        )
+    return opened
+
+
+def relative_url(url: str, base_url: str) -> str:
+    """Return a location relative to another where that is possible, or else absolute.
+
+    >>> relative_url("s3://bucket/crawl", "s3://bucket/views/clean")
+    '../../crawl'
+    """
+    if is_url(url) != is_url(base_url):
+        return url
+    if not is_url(url):
+        return os.path.relpath(_absolute(url), _absolute(base_url))
+    root, own = strip_client(url).partition("://")[::2]
+    base_root, base_path = strip_client(base_url).partition("://")[::2]
+    if root != base_root or own.partition("/")[0] != base_path.partition("/")[0]:
+        return url
+    return os.path.relpath(own, base_path)
+
+
+def resolve_url(url: str, base_url: str) -> str:
+    """Return the location that `relative_url` made relative.
+
+    >>> resolve_url("../../crawl", "s3://bucket/views/clean")
+    's3://bucket/crawl'
+    """
+    if is_url(url) or Path(url).is_absolute():
+        return url
+    if not is_url(base_url):
+        return os.path.normpath(_absolute(base_url) / url)
+    scheme, _, path = base_url.partition("://")
+    return f"{scheme}://{os.path.normpath(f'{path}/{url}')}"

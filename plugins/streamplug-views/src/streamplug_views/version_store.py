@@ -1,0 +1,316 @@
+"""Versions of a view in a storage, and their atomic commits.
+
+The files of a view are::
+
+    view.json             recognizes the view, and names a recent version
+    versions/<n>.json     manifest of version n, from 1; written once
+    data/<commit>-<…>     rows that manifests refer to; written before them, under names of their own
+    tags/<name>.json      version that a tag names
+
+A commit creates the next ``versions/<n>.json`` only if it does not exist. So of concurrent commits one
+succeeds, and a commit that is killed leaves the versions as they were. ``view.json`` is a hint: readers look
+for versions after the one that it names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from streamplug.cache.user_cache import source_cache_dir
+from streamplug.errors import (
+    AlreadyExists,
+    ConfigError,
+    DataError,
+    NotFound,
+    StorageError,
+)
+from streamplug.plugin.location import local_path, open_storage
+from streamplug.plugin_kit.file_commit import stage_file
+from streamplug.transfer.retry import call_with_retries
+from streamplug_views.errors import ConflictError
+from streamplug_views.manifest import (
+    FORMAT,
+    FORMAT_VERSION,
+    VIEW_NAME,
+    Manifest,
+    manifest_digest,
+    parse_manifest,
+    parse_object,
+)
+
+_LOG = logging.getLogger("streamplug.views")
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_RETRIES = 3
+
+
+class VersionStore:
+    """The versions of the view at a location."""
+
+    def __init__(
+        self, url: str, options: Mapping[str, Any] | None = None, retries: int = _RETRIES
+    ) -> None:
+        """Set the location; nothing is opened.
+
+        Args:
+            url: URL or path of the view.
+            options: ViewOptions of its storage.
+            retries: Number of retries of failed requests.
+        """
+        self.location = url
+        self._storage = open_storage(url, options)
+        self._retries = retries
+
+    @property
+    def url(self) -> str:
+        """URL of the view, without credentials."""
+        return self._storage.url
+
+    def url_of(self, name: str) -> str:
+        """Return the URL of a file of the view."""
+        return self._storage.url_of(name)
+
+    # -- reading ------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Return whether there is a view, though perhaps without a version."""
+        return call_with_retries(partial(self._storage.exists, VIEW_NAME), self._retries)
+
+    def latest(self) -> int:
+        """Return the number of the latest version; 0 if there is none.
+
+        Raises:
+            StreamplugError: If there is no view, or it cannot be read.
+        """
+        where = self.url_of(VIEW_NAME)
+        try:
+            hint = parse_object(self._read(VIEW_NAME), where)
+        except NotFound:
+            raise NotFound(f"{where} does not exist: there is no view") from None
+        if hint.get("format") != FORMAT or hint.get("format_version") != FORMAT_VERSION:
+            raise DataError(
+                f"{where} is not a view that this streamplug-views reads (format_version {FORMAT_VERSION}); "
+                "install a newer one"
+            )
+        version = hint.get("latest")
+        if type(version) is not int or version < 0:
+            raise DataError(f"{where} is damaged: 'latest' is {version!r:.40}")
+        while call_with_retries(
+            partial(self._storage.exists, _version_name(version + 1)), self._retries
+        ):
+            version += 1
+        return version
+
+    def read(self, version: int) -> tuple[Manifest, str]:
+        """Return the manifest of a version, and its digest.
+
+        Raises:
+            StreamplugError: If the version does not exist or its manifest is damaged.
+        """
+        name = _version_name(version)
+        try:
+            data = self._read(name)
+        except NotFound:
+            known = ", ".join(map(str, self.versions()[-10:])) or "none"
+            raise ConfigError(
+                f"{self.url} has no version {version}; the latest ones are: {known}"
+            ) from None
+        manifest = parse_manifest(data, self.url_of(name))
+        if manifest.version != version:
+            raise DataError(f"{self.url_of(name)} is damaged: it is version {manifest.version}")
+        return manifest, manifest_digest(data)
+
+    def versions(self) -> list[int]:
+        """Return the numbers of all versions, ascending."""
+        names = [o.key.rpartition("/")[2] for o in self._storage.list("versions/")]
+        return sorted(int(n.removesuffix(".json")) for n in names if n[:-5].isdigit())
+
+    def resolve(self, version: int | str | None) -> int:
+        """Return the number of a version, of a tag, or of the latest version for None.
+
+        Raises:
+            StreamplugError: If there is no such tag, or no version at all.
+        """
+        if isinstance(version, str):
+            return self.tagged(version)
+        if version is not None:
+            return version
+        if not (latest := self.latest()):
+            raise NotFound(f"{self.url} has no version yet: its first commit did not finish")
+        return latest
+
+    def local_file(self, name: str, folder: Path | None = None) -> Path:
+        """Return a file of the view on this machine, downloading it if it is not there.
+
+        Args:
+            name: Name of the file.
+            folder: Cache directory; None for the user's.
+
+        Raises:
+            StorageError: If it cannot be read.
+        """
+        path = local_path(self.location)
+        if path is not None:
+            if not (path / name).is_file():
+                raise NotFound(f"{self.url_of(name)} does not exist: the view is incomplete")
+            return path / name
+        cached = (folder or source_cache_dir(self.url)) / name
+        if not cached.is_file():
+            with stage_file(cached, cached.with_name(f".{cached.name}.{id(self)}")) as staging:
+                call_with_retries(partial(self._storage.download, name, staging), self._retries)
+                if file_digest(staging) != name.rpartition("-")[2].partition(".")[0]:
+                    raise DataError(
+                        f"{self.url_of(name)} differs from the digest in its name: it is damaged; write the "
+                        "view again"
+                    )
+        return cached
+
+    def _read(self, name: str) -> bytes:
+        return call_with_retries(partial(self._storage.read, name), self._retries)
+
+    # -- writing ------------------------------------------------------------------
+
+    def write_file(self, name: str, path: Path) -> None:
+        """Store a file that a manifest will refer to."""
+        call_with_retries(partial(self._storage.upload, path, name), self._retries)
+
+    def commit(self, manifest: Manifest) -> str:
+        """Write a version whose files are stored; return its digest.
+
+        Raises:
+            ConflictError: If the version exists, as another commit wrote it.
+            StorageError: If the storage fails, or cannot create a file only if it does not exist.
+        """
+        data = manifest.to_bytes()
+        if manifest.version == 1:
+            self._create(VIEW_NAME, _hint(0))
+        if not self._create(_version_name(manifest.version), data):
+            raise ConflictError(
+                f"{self.url} has a version {manifest.version} that another commit wrote since this view was "
+                "read; call rebase() to apply the changes to the latest version, and commit again"
+            )
+        try:
+            call_with_retries(
+                partial(self._storage.write, VIEW_NAME, _hint(manifest.version)), self._retries
+            )
+        except (
+            StorageError
+        ) as error:  # the version is committed; readers find it from an older hint
+            _LOG.warning("%s; readers look for the latest version from an older one on", error)
+        return manifest_digest(data)
+
+    def _create(self, name: str, data: bytes) -> bool:
+        """Create a file; return whether it has this content."""
+
+        def create() -> bool:
+            try:
+                self._storage.create(name, data)
+            except AlreadyExists:
+                # A request may have succeeded although its answer was lost.
+                return self._storage.read(name) == data
+            return True
+
+        return call_with_retries(create, self._retries)
+
+    # -- tags ---------------------------------------------------------------------
+
+    def tag(self, name: str, version: int, *, move: bool = False) -> None:
+        """Name a version.
+
+        Args:
+            name: Letters, digits, ``.``, ``_`` and ``-``.
+            version: Number of the version.
+            move: Whether to move a tag that exists.
+
+        Raises:
+            ConfigError: If the name is invalid or in use, or there is no such version.
+        """
+        _check_tag(name)
+        self.read(version)
+        data = json.dumps({"version": version}).encode()
+        if move:
+            self._storage.write(_tag_name(name), data)
+        elif not self._create(_tag_name(name), data):
+            raise ConfigError(f"{self.url} has a tag {name!r} of another version; pass move=True")
+
+    def tags(self) -> dict[str, int]:
+        """Return the version of each tag."""
+        names = [o.key.rpartition("/")[2] for o in self._storage.list("tags/")]
+        return {name[:-5]: self.tagged(name[:-5]) for name in names if name.endswith(".json")}
+
+    def tagged(self, name: str) -> int:
+        """Return the version of a tag."""
+        _check_tag(name)
+        where = self.url_of(_tag_name(name))
+        try:
+            version = parse_object(self._read(_tag_name(name)), where).get("version")
+        except NotFound:
+            known = ", ".join(sorted(self.tags())) or "none"
+            raise ConfigError(f"{self.url} has no tag {name!r}; its tags are: {known}") from None
+        if type(version) is not int:
+            raise DataError(f"{where} is damaged: 'version' is {version!r:.40}")
+        return version
+
+    # -- expiry -------------------------------------------------------------------
+
+    def expire(self, keep: int, *, dry_run: bool = True) -> tuple[list[int], list[str]]:
+        """Remove old versions and the files that only they refer to; tagged versions stay.
+
+        Args:
+            keep: Number of latest versions to keep, at least 1.
+            dry_run: Whether to remove nothing.
+
+        Returns:
+            The versions, and the names of their files.
+        """
+        if keep < 1:
+            raise ConfigError(f"keep={keep}: the latest version cannot be removed; keep 1 or more")
+        tagged = set(self.tags().values())
+        versions = self.versions()
+        old = [version for version in versions[:-keep] if version not in tagged]
+        kept: set[str] = set()
+        for version in set(versions) - set(old):
+            kept.update(self.read(version)[0].files)
+        files = sorted({f for version in old for f in self.read(version)[0].files} - kept)
+        if not dry_run:
+            self._delete([*map(_version_name, old), *files])
+        return old, files
+
+    def _delete(self, names: Sequence[str]) -> None:
+        # Manifests first: a reader never finds a version whose files are gone.
+        for name in names:
+            call_with_retries(partial(self._storage.delete, name), self._retries)
+
+
+def file_digest(path: Path) -> str:
+    """Return the xxh3_128 hex digest of a file."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _hint(latest: int) -> bytes:
+    document = {"format": FORMAT, "format_version": FORMAT_VERSION, "latest": latest}
+    return json.dumps(document, sort_keys=True).encode()
+
+
+def _version_name(version: int) -> str:
+    return f"versions/{version}.json"
+
+
+def _tag_name(name: str) -> str:
+    return f"tags/{name}.json"
+
+
+def _check_tag(name: str) -> None:
+    if not _TAG.fullmatch(name):
+        raise ConfigError(f"tag {name!r:.60}: use letters, digits, '.', '_' and '-'")

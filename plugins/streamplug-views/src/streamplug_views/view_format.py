@@ -1,0 +1,172 @@
+"""Reading of committed views as streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, cast
+
+from streamplug.cache.store import ShardStore
+from streamplug.errors import DataError
+from streamplug.plan.row_selection import RowRange
+from streamplug.plugin.location import join, local_path
+from streamplug.read import Reader, SampleReader
+from streamplug.session.open_stream import OpenStream
+from streamplug.session.table_format import TableFormat
+from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
+from streamplug_views.manifest import Group, Manifest
+from streamplug_views.readers import ConcatReader
+from streamplug_views.row_map import RowMap, RowMapping, load_array
+from streamplug_views.row_set import RowSet
+from streamplug_views.snapshot import GroupState, OpenSource, Snapshot
+from streamplug_views.sources import open_source, resolve_url
+from streamplug_views.version_store import VersionStore
+
+_opening: ContextVar[str] = ContextVar("opening", default="")
+
+
+class ViewFormat(TableFormat):
+    """Views: rows and columns of data sets, in versions."""
+
+    def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
+        url = join(stream.location.parent, stream.split or "")
+        store = VersionStore(url, stream.storage_options, stream.retries)
+        manifest, digest = store.read(store.resolve(stream.version))
+        snapshot = open_snapshot(store, manifest, stream, observer)
+        return open_snapshot_stream(
+            stream, snapshot, store.url, digest, f"version {manifest.version}"
+        )
+
+
+def open_snapshot_stream(
+    stream: Stream, snapshot: Snapshot, where: str, digest: str, version: str
+) -> OpenView:
+    """Return an opened stream of a snapshot; `digest` identifies it in states."""
+    snapshot = snapshot.with_decoders(stream.decoders or {}, where)
+    index = snapshot.index(where)
+    index.digest = digest
+    if stream.select is not None:
+        stream.select.check(index.size, repr(stream))
+    store = cast("ShardStore", _ViewStore([source.opened for source in snapshot.sources]))
+    return OpenView(stream, index, store, where, stream.select, snapshot, version)
+
+
+def open_snapshot(
+    store: VersionStore, manifest: Manifest, stream: Stream, observer: Observer | None
+) -> Snapshot:
+    """Open the sources of a version.
+
+    Args:
+        store: The view.
+        manifest: The version.
+        stream: Stream with the options of the sources' streams.
+        observer: Receives their events.
+
+    Raises:
+        StreamplugError: If a source cannot be opened or changed, or a file of the view is damaged.
+    """
+    where = f"{store.url}, version {manifest.version}"
+    with _not_nested(where):
+        sources = [
+            OpenSource(
+                resolve_url(source.url, store.location),
+                source,
+                open_source(source, stream, store.location, observer, where),
+            )
+            for source in manifest.sources
+        ]
+    folder = None
+    if stream.local is not None and local_path(store.location) is None:
+        folder = Path(stream.local)
+    parts = []
+    for part in manifest.parts:
+        groups = []
+        for group in part.groups:
+            source = sources[group.source]
+            rows = _open_rows(store, group, source.source.samples, folder)
+            starts = None
+            if group.starts is not None:
+                starts = load_array(store.local_file(group.starts, folder), group.starts)
+                if len(starts) != len(source.index) + 1 or starts[-1] != len(rows):
+                    raise DataError(f"{store.url_of(group.starts)} does not fit {source.url}")
+            columns = group.columns or {name: name for name in source.columns}
+            groups.append(GroupState(group.source, rows, columns, starts, group.starts))
+        parts.append(groups)
+    return Snapshot(sources, parts, manifest.steps)
+
+
+def _open_rows(store: VersionStore, group: Group, samples: int, folder: Path | None) -> RowMapping:
+    if group.rows is None:
+        return RowRange(0, samples)
+    where = store.url_of(group.rows.file)
+    path = store.local_file(group.rows.file, folder)
+    rows: RowMapping
+    if group.rows.file.endswith(".rows"):
+        rows = RowSet(path, where)
+        if rows.end > samples:
+            raise DataError(
+                f"{where} has row {rows.end - 1:,}; the data set has {samples:,} rows, from 0"
+            )
+    else:
+        rows = RowMap(path, samples, where)
+    if len(rows) != group.rows.size:
+        raise DataError(f"{where} has {len(rows):,} rows; expected {group.rows.size:,}")
+    return rows
+
+
+@contextmanager
+def _not_nested(where: str) -> Iterator[None]:
+    if outer := _opening.get():
+        raise DataError(f"{outer}: its source {where} is a view; sources must be data sets")
+    token = _opening.set(where)
+    try:
+        yield
+    finally:
+        _opening.reset(token)
+
+
+@dataclass(frozen=True)
+class _ViewStore:
+    """What a view has in place of a store of shards."""
+
+    opened: Sequence[OpenStream]
+
+    @property
+    def fetches(self) -> bool:
+        """Whether samples may have to be downloaded."""
+        return any(source.downloads for source in self.opened)
+
+
+@dataclass(frozen=True)
+class OpenView(OpenStream):
+    """An opened view; `version` names its version in differences of states."""
+
+    snapshot: Snapshot = None  # type: ignore[assignment]  # the fields before have defaults
+    version: str = ""
+
+    is_table: ClassVar[bool] = True
+
+    @property
+    def rows_digest(self) -> str:
+        return " ".join(filter(None, [self.version, self.index.digest, super().rows_digest]))
+
+    def make_reader(
+        self, opened: Sequence[OpenStream], columns: Sequence[str] | None
+    ) -> SampleReader:
+        readers = [_reader(stream, columns) for stream in opened]
+        return readers[0] if len(readers) == 1 else ConcatReader(readers, one_stream=False)
+
+
+def version_of(opened: OpenView) -> int:
+    """Return the number of the version of an opened view."""
+    return int(opened.version.rpartition(" ")[2])
+
+
+def _reader(stream: OpenStream, columns: Sequence[str] | None) -> SampleReader:
+    if isinstance(stream, OpenView):
+        return stream.snapshot.reader(columns)
+    return cast("SampleReader", Reader([stream.index.starts], [stream.shards(columns)]))

@@ -1,0 +1,112 @@
+"""What the operations on a view work with: temporary files, and data sets that are opened."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from streamplug_tools.options import ProgressCallback
+
+from streamplug.plan.row_selection import RowRange
+from streamplug.plugin.location import absolute_location
+from streamplug.session.open_stream import OpenStream
+from streamplug.stream import Stream
+from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.types import Int64
+from streamplug_views.manifest import SourceEntry
+from streamplug_views.row_map import RowMap
+from streamplug_views.snapshot import GroupState, OpenSource, Snapshot
+from streamplug_views.sources import same_scheme, source_digest
+from streamplug_views.view_format import OpenView
+
+
+class ViewWorkspace:
+    """A temporary directory, which is removed when the workspace is collected."""
+
+    def __init__(self) -> None:
+        directory = TemporaryDirectory()
+        self.path = directory.path
+        self._count = 0
+        weakref.finalize(self, directory.close)
+
+    def new_file(self, suffix: str) -> Path:
+        """Return the path of a new file."""
+        self._count += 1
+        return self.path / f"{self._count}.{suffix}"
+
+    def write_map(self, blocks: Iterable[Int64], size: int, limit: int) -> RowMap:
+        """Write a row map.
+
+        Args:
+            blocks: The rows.
+            size: Their number.
+            limit: Number of rows that the data set has.
+        """
+        path = self.new_file("npy")
+        dtype = np.int32 if limit <= np.iinfo(np.int32).max else np.int64
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(size,))
+        at = 0
+        for rows in blocks:
+            array[at : at + len(rows)] = rows
+            at += len(rows)
+        array.flush()
+        return RowMap(path, limit, path.name)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What operations need besides the snapshot.
+
+    Attributes:
+        workspace: Place for the rows that they compute.
+        stream: Stream with the options of the streams of sources.
+        engine: Engine that evaluates expressions.
+        shared: Directory or URL that all machines of the engine see; None for the workspace.
+        on_progress: Called with the task, the finished and the total amount.
+        allow_unsafe_types: Whether to decode columns whose decoding can run code.
+    """
+
+    workspace: ViewWorkspace
+    stream: Stream
+    engine: str
+    shared: str | None
+    on_progress: ProgressCallback
+    allow_unsafe_types: bool
+
+
+def open_location(url: str, format_: str | None, like: Stream) -> Snapshot:
+    """Return a snapshot of a data set or of the latest version of a view.
+
+    Args:
+        url: URL or path.
+        format_: Format of a data set without index.json.
+        like: Stream with the options of the streams.
+    """
+    options = like.storage_options if same_scheme(url, like.location.parent) else None
+    stream = replace(like, remote=absolute_location(url), format=format_, version=None, split=None)
+    return open_stream(replace(stream, storage_options=options))
+
+
+def open_stream(stream: Stream) -> Snapshot:
+    """Return a snapshot of the data set or of the view of a stream."""
+    opened = stream.open()
+    if isinstance(opened, OpenView):
+        return opened.snapshot
+    return snapshot_of(opened)
+
+
+def snapshot_of(opened: OpenStream) -> Snapshot:
+    """Return a snapshot of all rows of a data set."""
+    stream, index = opened.stream, opened.index
+    location = stream.local if stream.remote is None else stream.remote
+    url = absolute_location(str(location))
+    source = OpenSource(
+        url,
+        SourceEntry(url, stream.format, stream.split or None, source_digest(index), index.size),
+        opened,
+    )
+    columns = {name: name for name in source.columns}
+    return Snapshot([source], [[GroupState(0, RowRange(0, index.size), columns)]])

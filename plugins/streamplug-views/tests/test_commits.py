@@ -1,0 +1,343 @@
+"""Commits are atomic: one of concurrent ones succeeds, killed ones leave nothing, and no version is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from streamplug_views import ConflictError, View, diff, expire, log, tag
+from streamplug_views.version_store import VersionStore
+
+from streamplug import MDSWriter, Storage, StreamingDataset, register_storage
+from streamplug.errors import ConfigError, StorageError
+from streamplug.plugin.location import open_storage
+from streamplug.plugin.registry import unregister
+
+COUNT = 4000
+ACCOUNT = "devstoreaccount1"
+# Every emulator has this account and this key.
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+@pytest.fixture
+def base(tmp_path):
+    write_numbers(tmp_path / "set")
+    return tmp_path / "set"
+
+
+def write_numbers(out, **options):
+    with MDSWriter(out=out, columns={"n": "int"}, max_samples_per_shard=500, **options) as writer:
+        for n in range(COUNT):
+            writer.write({"n": n})
+
+
+def numbers(view, version=None):
+    return [int(row["n"]) for row in StreamingDataset(remote=str(view), version=version)]
+
+
+def test_versions_follow_each_other(base, tmp_path):
+    place = tmp_path / "views" / "one"
+    assert View.of(base).where("n < 10").commit(place, message="ten").version == 1
+    assert View.of(place).exclude([0]).commit(message="not 0").version == 2
+    assert View.of(base).where("n < 5").commit(place, message="again").version == 3
+    assert View.of(place, version=2).exclude([0]).commit(tmp_path / "other").version == 1
+    assert [(v.version, v.message, v.samples) for v in log(place)] == [
+        (3, "again", 5),
+        (2, "not 0", 9),
+        (1, "ten", 10),
+    ]
+    versions = log(place)
+    assert [v.parent for v in versions] == [versions[1].digest, versions[2].digest, None]
+    assert versions[0].sources == ["../../set"]
+    assert numbers(place) == list(range(5))
+    assert numbers(place, 2) == list(range(1, 10))
+    assert numbers(tmp_path / "other") == list(range(2, 10))
+    change = diff(place, 1, 2)
+    assert (change.samples, change.added, change.removed) == ((10, 9), 0, 1)
+    change = diff(place, 2)
+    assert (change.samples, change.added, change.removed) == ((9, 5), 1, 5)
+    for bad in (4, 0, "no-such-tag"):
+        with pytest.raises(
+            ConfigError, match=r"has no version 4; the latest ones are: 1, 2, 3|version=0|no tag"
+        ):
+            numbers(place, bad)
+    with pytest.raises(ConfigError, match=r"version=1.*neither a view nor a table"):
+        numbers(base, 1)
+
+
+def test_a_directory_with_views_can_be_moved(base, tmp_path):
+    View.of(base).where("n < 3").commit(tmp_path / "views" / "one")
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    base.rename(moved / "set")
+    (tmp_path / "views").rename(moved / "views")
+    assert numbers(moved / "views" / "one") == [0, 1, 2]
+
+
+def test_tags_name_versions_and_keep_them(base, tmp_path):
+    place = tmp_path / "view"
+    for n in range(1, 6):
+        View.of(base).where(f"n < {n}").commit(place)
+    tag(place, "paper", 2)
+    assert numbers(place, "paper") == [0, 1]
+    with pytest.raises(ConfigError, match="'paper' of another version; pass move=True"):
+        tag(place, "paper", 3)
+    tag(place, "paper", 2)  # it names this version already
+    tag(place, "last")
+    tag(place, "last", 4, move=True)
+    for bad in ("", "a/b", "../x", ".x"):
+        with pytest.raises(ConfigError, match="tag"):
+            tag(place, bad, 1)
+    with pytest.raises(ConfigError, match="no version 9"):
+        tag(place, "new", 9)
+    assert [v.tags for v in log(place)] == [[], ["last"], [], ["paper"], []]
+    files = sorted(path.name for path in (place / "data").iterdir())
+    assert expire(place, keep=1)[0] == [1, 3]
+    assert sorted(path.name for path in (place / "data").iterdir()) == files
+    removed, names = expire(place, keep=1, dry_run=False)
+    assert removed == [1, 3]
+    assert len(names) == 4
+    assert len(list((place / "data").iterdir())) == len(files) - 4
+    assert [v.version for v in log(place)] == [5, 4, 2]
+    assert [len(numbers(place, version)) for version in (2, 4, None)] == [2, 4, 5]
+    assert View.of(place).exclude([0]).commit().version == 6
+    with pytest.raises(ConfigError, match="keep 1 or more"):
+        expire(place, keep=0)
+
+
+def test_files_that_later_versions_use_are_kept(base, tmp_path):
+    place = tmp_path / "view"
+    View.of(base).where("n < 7").commit(place)
+    View.of(place).rename({"n": "m"}).commit()
+    assert expire(place, keep=1, dry_run=False) == ([1], [])
+    assert [row["m"] for row in StreamingDataset(remote=str(place))] == list(range(7))
+
+
+def test_the_second_of_two_commits_conflicts_and_can_be_rebased(base, tmp_path):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    mine, theirs = View.of(place).exclude([0]), View.of(place).where("n != 5")
+    assert (len(mine), len(theirs)) == (9, 9)  # both have read version 1
+    assert theirs.commit().version == 2
+    with pytest.raises(ConflictError, match=r"version 2 that another commit wrote.*rebase"):
+        mine.commit()
+    assert numbers(place) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    assert mine.rebase().commit().version == 3
+    assert numbers(place) == [1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_a_commit_whose_answer_is_lost_succeeds(base, tmp_path, monkeypatch):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    store = VersionStore(str(place))
+    create = type(store._storage).create
+
+    def lossy(self, key, data):
+        from streamplug.errors import Transient
+
+        create(self, key, data)
+        if not lost:
+            lost.append(key)
+            raise Transient("the connection broke")
+
+    lost = []
+    monkeypatch.setattr(type(store._storage), "create", lossy)
+    assert View.of(place).exclude([0]).commit().version == 2
+    assert lost == ["versions/2.json"]
+    assert len(numbers(place)) == 9
+
+
+def test_the_hint_may_be_old_or_not_written(base, tmp_path):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    hint = (place / "view.json").read_bytes()
+    View.of(place).exclude([0]).commit()
+    View.of(place).exclude([0]).commit()
+    (place / "view.json").write_bytes(hint)
+    assert len(numbers(place)) == 8
+    assert View.of(place).exclude([0]).commit().version == 4
+
+
+class NoCreate(Storage):
+    """A storage of local files that cannot create a file only if it does not exist."""
+
+    def __init__(self, url, **options):
+        super().__init__(url, **options)
+        self._inner = open_storage(url.removeprefix("nocreate://"))
+
+    def read(self, key):
+        return self._inner.read(key)
+
+    def read_range(self, key, start, stop):
+        return self._inner.read_range(key, start, stop)
+
+    def download(self, key, path):
+        self._inner.download(key, path)
+
+    def write(self, key, data):
+        self._inner.write(key, data)
+
+    def upload(self, path, key):
+        self._inner.upload(path, key)
+
+    def stat(self, key):
+        return self._inner.stat(key)
+
+    def list(self, prefix=""):
+        return self._inner.list(prefix)
+
+    def delete(self, key):
+        self._inner.delete(key)
+
+
+def test_a_storage_that_cannot_create_is_refused(base, tmp_path):
+    register_storage("nocreate", NoCreate, replace=True)
+    try:
+        with pytest.raises(
+            StorageError, match="NoCreate cannot create a file only if it does not exist"
+        ):
+            View.of(base).where("n < 3").commit(f"nocreate://{tmp_path}/view")
+    finally:
+        unregister("storage", "nocreate")
+
+
+COMMITTER = """
+import json, random, sys
+from streamplug_views import ConflictError, View
+url, worker, count, log = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+options = json.loads(sys.argv[5])
+done = 0
+while done < count:
+    view = View.of(url, storage_options=options)
+    try:
+        commit = view.exclude([random.randrange(len(view))]).commit(message=f"{worker}.{done}")
+    except ConflictError:
+        continue
+    done += 1
+    with open(log, "ab", buffering=0) as file:  # the commit is acknowledged
+        file.write(f"{commit.version} {commit.digest}\\n".encode())
+"""
+
+
+def run_campaign(url, tmp_path, workers, commits, kill_every, options=None):
+    """Commit from several processes, of which one is killed now and then; return acknowledged commits."""
+    program = tmp_path / "committer.py"
+    program.write_text(COMMITTER)
+    logs = [tmp_path / f"log-{worker}" for worker in range(workers)]
+
+    def start(worker):
+        done = acknowledged([logs[worker]])
+        command = [sys.executable, program, url, str(worker), str(commits - done), logs[worker]]
+        return subprocess.Popen([*command, json.dumps(options)], stderr=subprocess.PIPE)
+
+    running = [start(worker) for worker in range(workers)]
+    chance, kills = random.Random(7), 0
+    deadline = time.monotonic() + 3000
+    try:
+        while acknowledged(logs) < workers * commits and time.monotonic() < deadline:
+            time.sleep(chance.random() * kill_every)
+            worker = chance.randrange(workers)
+            if running[worker].poll() is None and acknowledged([logs[worker]]) < commits:
+                running[worker].send_signal(signal.SIGKILL)
+                running[worker].communicate()
+                kills += 1
+            for number, process in enumerate(running):
+                if process.poll() is not None and acknowledged([logs[number]]) < commits:
+                    assert process.returncode == -signal.SIGKILL, process.communicate()[1].decode()
+                    running[number] = start(number)
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+    return [line.split() for log_ in logs for line in log_.read_text().splitlines()], kills
+
+
+def acknowledged(logs):
+    return sum(path.read_bytes().count(b"\n") for path in logs if path.exists())
+
+
+def check_history(url, lines, **options):
+    """Check that the history is linear, and has each acknowledged commit once."""
+    versions = log(url, **options)
+    assert [v.version for v in versions] == list(range(len(versions), 0, -1))
+    for later, earlier in pairwise(versions):
+        assert later.parent == earlier.digest
+        assert later.samples == earlier.samples - 1
+    digests = {v.version: v.digest for v in versions}
+    assert len({version for version, _ in lines}) == len(lines)
+    assert all(digests[int(version)] == digest for version, digest in lines)
+
+
+def test_concurrent_commits_with_kills_have_a_linear_history(base, tmp_path):
+    """Set STREAMPLUG_TEST_COMMITS=125 for the campaign: 1,000 commits by 8 processes."""
+    commits = int(os.environ.get("STREAMPLUG_TEST_COMMITS", "4"))
+    workers = 8 if commits > 4 else 3
+    place = tmp_path / "view"
+    View.of(base).sample(1).exclude([0]).commit(place)
+    lines, kills = run_campaign(str(place), tmp_path, workers, commits, 0.5)
+    assert len(lines) == workers * commits
+    check_history(place, lines)
+    if commits > 4:
+        assert kills >= 20
+        print(json.dumps({"commits": len(lines), "kills": kills}))
+    unfinished = list(Path(place).rglob(".streamplug-*"))
+    assert len(unfinished) <= kills
+    assert len(numbers(place)) == log(place)[0].samples
+
+
+@pytest.fixture
+def bucket(request):
+    """Return the location of an empty bucket of a real client and server, and the options of its storage."""
+    name = f"views-{random.randrange(10**9)}"
+    if request.param == "s3":
+        pytest.importorskip("streamplug_s3fs")
+        place, options = request.getfixturevalue("s3_place")
+        return place.rpartition("/")[0], options
+    if request.param == "gs":
+        pytest.importorskip("streamplug_gcsfs")
+        requests = pytest.importorskip("requests")
+        server = request.getfixturevalue("gcs_server")
+        requests.post(f"{server}/storage/v1/b", json={"name": name}, timeout=30).raise_for_status()
+        return f"gs://{name}", {"endpoint_url": server, "anon": True}
+    pytest.importorskip("streamplug_adlfs")
+    blob = pytest.importorskip("azure.storage.blob")
+    server = request.getfixturevalue("azure_server")
+    options = {
+        "endpoint_url": f"{server}/{ACCOUNT}",
+        "account_name": ACCOUNT,
+        "account_key": KEY,
+    }
+    credential = {"account_name": ACCOUNT, "account_key": KEY}
+    with blob.BlobServiceClient(options["endpoint_url"], credential) as client:
+        client.create_container(name)
+    return f"az://{name}", options
+
+
+@pytest.mark.parametrize("bucket", ["s3", "gs", "az"], indirect=True)
+def test_concurrent_commits_to_object_stores(tmp_path, bucket):
+    """Set STREAMPLUG_TEST_COMMITS=125 for the campaign: 1,000 commits by 8 processes on each server."""
+    url, options = bucket
+    commits = int(os.environ.get("STREAMPLUG_TEST_COMMITS", "2"))
+    workers = 8 if commits > 4 else 2
+    write_numbers(f"{url}/set", storage_options=options)
+    place = f"{url}/views/one"
+    View.of(f"{url}/set", storage_options=options).exclude([0]).commit(place)
+    lines, kills = run_campaign(
+        place, tmp_path, workers, commits, 5.0 if commits > 4 else 2.0, options
+    )
+    assert len(lines) == workers * commits
+    check_history(place, lines, storage_options=options)
+    if commits > 4:
+        print(json.dumps({"commits": len(lines), "kills": kills}))
+    dataset = StreamingDataset(remote=place, local=str(tmp_path / "cache"), storage_options=options)
+    found = sorted(int(row["n"]) for row in dataset)
+    assert len(found) == log(place, storage_options=options)[0].samples
+    assert log(place, storage_options=options)[0].sources == ["../../set"]

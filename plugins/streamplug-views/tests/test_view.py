@@ -1,0 +1,350 @@
+"""Views read as plain sets with the same rows and columns, in an order that does not depend on the world."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from streamplug_tools import Output
+from streamplug_tools.transforms import convert
+from streamplug_views import View, log
+
+from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
+from streamplug.errors import ConfigError, StateError
+
+COUNT = 120
+FORMATS = ["mds", "parquet", "jsonl", "webdataset"]
+SIZE_LIMITS = {"parquet": 4096, "jsonl": 600, "webdataset": 30_000}
+PLUGINS = {"parquet": "parquet", "jsonl": "text", "webdataset": "webdataset"}
+COLUMNS = {"id": "str", "n": "int", "label": "str"}
+
+
+def base_row(n):
+    return {"id": f"k{n:03}", "n": n, "label": "ab"[n % 2]}
+
+
+def write(path, rows, columns, **options):
+    with MDSWriter(out=path, columns=columns, **options) as out:
+        for row in rows:
+            out.write(row)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("views")
+    rows = [base_row(n) for n in range(COUNT)]
+    write(root / "mds", rows, COLUMNS, max_samples_per_shard=17)
+    for format_ in FORMATS[1:]:
+        if find_spec(f"streamplug_{PLUGINS[format_]}"):
+            output = Output(
+                root / format_, format=format_, size_limit=SIZE_LIMITS[format_], processes=0
+            )
+            convert(root / "mds", output)
+    captions = [{"id": f"k{n:03}", "caption": f"caption {n}"} for n in range(COUNT)]
+    write(root / "captions", captions, {"id": "str", "caption": "str"}, max_samples_per_shard=31)
+    mixed = [captions[n] for n in np.random.default_rng(0).permutation(COUNT)]
+    write(root / "mixed", mixed, {"id": "str", "caption": "str"}, max_samples_per_shard=31)
+    return root
+
+
+class Model:
+    """A view and the rows that it must have."""
+
+    def __init__(self, view, rows):
+        self.view, self.rows = view, rows
+
+
+OPERATIONS = [
+    "where",
+    "select",
+    "exclude",
+    "keys",
+    "sample",
+    "add",
+    "join",
+    "rename",
+    "drop",
+    "concat",
+]
+
+
+def apply(model, operation, data, root):
+    """Apply a random operation to a view, and to the rows that it must have."""
+    view, rows = model.view, model.rows
+    names = list(rows[0]) if rows else []
+    if operation == "where" and "n" in names:
+        share = data.draw(st.integers(0, 4))
+        return Model(
+            view.where(f"n % 5 >= {share}"), [row for row in rows if row["n"] % 5 >= share]
+        )
+    if operation in ("select", "exclude"):
+        mask = np.array(
+            data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), bool
+        )
+        changed = getattr(view, operation)(mask)
+        return Model(
+            changed, [row for row, take in zip(rows, mask) if take == (operation == "select")]
+        )
+    if operation == "keys" and "id" in names:
+        keys = data.draw(st.lists(st.sampled_from([f"k{n:03}" for n in range(COUNT)]), max_size=20))
+        return Model(view.exclude(keys=keys, on="id"), [r for r in rows if r["id"] not in keys])
+    if operation == "add" and "caption" not in names and len(rows) == COUNT and "n" in names:
+        return Model(
+            view.add(root / "captions", columns=["caption"]),
+            [{**row, "caption": f"caption {n}"} for n, row in enumerate(rows)],
+        )
+    if operation == "join" and "caption" not in names and "id" in names:
+        return Model(
+            view.add(root / "mixed", on="id"),
+            [{**row, "caption": f"caption {int(row['id'][1:])}"} for row in rows],
+        )
+    if operation == "rename" and "label" in names:
+        renamed = [{"kind" if k == "label" else k: v for k, v in row.items()} for row in rows]
+        return Model(view.rename({"label": "kind"}), renamed)
+    if operation == "drop" and "label" in names and len(names) > 1:
+        return Model(
+            view.drop(["label"]), [{k: v for k, v in r.items() if k != "label"} for r in rows]
+        )
+    if operation == "concat" and sorted(names) == sorted(COLUMNS):
+        return Model(view.concat(root / "mds"), [*rows, *(base_row(n) for n in range(COUNT))])
+    return model
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.sampled_from(OPERATIONS), max_size=5), st.booleans(), st.data())
+def test_random_views_read_as_plain_sets(root, tmp_path_factory, format_, operations, again, data):
+    if not (root / format_).exists():
+        pytest.skip(f"streamplug-{PLUGINS[format_]} is not installed")
+    folder = tmp_path_factory.mktemp("view")
+    view = View.of(root / format_)
+    if format_ == "webdataset":
+        view = view.drop(["__key__"])
+    model = Model(view, [base_row(n) for n in range(COUNT)])
+    for operation in operations:
+        model = apply(model, operation, data, root)
+        if again:  # a view of a committed view, at another place
+            place = folder / f"step-{len(list(folder.iterdir()))}"
+            model.view.commit(place)
+            model = Model(View.of(place), model.rows)
+    view, rows = model.view, model.rows
+    assert len(view) == len(rows)
+    commit = view.commit(folder / "view")
+    assert (commit.version, commit.samples) == (1, len(rows))
+    dataset = StreamingDataset(remote=str(folder / "view"))
+    assert dataset.size == len(rows)
+    if not rows:
+        return
+    names = set(rows[0])
+    assert set(view.columns) >= names
+    assert plain(list(dataset), names) == rows
+    assert plain([dataset[n] for n in range(len(rows))], names) == rows
+    assert plain(dataset[::-1], names) == rows[::-1]
+    for batch in dataset.batches(7):
+        assert set(batch) >= names
+    numbers = [n for batch in dataset.batches(7) for n in batch["n"]] if "n" in names else []
+    assert [int(n) for n in numbers[: len(rows)]] == [row["n"] for row in rows if numbers]
+    one = next(iter(names))
+    only = StreamingDataset(remote=str(folder / "view"), columns=[one])
+    assert [dict(row) for row in only] == [{one: row[one]} for row in rows]
+    picked = StreamingDataset(remote=str(folder / "view"), select=range(0, len(rows), 1))
+    assert plain(list(picked), names) == rows
+    check_order(folder / "view", len(rows), names, data)
+
+
+def plain(samples, names):
+    return [{name: sample[name] for name in sample if name in names} for sample in samples]
+
+
+def steps_of(view, world, state=None, **options):
+    steps: dict[int, list[str]] = {}
+    for rank in range(world.ranks):
+        place = World(world.nodes, world.ranks_per_node, rank=rank)
+        dataset = StreamingDataset(
+            remote=str(view), batch_size=64 // world.ranks, world=place, shuffle=True,
+            shuffle_algo="global", num_canonical_nodes=2, **options,
+        )  # fmt: skip
+        if state is not None:
+            dataset.load_state_dict(state)
+        for step, batch in enumerate(dataset.batches()):
+            first = next(iter(batch.values()))
+            steps.setdefault(step, []).extend(map(str, first))
+    return [sorted(step) for step in steps.values()]
+
+
+def check_order(view, size, names, data):
+    single = steps_of(view, World())
+    shape = data.draw(st.sampled_from([(1, 2), (2, 2), (1, 8), (4, 16)]))
+    assert steps_of(view, World(*shape)) == single
+    stopped = StreamingDataset(
+        remote=str(view), batch_size=64, shuffle=True, shuffle_algo="global", num_canonical_nodes=2
+    )
+    step = data.draw(st.integers(0, len(single) - 1))
+    batches = stopped.batches()
+    for _ in range(step):
+        next(batches)
+    state = stopped.state_dict()
+    batches.close()
+    assert steps_of(view, World(*shape), state) == single[step:]
+
+
+def test_adding_by_key_says_what_is_missing(root, tmp_path):
+    few = [{"id": f"k{n:03}", "extra": n} for n in range(0, COUNT, 2)]
+    write(tmp_path / "few", few, {"id": "str", "extra": "int"})
+    view = View.of(root / "mds")
+    with pytest.raises(
+        ConfigError, match=r"sample 1 of the view has the key 'k001', which it does not have"
+    ):
+        len(view.add(tmp_path / "few", on="id"))
+    dropped = view.add(tmp_path / "few", on="id", missing="drop")
+    dropped.commit(tmp_path / "dropped")
+    rows = list(StreamingDataset(remote=str(tmp_path / "dropped")))
+    assert [row["n"] for row in rows] == [row["extra"] for row in rows] == list(range(0, COUNT, 2))
+    null = view.add(tmp_path / "few", on="id", missing="null")
+    null.commit(tmp_path / "null")
+    dataset = StreamingDataset(remote=str(tmp_path / "null"))
+    expected = [None if n % 2 else n for n in range(COUNT)]
+    assert [row["extra"] for row in dataset] == expected
+    assert [dataset[n]["extra"] for n in range(COUNT)] == expected
+    batches = list(dataset.batches(8, num_threads=1))
+    assert [value for batch in batches for value in batch["extra"]] == expected
+    only = StreamingDataset(remote=str(tmp_path / "null"), columns=["extra"])
+    assert [row["extra"] for row in only[[1, 3]]] == [None, None]
+    write(tmp_path / "twice", [*few, few[3]], {"id": "str", "extra": "int"})
+    with pytest.raises(ConfigError, match="both have the key 'k006'"):
+        len(view.add(tmp_path / "twice", on="id"))
+
+
+def test_views_share_the_cache_of_their_base(root, tmp_path):
+    cache = tmp_path / "cache"
+    for number in range(3):
+        View.of(root / "mds").select(range(number, 40)).commit(tmp_path / f"view-{number}")
+    views = [
+        StreamingDataset(streams=[Stream(remote=f"file://{tmp_path}/view-{n}", local=str(cache))])
+        for n in range(3)
+    ]
+    assert [len(list(view)) for view in views] == [40, 39, 38]
+
+
+def test_streams_of_views_mix_with_others(root, tmp_path):
+    View.of(root / "mds").where("n < 10").commit(tmp_path / "few")
+    View.of(root / "mds").where("n >= 110").commit(tmp_path / "view")
+    streams = [
+        Stream(remote=str(tmp_path / "view"), repeat=2),
+        Stream(remote=str(root / "mds"), select=[5]),
+        Stream(remote=str(tmp_path / "few"), select=[0, 1]),
+    ]
+    dataset = StreamingDataset(streams=streams, shuffle=True, batch_size=1)
+    numbers = sorted(int(row["n"]) for row in dataset)
+    assert numbers == [0, 1, 5, *sorted([*range(110, 120)] * 2)]
+    assert dataset.samples_per_stream.tolist() == [10, 1, 2]
+    for use in dataset.where(10):
+        assert (use.stream, use.index) == (1, 5)
+    batches = [n for batch in dataset.batches(1) for n in batch["n"].tolist()]
+    assert sorted(batches) == numbers
+
+
+def test_a_state_is_of_a_version(root, tmp_path):
+    place = tmp_path / "view"
+    View.of(root / "mds").where("n % 2").commit(place)
+    View.of(place).where("n % 3").commit()
+    options = {"remote": str(place), "shuffle": True, "batch_size": 4}
+    dataset = StreamingDataset(**options)
+    batches = dataset.batches()
+    next(batches)
+    state = dataset.state_dict()
+    rest = [batch["id"] for batch in batches]
+    resumed = StreamingDataset(**options, version=2)
+    resumed.load_state_dict(state)
+    assert [batch["id"] for batch in resumed.batches()] == rest
+    with pytest.raises(StateError, match=r"saved \['version 2 .*now \['version 1 "):
+        StreamingDataset(**options, version=1).load_state_dict(state)
+
+
+def test_a_view_is_of_what_the_stream_selects(root, tmp_path):
+    stream = Stream(remote=str(root / "mds"), select=[3, 9])
+    assert View.of(stream).commit(tmp_path / "view").samples == 2
+    assert [row["n"] for row in StreamingDataset(remote=str(tmp_path / "view"))] == [3, 9]
+    assert str(log(tmp_path / "view")[0].steps[0].step) == "select 2 rows"
+
+
+def test_many_samples_are_evaluated_in_processes(tmp_path, monkeypatch):
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
+        for n in range(120_000):
+            out.write({"n": n})
+    seen = []
+    view = View.of(tmp_path / "set", engine="local:2", on_progress=lambda *args: seen.append(args))
+    kept = view.where("n % 1000 == 7")
+    assert len(kept) == 120
+    kept.commit(tmp_path / "view")
+    numbers = [int(row["n"]) for row in StreamingDataset(remote=str(tmp_path / "view"))]
+    assert numbers == list(range(7, 120_000, 1000))
+    assert seen[-1] == ("where n % 1000 == 7", 120_000, 120_000)
+    with pytest.raises(Exception, match=r"n / 0.*sample .*ZeroDivisionError"):
+        len(view.where("n / 0"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda view: view.where("nn > 3"), r"has no \['nn'\].*Did you mean 'n'"),
+        (lambda view: view.where("n >"), "no Python expression"),
+        (lambda view: view.where("1 / (n - 40)"), "sample 40: ZeroDivisionError"),
+        (lambda view: view.where("n", columns=["x"]), "columns="),
+        (lambda view: view.select([COUNT]), f"row {COUNT}, the stream has {COUNT} rows"),
+        (lambda view: view.select([True]), "mask of 1 rows"),
+        (lambda view: view.rename({"m": "n"}), "rename m=n"),
+        (lambda view: view.rename({"n": "id"}), r"several columns would be named \['id'\]"),
+        (lambda view: view.drop(["n", "id", "label"]), "no column is left"),
+        (lambda view: view.add("captions"), r"columns \['id'\] already"),
+        (lambda view: view.add("captions", columns=["id"], on="n"), "already"),
+        (lambda view: view.where("n").add("captions", columns=["caption"]), "120 samples, the view has 119"),
+        (lambda view: view.add("captions", columns=["x"]), "columns="),
+        (lambda view: view.add("captions", columns=["caption"], on="x"), "on='x'"),
+        (lambda view: view.exclude(keys=[1], on="x"), "on='x'"),
+        (lambda view: view.exclude(keys=["k001"], on=None), "give either"),
+        (lambda view: view.exclude(), "give either"),
+        (lambda view: view.concat("captions"), "both must have the same"),
+        (lambda view: view.sample(2), "from 0 to 1"),
+        (lambda view: view.add("captions", on="id", missing="no"), "expected one of error"),
+        (lambda view: view.add("captions", missing="drop"), "give on="),
+        (lambda view: view.drop("n"), r"such as \['n'\]"),
+        (lambda view: view.commit(), "name the location"),
+        (lambda view: view.rebase(), "no versions"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_said(root, monkeypatch, change, words):
+    monkeypatch.chdir(root)
+    with pytest.raises(Exception, match=words) as refused:
+        len(change(View.of("mds")))
+    assert type(refused.value).__module__.startswith("streamplug")
+
+
+def test_a_stream_can_have_decoders_for_the_columns_of_a_view(root, tmp_path):
+    view = (
+        View.of(root / "mds").rename({"label": "kind"}).add(root / "captions", columns=["caption"])
+    )
+    view.select(range(3)).commit(tmp_path / "view")
+
+    class Upper(Encoding):
+        def encode(self, value):
+            raise NotImplementedError
+
+        def decode(self, data):
+            return bytes(data).decode().upper()
+
+    dataset = StreamingDataset(
+        remote=str(tmp_path / "view"),
+        decoders={"kind": lambda _: Upper(), "caption": lambda _: Upper()},
+    )
+    assert [(row["kind"], row["caption"]) for row in dataset] == [
+        ("A", "CAPTION 0"),
+        ("B", "CAPTION 1"),
+        ("A", "CAPTION 2"),
+    ]
+    with pytest.raises(ConfigError, match=r"decoders=\['label'\]"):
+        StreamingDataset(remote=str(tmp_path / "view"), decoders={"label": lambda _: Upper()})

@@ -1,0 +1,104 @@
+"""The command ``streamplug view``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from streamplug_views import View, compact
+from streamplug_views.commands import view
+
+from streamplug import MDSWriter, StreamingDataset
+
+
+@pytest.fixture(autouse=True)
+def sets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with MDSWriter(out="crawl", columns={"id": "str", "n": "int"}, max_samples_per_shard=30) as out:
+        for n in range(100):
+            out.write({"id": f"k{n}", "n": n})
+    with MDSWriter(out="more", columns={"id": "str", "n": "int"}) as out:
+        for n in range(100, 110):
+            out.write({"id": f"k{n}", "n": n})
+    with MDSWriter(out="captions", columns={"id": "str", "caption": "str"}) as out:
+        for n in range(0, 110, 2):
+            out.write({"id": f"k{n}", "caption": f"c{n}"})
+    with MDSWriter(out="bad", columns={"id": "str"}) as out:
+        for n in range(0, 110, 10):
+            out.write({"id": f"k{n}"})
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(view, list(map(str, arguments)), catch_exceptions=code == 0)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def run_json(*arguments):
+    return json.loads(run(*arguments, "--json"))
+
+
+def test_a_view_is_made_listed_and_compared():
+    made = run_json(
+        "create", "crawl", "view", "--concat", "more", "--add", "captions", "--on", "id",
+        "--missing", "drop", "--where", "n >= 20", "--where", "caption != 'c22'",
+        "--exclude-keys", "bad", "--rename", "caption=text", "--drop", "id", "-m", "first",
+    )  # fmt: skip
+    expected = [n for n in range(20, 110, 2) if n % 10 and n != 22]
+    assert (made["version"], made["samples"]) == (1, len(expected))
+    assert [step["samples"] for step in made["steps"]] == [110, 55, 45, 44, 35, 35, 35]
+    rows = list(StreamingDataset(remote="view"))
+    assert [(int(row["n"]), row["text"]) for row in rows] == [(n, f"c{n}") for n in expected]
+    text = run("create", "view", "view", "--sample", "0.2", "--seed", "3", "-m", "a sample")
+    assert "7 samples after sample 0.2 with seed 3" in text
+    assert "version 2 written, 7 samples" in text
+    assert [v["message"] for v in run_json("log", "view")] == ["a sample", "first"]
+    assert "a sample" in run("log", "view")
+    assert run_json("show", "view", "1")["samples"] == 35
+    assert "45 samples after where n >= 20" in run("show", "view", "1")
+    assert "data sets: ../crawl, ../more, ../captions" in run("show", "view")
+    assert "35 and 7 samples: 0 added, 28 removed" in run("diff", "view", "1", "2")
+    assert run_json("diff", "view", "2", "1")["added"] == 28
+    run("tag", "view", "good", "1")
+    assert "(good)" in run("show", "view", "good")
+    assert "version 1 written" in run("create", "view", "other", "--version", "good")
+    assert StreamingDataset(remote="other").size == 35
+
+
+def test_old_versions_expire():
+    for n in range(3):
+        run("create", "crawl", "view", "--where", f"n > {n}")
+    assert "versions 1, 2, and 4 files: would be removed; pass --yes" in run(
+        "expire", "view", "--keep", "1"
+    )
+    assert len(run_json("log", "view")) == 3
+    assert run_json("expire", "view", "--keep", "1", "--yes")["versions"] == [1, 2]
+    assert len(run_json("log", "view")) == 1
+
+
+def test_a_compacted_view_refers_to_its_own_samples_only():
+    View.of("crawl").add("captions", on="id", missing="null").exclude([5, 6]).commit("view")
+    before = list(StreamingDataset(remote="view", columns=["id", "n"]))
+    View.of("view").drop(["caption"]).commit()
+    assert "version 3 written, 98 samples" in run("compact", "view", "erased", "--processes", "0")
+    assert list(StreamingDataset(remote="erased")) == before
+    assert list(StreamingDataset(remote="view")) == before
+    assert run_json("show", "view")["sources"] == ["../erased"]
+    assert compact("view", "again", processes=0).version == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["log", "crawl"], "there is no view"),
+        (["show", "nowhere"], "there is no view"),
+        (["create", "crawl", "view", "--rename", "n"], "expected OLD=NEW"),
+        (["create", "nowhere", "view"], "does not exist"),
+        (["diff", "crawl", "1"], "crawl has no version 1"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments, words):
+    result = CliRunner().invoke(view, arguments)
+    assert result.exit_code == 1
+    assert words in str(result.exception)

@@ -1,0 +1,48 @@
+"""Table formats: locations whose manifest names rows of data sets elsewhere."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from streamplug.errors import StorageError
+from streamplug.interfaces.plugin import Plugin
+from streamplug.plugin.catalog import MANIFESTS
+from streamplug.plugin.registry import is_known, make, needed_by
+from streamplug.session.open_stream import OpenStream
+from streamplug.transfer.observer import Observer
+
+if TYPE_CHECKING:
+    from streamplug.stream import Stream
+
+
+class TableFormat(Plugin):
+    """A format of locations that have no shards, but a manifest that names rows of data sets elsewhere."""
+
+    @abstractmethod
+    def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
+        """Open a stream whose location is a table.
+
+        Args:
+            stream: Its `version` is None for the latest version.
+            observer: Receives the events of the stream.
+
+        Raises:
+            StreamplugError: If the table or its version does not exist, or is damaged.
+        """
+
+
+def find_table_format(stream: Stream) -> TableFormat | None:
+    """Return the table format that a stream names; without `format`, the one whose manifest exists."""
+    if stream.format is not None:
+        return make("table", stream.format) if is_known("table", stream.format) else None
+    for manifest, name in MANIFESTS.items():
+        try:
+            found = stream.storage.exists(manifest)
+        except StorageError:
+            return None
+        if found:
+            with needed_by(stream.url):
+                table: TableFormat = make("table", name)
+            return table
+    return None
