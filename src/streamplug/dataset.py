@@ -58,7 +58,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             of its disk; None is unlimited. It applies to all processes that use the directory.
         epoch_size: Samples of an epoch, or text such as ``"100k"``; None uses the streams' sizes and weights.
         predownload: Samples to prefetch ahead of the current one; None adapts to their size and throughput.
-        access: ``"shard"`` downloads whole shards to `local`; ``"range"`` reads only the bytes of samples.
+        access: ``"shard"`` downloads whole shards to `local`; ``"range"`` reads only the bytes of samples;
+            ``"auto"`` does either, see `Stream`.
         sampling_method: How to sample a stream that is not read whole: ``"balanced"`` draws new samples in
             every epoch, ``"fixed"`` draws them once.
         sampling_granularity: Number of samples of a shard that are chosen together.

@@ -58,6 +58,7 @@ class Stream(SummaryRepr, Configurable):
             directory.
         access: ``"shard"`` downloads whole shards; ``"range"`` reads only the bytes of requested samples,
             which needs uncompressed shards and caches nothing but the index, in `local` if that is given.
+            ``"auto"`` reads those shards by ranges of which so few rows are selected that it transfers less.
         storage_options: Options of the remote's storage, such as credentials; not part of the repr.
         decoders: Decoders by column name, which replace the columns' own encodings.
         format: Name of the file format, such as ``"webdataset"``, if there is no index.json. The files are
@@ -119,8 +120,8 @@ class Stream(SummaryRepr, Configurable):
                 f"validate_hash={self.validate_hash!r:.60}: unknown hash; available: "
                 f"{', '.join(hash_names())}"
             )
-        if self.access not in (None, "shard", "range"):
-            raise ConfigError(f"access={self.access!r}: expected 'shard' or 'range'")
+        if self.access not in (None, "shard", "range", "auto"):
+            raise ConfigError(f"access={self.access!r}: expected 'shard', 'range' or 'auto'")
         if self.access == "range" and self.validate_hash is not None:
             raise ConfigError(
                 f"validate_hash={self.validate_hash!r} with access='range': parts of a file have no "

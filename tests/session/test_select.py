@@ -142,6 +142,36 @@ def test_shards_without_a_selected_row_are_never_asked_for(root, tmp_path, acces
     assert asked == {"index.json", *(f"shard.{n:05d}.mds" for n in (0, 2, 14))}
 
 
+@pytest.mark.parametrize("compression", [None, "gz"])
+def test_each_shard_is_read_whole_or_by_ranges_whichever_is_less(tmp_path, compression):
+    generator = np.random.default_rng(0)
+    with MDSWriter(
+        out=tmp_path / "set", columns={"n": "int", "data": "bytes"}, compression=compression,
+        max_samples_per_shard=100,
+    ) as out:  # fmt: skip
+        for n in range(1000):
+            out.write({"n": n, "data": generator.bytes(5000)})
+    rows = [*range(100, 200), 310, 350, *range(400, 480), 990]
+    options = {"access": "auto", "select": rows, "shuffle": True, "batch_size": 4}
+    with serving(tmp_path) as server:
+        dataset = StreamingDataset(
+            remote=f"{server.url}/set", local=str(tmp_path / "cache"), **options
+        )
+        for _ in range(2):
+            assert {int(sample["n"]) for sample in dataset} == set(rows)
+        assert [int(dataset[n]["n"]) for n in range(len(rows))] == rows
+        numbers = [n for batch in dataset.batches() for n in batch["n"].tolist()]
+        assert set(numbers) == set(rows)
+        assert dataset.where(0)[0].shard == 1
+    kept = {path.name for path in (tmp_path / "cache").glob("shard*.mds")}
+    whole = range(10) if compression else (1, 4)
+    assert kept == {f"shard.{n:05d}.mds" for n in whole if n in (1, 3, 4, 9)}
+    if (
+        compression is None
+    ):  # two whole shards, and in each of four passes the samples of the others
+        assert server.bytes_sent < 2 * 100 * 5020 + 4 * 3 * (5020 + 20_000)
+
+
 def test_a_state_of_other_rows_is_refused_with_the_difference(root):
     state = selected(root, range(10), batch_size=2).state_dict()
     selected(root, list(range(9, -1, -1)), batch_size=2).load_state_dict(state)

@@ -78,7 +78,7 @@ class ShardStore:
         # Damaged raw files of a data set read in place, to be decompressed elsewhere.
         self._ignored: set[str] = set()
         self._offline = offline
-        self._observer = observer
+        self.observer = observer
         self._index = index
         self._local = local
         self._remote = remote
@@ -121,7 +121,7 @@ class ShardStore:
         size = sum(map(cached_bytes, info.files.values()))
         with (
             map_disk_errors(self._local, size),
-            observer_context(self._observer),
+            observer_context(self.observer),
             prefix_shard_errors(shard),
         ):
             return {
@@ -153,7 +153,7 @@ class ShardStore:
             return False
         if self._offline and not all(has_zip(self._local, file) for file in files.values()):
             return False  # it may be the only copy
-        with map_disk_errors(self._local), observer_context(self._observer):
+        with map_disk_errors(self._local), observer_context(self.observer):
             for role, file in files.items():
                 if self._scanned_file(file):
                     continue
@@ -178,7 +178,7 @@ class ShardStore:
                 f"shard {shard} of {self._local}: the data set is read in place, and nothing of it "
                 "is ever removed; give remote= and local= to read it through a cache"
             )
-        with map_disk_errors(self._local), observer_context(self._observer):
+        with map_disk_errors(self._local), observer_context(self.observer):
             for file in self._index.shard(shard).files.values():
                 path = self._local / file.raw.basename
                 with cache_lock(self._quota.root, self._name(path)):

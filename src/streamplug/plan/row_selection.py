@@ -96,7 +96,7 @@ class SelectedRows(RowSelection):
         return self._rows[positions]
 
     def row(self, position: int) -> int:
-        return int(self._rows[position])
+        return self._rows.item(position)
 
     def ranks(self, bounds: Int64) -> Int64:
         return np.searchsorted(self._rows, bounds)
@@ -136,6 +136,8 @@ class StreamSelections:
 
     def row(self, position: int) -> int:
         """Return the row of one position."""
+        if len(self._parts) == 1:
+            return self._parts[0].row(position)
         stream = bisect_right(self._bounds, position) - 1
         return self._parts[stream].row(position - self._bounds[stream]) + self._firsts[stream]
 

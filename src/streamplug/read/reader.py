@@ -14,6 +14,7 @@ import numpy as np
 from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
 from streamplug.read.assemble import ShardGroups, make_samples, merge_values
+from streamplug.read.auto_shards import AutoShards, StreamShards
 from streamplug.read.gather import (
     Batch,
     GatheredValues,
@@ -33,16 +34,16 @@ T = TypeVar("T")
 class Reader:
     """Reader of samples by id; the attributes are those of `SampleReader`."""
 
-    def __init__(self, starts: Sequence[Int64], shards: Sequence[OpenShards | RangeShards]) -> None:
+    def __init__(self, starts: Sequence[Int64], shards: Sequence[StreamShards]) -> None:
         """Read from streams; `starts` has the first sample id of each shard in its stream, and the total."""
         self.starts = starts[0] if len(starts) == 1 else _concatenate_starts(starts)
         self._streams = list(shards)
         self.stream_shards = [0, *accumulate(len(of_stream) - 1 for of_stream in starts)]
         self._index_shards()
         keep_freed_memory()
-        self._any_ranged = any(isinstance(stream, RangeShards) for stream in shards)
+        self._any_ranged = not all(isinstance(stream, OpenShards) for stream in shards)
         self.reads_ranges = all(isinstance(stream, RangeShards) for stream in shards)
-        limits = [stream.limit for stream in shards if isinstance(stream, OpenShards)]
+        limits = [stream.limit for stream in shards if not isinstance(stream, RangeShards)]
         self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
         # With a limit, evicted shards are closed soon: their batches must not be decoded later.
         self.decodes_lazily = (
@@ -87,7 +88,8 @@ class Reader:
 
     def _find(self, shard: int) -> tuple[OpenShards | RangeShards, int]:
         stream = bisect_right(self.stream_shards, shard) - 1
-        return self._streams[stream], shard - self.stream_shards[stream]
+        shards, number = self._streams[stream], shard - self.stream_shards[stream]
+        return (shards.at(number) if isinstance(shards, AutoShards) else shards), number
 
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
         """Return what must be fetched to read some samples, in the order of first need.
@@ -174,7 +176,7 @@ class Reader:
         shard = bisect_right(self._bounds, sample_id) - 1
         stream = bisect_right(self.stream_shards, shard) - 1
         number = shard - self.stream_shards[stream]
-        name = self._streams[stream].basename(number)
+        name = self._find(shard)[0].basename(number)
         return stream, number, name, sample_id - self._bounds[shard]
 
     def row(self, sample_id: int) -> Sample:
@@ -293,7 +295,7 @@ def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
     return shard.reader.take(rows, shard.columns)
 
 
-def _are_uniform(shards: Iterable[OpenShards | RangeShards]) -> bool:
+def _are_uniform(shards: Iterable[StreamShards]) -> bool:
     kinds = [
         s.kind for stream in shards if isinstance(stream, OpenShards) for s in stream.selections
     ]

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import Index, check_same_columns, shards_digest
 from streamplug.plan import DatasetFingerprint, RowSelection, StreamSelections
 from streamplug.read import OpenShards, RangeShards, Reader, SampleReader, SelectedReader
+from streamplug.read.auto_shards import AutoShards
 from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.timeout_storage import TimeoutStorage
@@ -50,11 +53,19 @@ class OpenStream:
         """Return a reader over all streams without their selections; that of a table is called, if any."""
         return Reader([s.index.starts for s in opened], [s.shards(columns) for s in opened])
 
-    def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards:
+    def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards | AutoShards:
         """Return a reader of these columns of the shards; None selects all columns."""
         if isinstance(self.store, RangeReader):
             return RangeShards(self.index, self.store, columns)
-        return OpenShards(self.index, self.store, columns)
+        shards = OpenShards(self.index, self.store, columns)
+        if self.stream.access != "auto" or self.selection is None or not self.store.fetches:
+            return shards
+        try:
+            ranges = RangeShards(self.index, self.ranges, columns)
+        except ConfigError:  # the shards can only be read as a whole
+            return shards
+        rows = np.diff(self.selection.ranks(self.index.starts))
+        return AutoShards(shards, ranges, self.index, rows)
 
     @property
     def ranges(self) -> RangeReader:
@@ -64,7 +75,7 @@ class OpenStream:
         derived = self.store.derived
         storage = wrap_multifile(self.stream.storage, self.index, derived)
         storage = TimeoutStorage(storage, self.stream.timeout)
-        return RangeReader(storage, self.stream.retries, derived=derived)
+        return RangeReader(storage, self.stream.retries, self.store.observer, derived)
 
     def check_columns(
         self, columns: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
 from streamplug.errors import StorageError
 from streamplug.interfaces.plugin import Plugin
@@ -37,12 +38,7 @@ def find_table_format(stream: Stream) -> TableFormat | None:
     if stream.format is not None:
         return make("table", stream.format) if is_known("table", stream.format) else None
     for manifest, name in MANIFESTS.items():
-        try:
-            found = stream.storage.exists(manifest)
-        except StorageError:
-            return None
-        if found:
-            with needed_by(stream.url):
-                table: TableFormat = make("table", name)
-            return table
+        with suppress(StorageError), needed_by(stream.url):
+            if stream.storage.exists(manifest):
+                return cast("TableFormat", make("table", name))
     return None

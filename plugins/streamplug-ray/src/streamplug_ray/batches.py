@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from streamplug import StreamingDataset, World
-from streamplug.adapters.remote_batches import BatchRequest, remote_batches, take
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.types import ColumnValues
 from streamplug_ray.cluster import connected
+from streamplug_ray.remote_batches import BatchRequest, remote_batches, take
 
 Transform = Callable[[dict[str, ColumnValues], np.random.Generator], Any]
 

@@ -12,8 +12,8 @@ from ray.data.block import Block, BlockAccessor, BlockMetadata
 from ray.data.datasource import ReadTask
 
 from streamplug import StreamingDataset, World
-from streamplug.adapters.remote_batches import row_bytes, take
 from streamplug.types import Int64
+from streamplug_ray.remote_batches import row_bytes, take
 
 _BLOCK_ROWS = 4096
 _BLOCK_BYTES = 32 << 20

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
 from streamplug.interfaces import Column, RangeReadableFormat, VectorColumn
+from streamplug.read import OpenShards, RangeShards
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
@@ -118,7 +119,8 @@ class DocumentCounter:
 
     def __init__(self, stream: OpenStream, name: str, dtype: np.dtype[Any]) -> None:
         self._stream, self._name, self._dtype = stream, name, dtype
-        self._shards = stream.shards([name])
+        # There are no selections, and so no shards that are read by ranges only in part.
+        self._shards = cast("OpenShards | RangeShards", stream.shards([name]))
 
     def offsets(self) -> Int64:
         """Return the offset of each document and the total, shape ``[documents + 1]``."""

@@ -68,11 +68,13 @@ class ColumnGroup:
         reader: Reader of these columns.
         rows: Row of the data set by position in the view.
         names: Name in the view of each column, by its name in the data set.
+        renames: Whether any of them differ.
     """
 
     reader: SampleReader
     rows: RowMapping
     names: Mapping[str, str]
+    renames: bool
 
 
 class JoinedReader(CombinedReader):
@@ -108,10 +110,15 @@ class JoinedReader(CombinedReader):
         for group in self._groups:
             row = group.rows.row(sample_id)
             if row == MISSING:
-                sample.update(dict.fromkeys(group.names.values()))
-                continue
-            values, names = group.reader.row(row), group.names
-            sample.update({names[name]: value for name, value in values.items()})
+                values = dict.fromkeys(group.names.values())
+            else:
+                values = group.reader.row(row)
+                if group.renames:
+                    values = _rename(values, group.names)
+            if sample:
+                sample.update(values)
+            else:
+                sample = values
         return sample
 
     def rows(self, ids: Int64) -> list[Sample]:
@@ -155,10 +162,8 @@ def _read_rows(group: ColumnGroup, rows: Int64) -> list[Sample]:
         for place, sample in zip(np.flatnonzero(present).tolist(), found):
             samples[place] = sample
         return samples
-    names = group.names
-    if all(old == new for old, new in names.items()):
-        return group.reader.rows(rows)
-    return [_rename(sample, names) for sample in group.reader.rows(rows)]
+    samples = group.reader.rows(rows)
+    return [_rename(sample, group.names) for sample in samples] if group.renames else samples
 
 
 def _read_batch(group: ColumnGroup, rows: Int64) -> dict[str, ColumnValues]:

@@ -70,15 +70,21 @@ class RowMap:
         return len(self._rows)
 
     def row(self, position: int) -> int:
-        return int(self.rows(np.array([position]))[0])
+        row: int = self._rows.item(position)
+        if not MISSING <= row < self._limit:
+            raise self._beyond()
+        return row
 
     def rows(self, positions: Int64) -> Int64:
         rows: Int64 = self._rows[positions].astype(np.int64)
         if len(rows) and not (rows.min() >= MISSING and rows.max() < self._limit):
-            raise DataError(
-                f"{self.where} has rows beyond the {self._limit:,} of its data set; write the view again"
-            )
+            raise self._beyond()
         return rows
+
+    def _beyond(self) -> DataError:
+        return DataError(
+            f"{self.where} has rows beyond the {self._limit:,} of its data set; write the view again"
+        )
 
 
 def load_array(path: Path, where: str) -> NDArray[Any]:

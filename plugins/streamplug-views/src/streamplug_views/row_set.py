@@ -185,7 +185,7 @@ class RowSet(RowSelection):
 
     def row(self, position: int) -> int:
         if self._unpacked is not None:
-            return int(self._unpacked[position])
+            return self._unpacked.item(position)
         return int(self.rows(np.array([position]))[0])
 
     def rows(self, positions: Int64) -> Int64:

@@ -135,9 +135,16 @@ class Snapshot:
             if not names and group is not groups[0]:
                 continue
             opened = self.sources[group.source].opened
+            if isinstance(group.rows, RowSelection):
+                opened = replace(opened, selection=group.rows)
             index = opened.index
             reader = Reader([index.starts], [opened.shards(list(names or group.columns) or None)])
-            column_group = ColumnGroup(cast("SampleReader", reader), group.rows, names)
+            column_group = ColumnGroup(
+                cast("SampleReader", reader),
+                group.rows,
+                names,
+                renames=any(old != new for old, new in names.items()),
+            )
             main = main or column_group
             if names:
                 joined.append(column_group)

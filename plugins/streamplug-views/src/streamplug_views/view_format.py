@@ -93,7 +93,11 @@ def open_snapshot(
                 starts = load_array(store.local_file(group.starts, folder), group.starts)
                 if len(starts) != len(source.index) + 1 or starts[-1] != len(rows):
                     raise DataError(f"{store.url_of(group.starts)} does not fit {source.url}")
-            columns = group.columns or {name: name for name in source.columns}
+            columns = group.columns
+            if columns is None:
+                columns = {name: name for name in source.columns}
+            if missing := sorted(columns.keys() - source.columns):
+                raise DataError(f"{where}: {source.url} has no columns {missing}")
             groups.append(GroupState(group.source, rows, columns, starts, group.starts))
         parts.append(groups)
     return Snapshot(sources, parts, manifest.steps)

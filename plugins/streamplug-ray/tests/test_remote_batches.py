@@ -4,8 +4,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from streamplug_ray.remote_batches import remote_batches, take
 
-from streamplug.adapters.remote_batches import remote_batches, take
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.types import World
