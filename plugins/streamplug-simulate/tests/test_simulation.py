@@ -164,7 +164,7 @@ def test_nothing_is_read_but_the_index(written, tmp_path):
 
 def test_what_cannot_be_simulated_is_refused(written):
     with (
-        pytest.raises(ConfigError, match=r"access='range' caches no shards"),
+        pytest.raises(ConfigError, match=r"access='range' does not cache all shards"),
         open_dataset({"remote": str(written), "access": "range"}),
     ):
         pass

@@ -559,5 +559,7 @@ def test_an_epoch_without_rows_is_refused(tmp_path):
 
 def test_a_selection_of_documents_is_refused(tmp_path):
     url = write(tmp_path / "set", documents([5, 6, 7]))
-    with pytest.raises(ConfigError, match="select= selects samples, and rows of tokens are made"):
+    with pytest.raises(
+        ConfigError, match="select= and views select samples, and rows of tokens are made"
+    ):
         TokenDataset(tokens=TokenBlocks(column="tokens", length=4), remote=url, select=[1])

@@ -165,7 +165,7 @@ class DatasetAttributes(DatasetRepr):
         store = self._session.streams[stream].store
         if not isinstance(store, ShardStore):
             raise ConfigError(
-                f"shard {shard} of {self.streams[stream]!r}: access='range' keeps no shards; use "
-                "access='shard' to have them in a cache"
+                f"shard {shard} of {self.streams[stream]!r}: access='range' and views keep no shards; use "
+                "access='shard' with a data set to have them in a cache"
             )
         return store, shard - shards[stream]

@@ -74,10 +74,10 @@ class TokenDataset(StreamingDataset):
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return the reader of rows of the documents of some streams."""
-        if any(stream.selection is not None for stream in opened):
+        if any(stream.selection is not None or stream.is_table for stream in opened):
             raise ConfigError(
-                "select= selects samples, and rows of tokens are made of all documents: write the selected "
-                "documents with `streamplug select`, and read those"
+                "select= and views select samples, and rows of tokens are made of all documents: write the "
+                "selected documents with `streamplug select`, and read those"
             )
         options = self.tokens
         dtypes = [token_dtype(stream, options.column, options.dtype) for stream in opened]

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamplug.cache.store import ShardStore
 from streamplug.config import whole_number
-from streamplug.errors import StreamplugError
+from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.memory_map import MappedFiles
@@ -118,6 +118,10 @@ def verify(
             access="shard",
         )
         opened = fetched.open()
+        if opened.is_table:
+            raise ConfigError(
+                f"{stream.url} is a view or a table: verify the data sets that it refers to"
+            )
         index, store = opened.index, cast("ShardStore", opened.store)
         folder = to / (stream.split or "")
         check = _Check(index, store, folder, allow_unsafe_types=allow_unsafe_types)

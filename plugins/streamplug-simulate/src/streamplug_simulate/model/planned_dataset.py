@@ -54,10 +54,10 @@ class SimulatedDataset(StreamingDataset):
         """Open the streams as if all of them were remote."""
         places, limits = [], []
         for stream in self.streams:
-            if stream.access == "range":
+            if stream.access in ("range", "auto"):
                 raise ConfigError(
-                    f"{stream!r}: access='range' caches no shards, so there is nothing to simulate; "
-                    "use access='shard'"
+                    f"{stream!r}: access={stream.access!r} does not cache all shards, which is what is "
+                    "simulated; use access='shard'"
                 )
             root, limit = stream.cache or (stream.url, _limit(stream, self._folder))
             places.append(str(root))
@@ -73,6 +73,10 @@ class SimulatedDataset(StreamingDataset):
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return the reader of the samples, and store the sizes of the shards."""
+        if any(stream.is_table for stream in opened):
+            raise ConfigError(
+                "a view reads shards of other data sets: simulate the data set, with select= for its rows"
+            )
         if any(isinstance(stream.store, RangeReader) for stream in opened):
             raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
         self.shards = ShardSizes([stream.index for stream in opened], self._caches, self._keeps)

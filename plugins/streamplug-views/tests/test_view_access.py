@@ -1,0 +1,128 @@
+"""Views over a network, in other processes, and where they cannot be used."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import numpy as np
+import pytest
+from streamplug_testing.http import serving
+from streamplug_tools.verification import verify
+from streamplug_views import View
+
+from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug.errors import ConfigError
+
+
+@pytest.fixture
+def root(tmp_path):
+    generator = np.random.default_rng(0)
+    root = tmp_path / "root"
+    columns = {"id": "int", "data": "bytes"}
+    with MDSWriter(out=root / "set", columns=columns, max_samples_per_shard=20) as out:
+        for n in range(200):
+            out.write({"id": n, "data": generator.bytes(3000)})
+    with MDSWriter(out=root / "more", columns={"id": "int", "text": "str"}) as out:
+        for n in range(200):
+            out.write({"id": n, "text": f"t{n}"})
+    kept = [*range(40, 60), 123, 7]
+    View.of(root / "set").select(kept).add(root / "more", on="id").commit(root / "view")
+    View.of(root / "set").select([199]).commit(root / "other")
+    return root
+
+
+EXPECTED = [7, *range(40, 60), 123]
+
+
+def ids(dataset):
+    return [int(sample["id"]) for sample in dataset]
+
+
+@pytest.mark.parametrize("access", ["shard", "range", "auto"])
+def test_only_what_is_selected_is_asked_for(root, tmp_path, access):
+    with serving(root) as server:
+        options = {"remote": f"{server.url}/view", "local": str(tmp_path / "cache")}
+        dataset = StreamingDataset(**options, access=access, batch_size=4, shuffle=True)
+        for _ in range(2):
+            assert sorted(set(ids(dataset))) == EXPECTED
+        assert all(f"t{sample['id']}" == sample["text"] for sample in dataset)
+        numbers = [n for batch in dataset.batches() for n in batch["id"].tolist()]
+        assert sorted(set(numbers)) == EXPECTED
+        asked = {path for _, path, _ in server.requests if path.startswith("set/shard")}
+        assert asked == {f"set/shard.{n:05d}.mds" for n in (0, 2, 6)}
+        if access == "auto":
+            kept = {path.name for path in (tmp_path / "cache").rglob("source-*/shard*.mds")}
+            assert "shard.00002.mds" in kept
+            assert not kept & {"shard.00006.mds"}
+
+
+def test_views_of_one_data_set_share_its_cache(root, tmp_path):
+    with serving(root) as server:
+        for name, expected in (("view", EXPECTED), ("other", [199]), ("view", EXPECTED)):
+            options = {"remote": f"{server.url}/{name}", "local": str(tmp_path / "cache")}
+            assert ids(StreamingDataset(**options)) == expected
+        asked = [path for _, path, _ in server.requests if path.startswith("set/shard")]
+        assert sorted(asked) == [f"set/shard.{n:05d}.mds" for n in (0, 2, 6, 9)]
+
+
+def test_a_cache_limit_is_that_of_all_its_data_sets(root, tmp_path):
+    with serving(root) as server:
+        dataset = StreamingDataset(
+            remote=f"{server.url}/view",
+            local=str(tmp_path / "cache"),
+            cache_limit=150_000,
+            batch_size=2,
+        )
+        for _ in range(2):
+            assert sorted(set(ids(dataset))) == EXPECTED
+        size = sum(p.stat().st_size for p in (tmp_path / "cache").rglob("shard*"))
+        assert size <= 150_000
+
+
+def read_elsewhere(dataset, connection):
+    connection.send(ids(dataset))
+    connection.close()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_other_processes_read_views(root, method):
+    dataset = StreamingDataset(remote=str(root / "view"))
+    assert int(dataset[1]["id"]) == 40  # with something open
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=read_elsewhere, args=(dataset, theirs))
+    child.start()
+    assert ours.poll(60)
+    assert ours.recv() == EXPECTED
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def test_loader_workers_read_views(root):
+    pytest.importorskip("torch")
+    from streamplug import StreamingDataLoader
+
+    dataset = StreamingDataset(remote=str(root / "view"), batch_size=4, shuffle=True)
+    loader = StreamingDataLoader(dataset, num_workers=2, multiprocessing_context="spawn")
+    first = [batch["id"].tolist() for batch in loader]
+    assert sorted({n for batch in first for n in batch}) == EXPECTED
+    state = loader.state_dict()
+    assert [batch["id"].tolist() for batch in loader] != first
+    again = StreamingDataset(remote=str(root / "view"), batch_size=4, shuffle=True)
+    alone = StreamingDataLoader(again, num_workers=0)
+    assert [batch["id"].tolist() for batch in alone] == first
+    assert state
+
+
+def test_what_does_not_read_views_refuses_them(root):
+    with pytest.raises(ConfigError, match="is a view or a table: verify the data sets"):
+        verify(Stream(remote=str(root / "view")))
+    dataset = StreamingDataset(remote=str(root / "view"))
+    with pytest.raises(ConfigError, match="views keep no shards"):
+        dataset.prepare_shard(0)
+    tokens = pytest.importorskip("streamplug_tokens")
+    with pytest.raises(ConfigError, match="views select samples"):
+        tokens.TokenDataset(
+            tokens=tokens.TokenBlocks(column="data", length=4, dtype="uint8"),
+            remote=str(root / "view"),
+        )
