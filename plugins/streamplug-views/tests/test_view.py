@@ -16,9 +16,15 @@ from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import ConfigError, StateError
 
 COUNT = 120
-FORMATS = ["mds", "parquet", "jsonl", "webdataset"]
-SIZE_LIMITS = {"parquet": 4096, "jsonl": 600, "webdataset": 30_000}
-PLUGINS = {"parquet": "parquet", "jsonl": "text", "webdataset": "webdataset"}
+FORMATS = ["mds", "parquet", "jsonl", "json", "csv", "webdataset"]
+SIZE_LIMITS = {"parquet": 4096, "jsonl": 600, "json": 600, "csv": 600, "webdataset": 30_000}
+PLUGINS = {
+    "parquet": "parquet",
+    "jsonl": "text",
+    "json": "text",
+    "csv": "text",
+    "webdataset": "webdataset",
+}
 COLUMNS = {"id": "str", "n": "int", "label": "str"}
 
 

@@ -6,10 +6,12 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from streamplug_tools import inspect, page_about
 from streamplug_views import View, compact
 from streamplug_views.commands import view
 
 from streamplug import MDSWriter, StreamingDataset
+from streamplug.cli import main
 
 
 @pytest.fixture(autouse=True)
@@ -102,3 +104,24 @@ def test_what_cannot_be_done_is_said(arguments, words):
     result = CliRunner().invoke(view, arguments)
     assert result.exit_code == 1
     assert words in str(result.exception)
+
+
+def test_a_page_says_where_columns_and_rows_come_from(tmp_path):
+    View.of("crawl").where("n >= 20").add("captions", on="id", missing="drop").commit("view")
+    info = inspect("view")
+    assert info.origin.version == "version 1"
+    assert info.origin.columns == {
+        "id": [str(tmp_path / "crawl")],
+        "n": [str(tmp_path / "crawl")],
+        "caption": [str(tmp_path / "captions")],
+    }
+    assert [samples for _, samples in info.origin.steps] == [80, 40]
+    page = page_about("view")
+    assert "This is version 1 of a view." in page
+    assert "where n &gt;= 20" in page
+    assert str(tmp_path / "captions") in page
+    result = CliRunner().invoke(main, ["inspect", "view"])
+    assert "where n >= 20" in result.output
+    assert json.loads(CliRunner().invoke(main, ["inspect", "view", "--json"]).output)["origin"]
+    assert inspect("crawl").origin is None
+    assert "Origin" not in page_about("crawl")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,21 @@ class ShardKind:
 
 
 @dataclass(frozen=True, slots=True)
+class TableOrigin:
+    """Where the columns and the rows of a view come from; an index with an attribute ``origin`` has it.
+
+    Attributes:
+        version: The version, in words.
+        columns: Locations of the data sets that each column comes from.
+        steps: Operations that made it, and the number of samples after each.
+    """
+
+    version: str
+    columns: Mapping[str, Sequence[str]]
+    steps: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetInfo:
     """Summary of a data set.
 
@@ -52,6 +67,7 @@ class DatasetInfo:
         shard_bytes: Minimum, median and maximum of the uncompressed bytes of a shard.
         shard_samples: Minimum, median and maximum of the samples of a shard.
         kinds: Kinds of shards; most data sets have one.
+        origin: Where the columns and the rows of a view come from; None for a data set.
         first: The first samples by column, see `as_lines`.
     """
 
@@ -63,7 +79,8 @@ class DatasetInfo:
     shard_bytes: tuple[int, int, int]
     shard_samples: tuple[int, int, int]
     kinds: tuple[ShardKind, ...]
-    first: tuple[dict[str, Any], ...]
+    origin: TableOrigin | None = None
+    first: tuple[dict[str, Any], ...] = ()
 
 
 def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
@@ -108,6 +125,7 @@ def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> Da
         shard_samples=_spread(counts),
         kinds=kinds,
         first=tuple(first),
+        origin=getattr(index, "origin", None),
     )
 
 

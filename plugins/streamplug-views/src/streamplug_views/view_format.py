@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, cast
 
+from streamplug_tools.inspection import TableOrigin
+
 from streamplug.cache.store import ShardStore
 from streamplug.errors import DataError
+from streamplug.index import Index
 from streamplug.plan.row_selection import RowRange
 from streamplug.plugin.location import join, local_path
 from streamplug.read import Reader, SampleReader
@@ -47,7 +50,7 @@ def open_snapshot_stream(
 ) -> OpenView:
     """Return an opened stream of a snapshot; `digest` identifies it in states."""
     snapshot = snapshot.with_decoders(stream.decoders or {}, where)
-    index = snapshot.index(where)
+    index = ViewIndex(snapshot, where, version)
     index.digest = digest
     if stream.select is not None:
         stream.select.check(index.size, repr(stream))
@@ -131,6 +134,29 @@ def _not_nested(where: str) -> Iterator[None]:
         yield
     finally:
         _opening.reset(token)
+
+
+class ViewIndex(Index):
+    """Index of a view, which says where its columns and rows come from."""
+
+    def __init__(self, snapshot: Snapshot, where: str, version: str) -> None:
+        plain = snapshot.index(where)
+        super().__init__(
+            plain.starts, plain.schemas, plain.schema_of, plain.tables, where=plain.where
+        )
+        self._snapshot, self._version = snapshot, version
+
+    @property
+    def origin(self) -> TableOrigin:
+        """Where columns and rows come from."""
+        columns: dict[str, list[str]] = {}
+        for group in (group for groups in self._snapshot.parts for group in groups):
+            url = self._snapshot.sources[group.source].opened.stream.shown_url
+            for name in group.columns.values():
+                if url not in columns.setdefault(name, []):
+                    columns[name].append(url)
+        steps = [(step.step, step.samples) for step in self._snapshot.steps]
+        return TableOrigin(self._version, columns, steps)
 
 
 @dataclass(frozen=True)

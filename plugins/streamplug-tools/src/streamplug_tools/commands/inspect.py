@@ -106,6 +106,12 @@ def _tables(info: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
             ]
         )
         yield rows_table(("column", "encoding"), kind.columns.items())
+    if info.origin is not None:
+        yield pairs_table([("view", info.origin.version)])
+        yield rows_table(
+            ("column", "data set"), ((n, ", ".join(u)) for n, u in info.origin.columns.items())
+        )
+        yield rows_table(("step", "samples"), ((s, f"{n:,}") for s, n in info.origin.steps))
     samples = map(json.loads, lines)
     if first := next(samples, None):
         # Keep only the shortened values of each sample in memory.

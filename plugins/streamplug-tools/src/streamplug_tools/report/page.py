@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from importlib.resources import files
 
 from streamplug_tools.column_sampling import ColumnStatistics
-from streamplug_tools.inspection import ShardKind
+from streamplug_tools.inspection import ShardKind, TableOrigin
 from streamplug_tools.previews import Preview, Thumbnail
 from streamplug_tools.report.charts import charts, histogram, shard_map
 from streamplug_tools.report.html import Html, element, html
@@ -99,6 +99,8 @@ def _sections(statistics: DatasetStatistics) -> Iterator[tuple[str, str, Html]]:
         items = (element("li", cut(failure, 500)) for failure in statistics.failures)
         yield "failures", "Not read", element("ul", *items, class_="failures")
     yield "schema", "Schema", _schema(statistics)
+    if statistics.set.origin is not None:
+        yield "origin", "Origin", _origin(statistics.set.origin)
     if statistics.cells:
         yield "shards", "Shards", _shards(statistics)
     if statistics.seen:
@@ -118,16 +120,47 @@ def _schema(statistics: DatasetStatistics) -> Html:
         )
         for n, column in columns
     )
-    heads = (element("th", name) for name in ("column", "encoding", "stored bytes of a value"))
     kinds = statistics.set.kinds
     several = html(
         element("p", "The shards are of several kinds:"),
         element("ul", *(element("li", _kind(kind)) for kind in kinds)),
     )
     return html(
-        element("table", element("thead", element("tr", *heads)), element("tbody", *rows)),
+        _table(("column", "encoding", "stored bytes of a value"), rows),
         several if len(kinds) > 1 else "",
     )
+
+
+def _origin(origin: TableOrigin) -> Html:
+    """Return where columns come from, and how each step thinned the rows."""
+    columns = (
+        element(
+            "tr",
+            element("td", element("bdi", cut(name, _MAX_NAME_CHARS))),
+            element("td", cut(", ".join(urls), _MAX_CELL_CHARS)),
+        )
+        for name, urls in origin.columns.items()
+    )
+    most = max((samples for _, samples in origin.steps), default=0) or 1
+    steps = (
+        element(
+            "tr",
+            element("td", cut(step, _MAX_CELL_CHARS)),
+            element("td", f"{samples:,}"),
+            element("td", element("meter", "", min="0", max=str(most), value=str(samples))),
+        )
+        for step, samples in origin.steps
+    )
+    return html(
+        element("p", f"This is {origin.version} of a view."),
+        _table(("column", "data set"), columns),
+        _table(("step", "samples after it", ""), steps) if origin.steps else "",
+    )
+
+
+def _table(heads: Iterable[str], rows: Iterable[Html]) -> Html:
+    names = (element("th", name) for name in heads)
+    return element("table", element("thead", element("tr", *names)), element("tbody", *rows))
 
 
 def _kind(kind: ShardKind) -> str:
