@@ -115,7 +115,7 @@ def test_a_page_says_where_columns_and_rows_come_from(tmp_path):
         "n": [str(tmp_path / "crawl")],
         "caption": [str(tmp_path / "captions")],
     }
-    assert [samples for _, samples in info.origin.steps] == [80, 40]
+    assert [samples for _, samples in info.origin.steps] == [100, 80, 40]
     page = page_about("view")
     assert "This is version 1 of a view." in page
     assert "where n &gt;= 20" in page

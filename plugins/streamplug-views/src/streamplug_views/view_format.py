@@ -155,8 +155,10 @@ class ViewIndex(Index):
             for name in group.columns.values():
                 if url not in columns.setdefault(name, []):
                     columns[name].append(url)
+        first = self._snapshot.sources[self._snapshot.parts[0][0].source]
         steps = [(step.step, step.samples) for step in self._snapshot.steps]
-        return TableOrigin(self._version, columns, steps)
+        start = (f"all samples of {first.opened.stream.shown_url}", first.index.size)
+        return TableOrigin(self._version, columns, [start, *steps])
 
 
 @dataclass(frozen=True)
