@@ -333,7 +333,7 @@ MISSPELT = [
     ("dataset", {"partition_algo": "elstic"}, "dataset: unknown partition 'elstic'. Did you mean 'elastic'?"),
     ("dataset", {"batching_method": "randm"}, "batching_method='randm': choose one of"),
     ("dataset", {"sampling_method": "fixt"}, "sampling_method='fixt': "),
-    ("dataset", {"access": "shards"}, "access='shards': expected 'shard' or 'range'"),
+    ("dataset", {"access": "shards"}, "access='shards': expected 'shard', 'range' or 'auto'"),
     ("dataset", {"validate_hash": "sha11"}, "validate_hash='sha11': unknown hash"),
     ("dataset", {"cache_limit": "10gbb"}, "10gbb"),
     ("writer", {"compression": "gzz"}, "writer.compression: unknown compression 'gzz'. Did you mean 'gz'?"),
