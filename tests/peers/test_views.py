@@ -6,12 +6,10 @@ import pytest
 
 from streamplug import MDSWriter, StreamingDataset
 
-pytest.importorskip("streaming")
 pytest.importorskip("streamplug_views")
 
 
-def test_mosaicml_streaming_reads_the_base_of_a_view(tmp_path):
-    from streaming import StreamingDataset as Peer
+def test_mosaicml_streaming_reads_the_base_of_a_view(mosaic, tmp_path):
     from streamplug_views import View, compact, expire
 
     for name, columns in (
@@ -29,8 +27,8 @@ def test_mosaicml_streaming_reads_the_base_of_a_view(tmp_path):
     expire(place, keep=1, dry_run=False)
     compact(place, tmp_path / "compact", processes=0)
     assert {path: path.read_bytes() for path in (tmp_path / "set").iterdir()} == before
-    peer = Peer(local=str(tmp_path / "set"), shuffle=False, batch_size=1)
+    peer = mosaic.StreamingDataset(local=str(tmp_path / "set"), shuffle=False, batch_size=1)
     assert [peer[n] for n in range(200)] == [{"id": n, "text": f"set {n}"} for n in range(200)]
-    compacted = Peer(local=str(tmp_path / "compact"), shuffle=False, batch_size=1)
+    compacted = mosaic.StreamingDataset(local=str(tmp_path / "compact"), shuffle=False, batch_size=1)
     expected = [dict(row) for row in StreamingDataset(remote=str(place))]
     assert [compacted[n] for n in range(len(expected))] == expected
