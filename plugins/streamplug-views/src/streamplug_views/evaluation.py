@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -26,6 +26,7 @@ from streamplug.types import Int64
 from streamplug_views.row_map import MISSING, RowMap, RowMapping
 from streamplug_views.row_set import RowSet, RowSetBuilder
 from streamplug_views.snapshot import Snapshot
+from streamplug_views.sources import same_scheme
 from streamplug_views.view_format import open_snapshot_stream
 from streamplug_views.workspace import Context
 
@@ -59,6 +60,7 @@ class EvaluationTask:
     names: Sequence[str]
     bounds: Sequence[int]
     folder: str
+    storage_options: Mapping[str, Any] | None
     allow_unsafe_types: bool
 
     def __call__(self, number: int) -> None:
@@ -73,7 +75,7 @@ class EvaluationTask:
                 ]
                 builder.add(ids[kept])
             builder.write(content)
-        open_storage(self.folder).write(f"{number}.rows", content.getvalue())
+        open_storage(self.folder, self.storage_options).write(f"{number}.rows", content.getvalue())
 
 
 def evaluate(
@@ -103,7 +105,11 @@ def evaluate(
         )
     folder = context.shared or str(context.workspace.path)
     bounds = [snapshot.size * number // count for number in range(count + 1)]
-    task = EvaluationTask(stream, expression, names, bounds, folder, context.allow_unsafe_types)
+    options = context.stream.storage_options
+    options = options if same_scheme(folder, context.stream.location.parent) else None
+    task = EvaluationTask(
+        stream, expression, names, bounds, folder, options, context.allow_unsafe_types
+    )
     what = f"where {text:.40}"
     if count == 1:
         task(0)
@@ -111,7 +117,7 @@ def evaluate(
         engine: Engine = make("engine", context.engine)
         for done, _ in enumerate(engine.run(task, range(count)), 1):
             context.on_progress(what, snapshot.size * done // count, snapshot.size)
-    storage = open_storage(folder)
+    storage = open_storage(folder, options)
     for number in range(count):
         name = f"{number}.rows"
         rows = RowSet(np.frombuffer(storage.read(name), np.uint8), name)

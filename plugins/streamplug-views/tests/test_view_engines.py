@@ -1,0 +1,79 @@
+"""Expressions are evaluated on clusters, whose workers store results in a place that all of them see."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from streamplug_views import View
+
+from streamplug import MDSWriter, StreamingDataset
+from streamplug.errors import ConfigError
+
+# Of sockets and files that clusters leave to the collector.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture
+def base(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
+        for n in range(150_000):
+            out.write({"n": n})
+    return tmp_path / "set"
+
+
+@pytest.fixture
+def dask_engine():
+    distributed = pytest.importorskip("distributed", reason="tox -e engines")
+    pytest.importorskip("streamplug_dask")
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    )
+    with cluster:
+        yield f"dask:{cluster.scheduler_address}"
+
+
+@pytest.fixture
+def ray_engine():
+    ray = pytest.importorskip("ray", reason="tox -e engines")
+    pytest.importorskip("streamplug_ray")
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        object_store_memory=200 << 20,
+        log_to_driver=False,
+    )
+    yield "ray"
+    ray.shutdown()
+
+
+@pytest.fixture
+def spark_engine():
+    sql = pytest.importorskip("pyspark.sql", reason="tox -e engines")
+    pytest.importorskip("streamplug_spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    for name in ("spark.driver.host", "spark.driver.bindAddress"):
+        builder = builder.config(name, "127.0.0.1")
+    session = builder.getOrCreate()
+    yield "spark"
+    session.stop()
+
+
+@pytest.mark.parametrize("engine", ["dask", "ray", "spark"])
+def test_clusters_evaluate_expressions(base, tmp_path, request, engine):
+    spec = request.getfixturevalue(f"{engine}_engine")
+    (tmp_path / "workspace").mkdir()
+    view = View.of(base, engine=spec, workspace=str(tmp_path / "workspace"))
+    chained = view.where("n % 1000 == 7").where("n > 5000")
+    assert chained.commit(tmp_path / "view").samples == 145
+    rows = [int(row["n"]) for row in StreamingDataset(remote=str(tmp_path / "view"))]
+    assert rows == list(range(5007, 150_000, 1000))
+    assert not list((tmp_path / "workspace").iterdir())
+
+
+def test_a_cluster_needs_a_workspace(base):
+    with pytest.raises(ConfigError, match="needs workspace=, a directory or a URL"):
+        len(View.of(base, engine="dask").where("n > 5"))
