@@ -29,6 +29,8 @@ def test_mosaicml_streaming_reads_the_base_of_a_view(mosaic, tmp_path):
     assert {path: path.read_bytes() for path in (tmp_path / "set").iterdir()} == before
     peer = mosaic.StreamingDataset(local=str(tmp_path / "set"), shuffle=False, batch_size=1)
     assert [peer[n] for n in range(200)] == [{"id": n, "text": f"set {n}"} for n in range(200)]
-    compacted = mosaic.StreamingDataset(local=str(tmp_path / "compact"), shuffle=False, batch_size=1)
+    compacted = mosaic.StreamingDataset(
+        local=str(tmp_path / "compact"), shuffle=False, batch_size=1
+    )
     expected = [dict(row) for row in StreamingDataset(remote=str(place))]
     assert [compacted[n] for n in range(len(expected))] == expected
