@@ -56,6 +56,13 @@ def test_only_what_is_selected_is_asked_for(root, tmp_path, access):
             assert not kept & {"shard.00006.mds"}
 
 
+def test_a_local_view_is_read_where_it_is(root):
+    before = sorted(root.rglob("*"))
+    assert ids(StreamingDataset(local=str(root / "view"))) == EXPECTED
+    assert ids(StreamingDataset(local=str(root), split="view")) == EXPECTED
+    assert sorted(root.rglob("*")) == before
+
+
 def test_views_of_one_data_set_share_its_cache(root, tmp_path):
     with serving(root) as server:
         for name, expected in (("view", EXPECTED), ("other", [199]), ("view", EXPECTED)):

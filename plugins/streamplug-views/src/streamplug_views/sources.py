@@ -83,14 +83,19 @@ def source_stream(source: SourceEntry, view: Stream, base_url: str) -> Stream:
         remote=url,
         split=source.split,
         format=source.format,
+        local=None if view.remote is None else view.local,
         storage_options=view.storage_options if same_scheme(url, base_url) else None,
         **{name: getattr(view, name) for name in _INHERITED},
     )
 
 
 _INHERITED = (
-    *("local", "download_retry", "download_timeout", "validate_hash", "keep_zip", "cache_limit"),
     "access",
+    "cache_limit",
+    "download_retry",
+    "download_timeout",
+    "keep_zip",
+    "validate_hash",
 )
 
 
