@@ -105,7 +105,7 @@ class Stream(SummaryRepr, Configurable):
         if self.select is not None:
             object.__setattr__(self, "select", parse_selection(self.select))
         if not isinstance(self.version, str):
-            whole_number("version", self.version, 1)
+            whole_number("version", self.version, 0)
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
         check_flags(keep_zip=self.keep_zip)

@@ -78,11 +78,11 @@ class DatasetFingerprint:
         now = self.selections or [""] * len(self.shard_counts)
         before = saved.get("selections", [""] * len(now))
         which = _differing_streams(before, now)
-        return which and [
-            _describe_list_difference(
-                f"select: other rows of {which[0]} are selected than in the state", before, now
-            )
-        ]
+        if not which:
+            return []
+        old, new = next(pair for pair in zip(before, now) if pair[0] != pair[1])
+        saved_and_now = f"saved {old!r:.70}, now {new!r:.70}"
+        return [f"select: other rows of {which[0]} are selected than in the state: {saved_and_now}"]
 
     def _token_differences(self, saved: Mapping[str, Any]) -> list[str]:
         before, now = saved.get("tokens"), self.tokens

@@ -216,7 +216,7 @@ def _unknown_name_text(kind: str, name: str) -> str:
 def _hint(kind: str, name: str, available: set[str]) -> str:
     from streamplug.plugin.discovery import inventory
 
-    catalog = CATALOG[kind]
+    catalog = {**(CATALOG["table"] if kind == "format" else {}), **CATALOG[kind]}
     short = name.rpartition(":")[2]
     if others := [entry.provider for entry in inventory().providers(kind, short)]:
         return f" {short!r} is provided by {' and '.join(others)}."

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenStream:
-    """A stream whose index has been read."""
+    """A stream whose index has been read; `version` is that of a view or a table, in words."""
 
     stream: Stream
     index: Index
     store: ShardStore | RangeReader
     where: str
     selection: RowSelection | None = None
+    version: str = ""
 
     is_table: ClassVar[bool] = False
 
@@ -44,8 +45,9 @@ class OpenStream:
 
     @property
     def rows_digest(self) -> str:
-        """Digest of the rows that are read; empty for all of the data set."""
-        return "" if self.selection is None else self.selection.digest
+        """Identity of the rows that are read; empty for all of a data set without versions."""
+        digest = "" if self.selection is None else self.selection.digest
+        return f"{self.version} {self.index.digest} {digest}".strip() if self.version else digest
 
     def make_reader(
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None

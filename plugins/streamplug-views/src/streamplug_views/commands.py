@@ -66,7 +66,7 @@ def view() -> None:
 @click.option("--sample", type=click.FloatRange(0, 1), help="Keep this share of the samples.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Its seed.")
 @click.option("--rename", multiple=True, help="New column names: OLD=NEW, separated by commas.")
-@click.option("--drop", multiple=True, help="ChangeColumns to leave out, separated by commas.")
+@click.option("--drop", multiple=True, help="Columns to leave out, separated by commas.")
 @_message
 @_engine
 @click.option("--workspace", help="Directory or URL that all machines of the engine can write to.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -63,7 +64,7 @@ class CommitWriter:
             )
         source = opened.source
         url = relative_url(opened.url, self._store.location)
-        return SourceEntry(url, source.format, source.split, source.digest, source.samples)
+        return replace(source, url=url)
 
     def _groups(self, groups: Sequence[GroupState], numbers: dict[int, int]) -> list[Group]:
         written = []

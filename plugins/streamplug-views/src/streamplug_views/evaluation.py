@@ -86,7 +86,7 @@ def evaluate(
     Args:
         snapshot: The samples.
         text: The expression.
-        columns: ChangeColumns that it may use; None for those that it names.
+        columns: Columns that it may use; None for those that it names.
         context: See `Context`.
 
     Raises:

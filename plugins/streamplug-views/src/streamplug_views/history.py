@@ -57,8 +57,8 @@ class Change:
         samples: Number of samples of both.
         added: Number of samples that only the second has.
         removed: Number of samples that only the first has.
-        columns_added: ChangeColumns that only the second has.
-        columns_removed: ChangeColumns that only the first has.
+        columns_added: Columns that only the second has.
+        columns_removed: Columns that only the first has.
     """
 
     samples: tuple[int, int]

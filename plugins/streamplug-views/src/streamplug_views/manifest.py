@@ -5,7 +5,8 @@ A manifest is a JSON object, ``versions/<number>.json``, which is written once. 
     {"format": "streamplug-view", "format_version": 1,
      "version": 3, "parent": "<digest of the manifest of version 2>", "commit": "<random>",
      "time": "2026-11-24T09:00:00+00:00", "message": "…",
-     "sources": [{"url": "../../crawl", "format": null, "split": null, "digest": "…", "samples": 1000}, …],
+     "sources": [{"url": "../../crawl", "format": null, "split": null, "digest": "…", "samples": 1000,
+                  "version": null}, …],
      "parts": [{"groups": [{"source": 0, "rows": {"file": "data/….rows", "size": 500},
                             "starts": "data/….npy", "columns": {"text": "text"}}, …]}, …],
      "steps": [{"step": "where score > 0.5", "samples": 500}, …]}
@@ -41,6 +42,7 @@ class SourceEntry:
         split: Its sub-directory.
         digest: Digest of its index, see `source_digest`.
         samples: Number of samples.
+        version: Version of a table of another format; None for a data set.
     """
 
     url: str
@@ -48,6 +50,7 @@ class SourceEntry:
     split: str | None
     digest: str
     samples: int
+    version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class RowsFile:
 
 @dataclass(frozen=True)
 class Group:
-    """ChangeColumns that a part takes from one source.
+    """Columns that a part takes from one source.
 
     Attributes:
         source: Position in `Manifest.sources`.
@@ -149,6 +152,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             split=reader.get(entry, "split", str, None),
             digest=reader.get(entry, "digest", str),
             samples=reader.count(entry, "samples"),
+            version=reader.count(entry, "version") if entry.get("version") is not None else None,
         )
         for entry in reader.objects(document, "sources")
     ]

@@ -62,7 +62,7 @@ class CombinedReader:
 
 @dataclass(frozen=True, slots=True)
 class ColumnGroup:
-    """ChangeColumns of one data set in a view.
+    """Columns of one data set in a view.
 
     Attributes:
         reader: Reader of these columns.

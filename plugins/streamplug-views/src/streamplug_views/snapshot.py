@@ -48,7 +48,7 @@ class OpenSource:
 
 @dataclass(frozen=True)
 class GroupState:
-    """ChangeColumns of one source in a part; the attributes are those of `Group`, with rows that are opened.
+    """Columns of one source in a part; the attributes are those of `Group`, with rows that are opened.
 
     Attributes:
         starts: First position in each shard of the source, and the number of positions; None if not known.

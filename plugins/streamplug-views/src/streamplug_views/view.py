@@ -124,7 +124,7 @@ class View(SummaryRepr):
         Args:
             expression: Expression of the names of columns, such as ``"score > 0.5 and lang == 'en'"``; see
                 `streamplug_tools.expressions.Expression`. Only the columns that it names are read.
-            columns: ChangeColumns that it may name; None for all.
+            columns: Columns that it may name; None for all.
         """
         return self._with(operations.Where(expression, columns))
 
@@ -201,7 +201,7 @@ class View(SummaryRepr):
 
         Args:
             location: Its URL or path.
-            columns: ChangeColumns to add; None for all but the key.
+            columns: Columns to add; None for all but the key.
             on: Column of a key that both have; None if it has one sample for each of this view, in order.
             missing: What to do with samples whose key it does not have: ``"error"``, ``"drop"`` leaves them
                 out, ``"null"`` gives them None.

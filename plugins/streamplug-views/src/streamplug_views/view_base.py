@@ -62,7 +62,11 @@ class ViewBase:
     def snapshot(self) -> Snapshot:
         """All its samples."""
         opened = self._opened
-        return opened.snapshot if isinstance(opened, OpenView) else snapshot_of(opened)
+        return (
+            opened.snapshot
+            if isinstance(opened, OpenView)
+            else snapshot_of(opened, self.stream.format)
+        )
 
     @cached_property
     def versions(self) -> tuple[VersionStore | None, int]:

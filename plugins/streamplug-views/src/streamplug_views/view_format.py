@@ -55,7 +55,7 @@ def open_snapshot_stream(
     if stream.select is not None:
         stream.select.check(index.size, repr(stream))
     store = cast("ShardStore", _ViewStore([source.opened for source in snapshot.sources]))
-    return OpenView(stream, index, store, where, stream.select, snapshot, version)
+    return OpenView(stream, index, store, where, stream.select, version, snapshot)
 
 
 def open_snapshot(
@@ -175,16 +175,11 @@ class _ViewStore:
 
 @dataclass(frozen=True)
 class OpenView(OpenStream):
-    """An opened view; `version` names its version in differences of states."""
+    """An opened view."""
 
     snapshot: Snapshot = None  # type: ignore[assignment]  # the fields before have defaults
-    version: str = ""
 
     is_table: ClassVar[bool] = True
-
-    @property
-    def rows_digest(self) -> str:
-        return " ".join(filter(None, [self.version, self.index.digest, super().rows_digest]))
 
     def make_reader(
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None

@@ -95,17 +95,24 @@ def open_stream(stream: Stream) -> Snapshot:
     opened = stream.open()
     if isinstance(opened, OpenView):
         return opened.snapshot
-    return snapshot_of(opened)
+    return snapshot_of(opened, stream.format)
 
 
-def snapshot_of(opened: OpenStream) -> Snapshot:
-    """Return a snapshot of all rows of a data set."""
+def snapshot_of(opened: OpenStream, format_: str | None) -> Snapshot:
+    """Return a snapshot of all rows of a data set or a table; `format_` is that of its stream."""
     stream, index = opened.stream, opened.index
     location = stream.local if stream.remote is None else stream.remote
-    url = absolute_location(str(location))
+    url, version = absolute_location(str(location)), opened.version.rpartition(" ")[2]
     source = OpenSource(
         url,
-        SourceEntry(url, stream.format, stream.split or None, source_digest(index), index.size),
+        SourceEntry(
+            url,
+            format_,
+            stream.split or None,
+            source_digest(index),
+            index.size,
+            int(version) if version else None,
+        ),
         opened,
     )
     columns = {name: name for name in source.columns}

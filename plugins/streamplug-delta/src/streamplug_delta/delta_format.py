@@ -1,0 +1,155 @@
+"""Delta Lake tables as streams."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+from streamplug_parquet.footer import scanned
+from streamplug_parquet.table_columns import TableColumn
+from streamplug_parquet.table_reader import TableFile
+from streamplug_parquet.table_snapshot import TableSnapshot, open_table
+
+from streamplug.errors import ConfigError, DataError
+from streamplug.interfaces import ScanSource, Storage
+from streamplug.plugin.location import is_url, join
+from streamplug.session.open_stream import OpenStream
+from streamplug.session.table_format import TableFormat
+from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
+from streamplug.transfer.pool import map_threads
+from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug_delta.deletion_vectors import read_vector
+from streamplug_delta.log import Action, DeltaLog
+from streamplug_delta.schema import parse_columns, parse_partition_value
+
+_MAX_READS_IN_FLIGHT = 16
+
+
+class DeltaFormat(TableFormat):
+    """``delta``: tables of Delta Lake, at one version; a directory with a ``_delta_log``."""
+
+    def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
+        if isinstance(stream.version, str):
+            raise ConfigError(
+                f"version={stream.version!r}: versions of Delta tables are numbers; deltalake finds that of "
+                "a time (DeltaTable.load_as_version)"
+            )
+        storage = TimeoutStorage(stream.storage, stream.timeout)
+        state = DeltaLog(storage, stream.retries).read(stream.version)
+        table = _DeltaFiles(storage, stream.retries, f"{storage.url}, version {state.version}")
+        adds = sorted(
+            state.adds.values(), key=lambda add: (add.get("modificationTime") or 0, add["path"])
+        )
+        statistics = [table.statistics_of(add) for add in adds]
+        partition = set(state.metadata.get("partitionColumns") or ())
+        columns = parse_columns(state.metadata, _count_nulls(adds, statistics), table.where)
+        constants = {stored: c for stored, c in columns.items() if c.name in partition}
+        files = list(
+            map_threads(
+                lambda pair: table.file_of(*pair, constants),
+                list(zip(adds, statistics)),
+                _MAX_READS_IN_FLIGHT,
+            )
+        )
+        location = stream.location
+        url = join(location.parent, stream.split or "")
+        snapshot = TableSnapshot(url, f"version {state.version}", list(columns.values()), files)
+        return open_table(stream, snapshot, observer)
+
+
+@dataclass(frozen=True)
+class _DeltaFiles:
+    """Files of a table at one version; `where` names it in errors."""
+
+    storage: Storage
+    retries: int
+    where: str
+
+    def statistics_of(self, add: Action) -> Mapping[str, Any]:
+        """Return the statistics of a file, from their text or from columns of a checkpoint."""
+        text = add.get("stats")
+        try:
+            statistics = json.loads(text) if text else add.get("stats_parsed")
+        except ValueError as error:
+            raise DataError(f"{self.where}: statistics of {add['path']!r}: {error}") from None
+        return statistics or {}
+
+    def file_of(
+        self, add: Action, statistics: Mapping[str, Any], partition: Mapping[str, TableColumn]
+    ) -> TableFile:
+        """Return a file of the table; `partition` has the partition columns by their names in files."""
+        key = self._key_of(add["path"])
+        size, rows = int(add["size"]), statistics.get("numRecords")
+        if rows is None:
+            rows = scanned(_FooterSource(self, key, size)).samples
+        vector, deleted = add.get("deletionVector"), np.empty(0, np.int64)
+        if vector is not None:
+            deleted = read_vector(vector, self.read_range)
+        if len(deleted) and deleted[-1] >= rows:
+            raise DataError(
+                f"{self.where}: row {deleted[-1]} of {key} is deleted; the file has {rows} rows, from 0"
+            )
+        values = add.get("partitionValues") or {}
+        constants = {
+            column.name: self._value(values.get(stored), column, key)
+            for stored, column in partition.items()
+        }
+        return TableFile(key, size, int(rows), deleted, constants)
+
+    def _key_of(self, path: str) -> str:
+        if is_url(path) or path.startswith(("/", "file:")):
+            raise DataError(
+                f"{self.where}: {path!r:.200} is an absolute location, as in clones of tables, which is not "
+                "supported"
+            )
+        return unquote(path)
+
+    def _value(self, text: str | None, column: TableColumn, key: str) -> Any:
+        try:
+            return parse_partition_value(text, column.type)
+        except ValueError as error:
+            raise DataError(
+                f"{self.where}: the partition of {key} has {text!r:.80} for column {column.name!r}: {error}"
+            ) from None
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return bytes of a file of the table."""
+        return call_with_retries(lambda: self.storage.read_range(key, start, stop), self.retries)
+
+
+class _FooterSource(ScanSource):
+    """A data file, to read its footer."""
+
+    def __init__(self, table: _DeltaFiles, key: str, size: int) -> None:
+        self.name, self.size = key, size
+        self._table = table
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self._table.read_range(self.name, start, stop)
+
+    def read_sibling(self, name: str) -> bytes | None:
+        return None
+
+
+def _count_nulls(adds: Sequence[Action], statistics: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the number of missing values of each column for which all files give it."""
+    counts: Counter[str] = Counter()
+    known: Counter[str] = Counter()
+    for add, file in zip(adds, statistics):
+        values = add.get("partitionValues") or {}
+        nulls = {name: int(value in (None, "")) for name, value in values.items()}
+        nulls |= {
+            name: count
+            for name, count in (file.get("nullCount") or {}).items()
+            if isinstance(count, int)
+        }
+        counts.update(nulls)
+        known.update(nulls.keys())
+    return {name: counts[name] for name, files in known.items() if files == len(adds)}

@@ -1,0 +1,205 @@
+"""Transaction logs of Delta tables: the actions that make up a version.
+
+The source is the protocol of Delta Lake, https://github.com/delta-io/delta/blob/master/PROTOCOL.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamplug.errors import ConfigError, DataError, NotFound
+from streamplug.interfaces import Storage
+from streamplug.transfer.pool import map_threads
+from streamplug.transfer.retry import call_with_retries
+
+LOG_FOLDER = "_delta_log/"
+_COMMIT = re.compile(r"([0-9]{20})\.json")
+_CHECKPOINT = re.compile(
+    r"([0-9]{20})\.checkpoint(?:\.([0-9]{10})\.([0-9]{10})|\.[0-9a-f-]{36})?\.(parquet|json)"
+)
+_ACTIONS = ("add", "remove", "metaData", "protocol", "sidecar")
+_MAX_READS_IN_FLIGHT = 16
+
+READER_FEATURES = {
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+}
+"""Features that a reader must know if the table has them; those of writers do not matter."""
+
+Action = Mapping[str, Any]
+
+
+@dataclass
+class TableState:
+    """The state of a table at one version.
+
+    Attributes:
+        version: The version.
+        metadata: The last action ``metaData``.
+        protocol: The last action ``protocol``.
+        adds: Actions ``add`` of the files of the table, by path and id of the deletion vector.
+    """
+
+    version: int
+    metadata: Action = field(default_factory=dict)
+    protocol: Action = field(default_factory=dict)
+    adds: dict[tuple[str, str], Action] = field(default_factory=dict)
+
+    def apply(self, actions: Iterable[Action]) -> None:
+        """Apply the actions of one commit."""
+        added = {}
+        for action in actions:
+            if (remove := action.get("remove")) is not None:
+                self.adds.pop(_key_of(remove), None)
+            elif (add := action.get("add")) is not None:
+                added[_key_of(add)] = {**add, "path": str(add["path"]), "size": int(add["size"])}
+            elif (metadata := action.get("metaData")) is not None:
+                self.metadata = metadata
+            elif (protocol := action.get("protocol")) is not None:
+                self.protocol = protocol
+        self.adds.update(added)
+
+
+def _key_of(action: Action) -> tuple[str, str]:
+    vector = action.get("deletionVector")
+    if vector is None:
+        return action["path"], ""
+    return action[
+        "path"
+    ], f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
+
+
+class DeltaLog:
+    """The log of a table."""
+
+    def __init__(self, storage: Storage, retries: int) -> None:
+        """List the log below the location of the table.
+
+        Raises:
+            NotFound: If there is no log.
+        """
+        self._storage, self._retries = storage, retries
+        self._commits: dict[int, str] = {}
+        checkpoints: defaultdict[int, dict[tuple[str, ...], list[str]]] = defaultdict(dict)
+        for info in call_with_retries(lambda: list(storage.list(LOG_FOLDER)), retries):
+            name = info.key.removeprefix(LOG_FOLDER)
+            if match := _COMMIT.fullmatch(name):
+                self._commits[int(match[1])] = info.key
+            elif match := _CHECKPOINT.fullmatch(name):
+                kind = (match[3],) if match[3] else (name,)
+                checkpoints[int(match[1])].setdefault(kind, []).append(info.key)
+        self._checkpoints = {
+            version: keys
+            for version, kinds in checkpoints.items()
+            for (kind,), keys in kinds.items()
+            if not kind.isdigit() or len(keys) == int(kind)  # else a part is still missing
+        }
+        if not self._commits and not self._checkpoints:
+            raise NotFound(
+                f"{storage.url}: there is no {LOG_FOLDER} of a Delta table; check remote= and split="
+            )
+
+    @property
+    def latest(self) -> int:
+        """The latest version."""
+        return max([*self._commits, *self._checkpoints])
+
+    def read(self, version: int | None) -> TableState:
+        """Return the state at a version; None for the latest.
+
+        Raises:
+            ConfigError: If there is no such version, or not any more.
+            DataError: If the log is damaged, or of a protocol that is not supported.
+        """
+        wanted = self.latest if version is None else version
+        url = self._storage.url
+        if wanted > self.latest:
+            raise ConfigError(f"version={version}: the latest version of {url} is {self.latest}")
+        start = max((v for v in self._checkpoints if v <= wanted), default=-1)
+        missing = [v for v in range(start + 1, wanted + 1) if v not in self._commits]
+        if missing:
+            raise ConfigError(
+                f"version {wanted} of {url} cannot be read: commit {missing[0]} is not in {LOG_FOLDER} any "
+                "more; name a later version"
+            )
+        state = TableState(wanted)
+        keys = [self._commits[v] for v in range(start + 1, wanted + 1)]
+        where = self._checkpoints.get(start, [""])[0]
+        try:
+            if start >= 0:
+                state.apply(self._read_checkpoint(self._checkpoints[start]))
+            for key, data in zip(keys, map_threads(self._read, keys, _MAX_READS_IN_FLIGHT)):
+                where = key
+                state.apply(self._parse_lines(key, data))
+            _check_protocol(state.protocol, url)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            kind = type(error).__name__
+            raise DataError(f"{self._storage.url_of(where)} is damaged: {kind}: {error}") from error
+        if not state.metadata or not state.protocol:
+            raise DataError(f"{url}, version {wanted}: the log has no metaData or no protocol")
+        return state
+
+    def _read(self, key: str) -> bytes:
+        return call_with_retries(lambda: self._storage.read(key), self._retries)
+
+    def _parse_lines(self, key: str, data: bytes) -> list[Action]:
+        try:
+            actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+        except ValueError as error:
+            raise DataError(f"{self._storage.url_of(key)} is damaged: {error}") from None
+        if not all(isinstance(action, dict) for action in actions):
+            raise DataError(f"{self._storage.url_of(key)} is damaged: a line is not an object")
+        return actions
+
+    def _read_checkpoint(self, keys: Sequence[str]) -> Iterator[Action]:
+        for key, data in zip(keys, map_threads(self._read, keys, _MAX_READS_IN_FLIGHT)):
+            for action in self._parse_checkpoint(key, data):
+                sidecar = action.get("sidecar")
+                if sidecar is None:
+                    yield action
+                    continue
+                path = f"{LOG_FOLDER}_sidecars/{sidecar['path'].rpartition('/')[2]}"
+                yield from self._parse_checkpoint(path, self._read(path))
+
+    def _parse_checkpoint(self, key: str, data: bytes) -> Iterable[Action]:
+        if key.endswith(".json"):
+            return self._parse_lines(key, data)
+        try:
+            file = pq.ParquetFile(pa.BufferReader(data))
+            names = [name for name in file.schema_arrow.names if name in _ACTIONS]
+            # Adds of a checkpoint may be many: row groups limit what is in memory as Python objects.
+            groups = range(file.num_row_groups)
+            return [
+                {name: _plain(value) for name, value in row.items() if value is not None}
+                for group in groups
+                for row in file.read_row_group(group, columns=names).to_pylist()
+            ]
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise DataError(f"{self._storage.url_of(key)} is damaged: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return an action of a checkpoint with maps as dicts, as in JSON."""
+    maps = ("partitionValues", "configuration", "options", "tags")
+    return {k: dict(v) if k in maps and v is not None else v for k, v in value.items()}
+
+
+def _check_protocol(protocol: Action, url: str) -> None:
+    version = protocol.get("minReaderVersion", 0)
+    unknown = set(protocol.get("readerFeatures") or ()) - READER_FEATURES
+    if version > 3 or unknown:
+        what = f"the features {sorted(unknown)}" if unknown else f"version {version} of readers"
+        raise DataError(f"{url}: this table needs {what}, which are not supported")

@@ -1,0 +1,469 @@
+"""Delta tables, compared with what deltalake reads."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import random
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from streamplug_testing import TableTests
+
+from streamplug import Stream, StreamingDataset
+from streamplug.builtin.encodings.plain import Bytes
+from streamplug.errors import ConfigError, CorruptShardError, DataError, StateError, StreamplugError
+
+UTC = datetime.timezone.utc
+
+
+def read(table, version=None, **options):
+    dataset = StreamingDataset(remote=table.path, format="delta", version=version, **options)
+    return [plain(sample) for sample in dataset]
+
+
+def plain(sample):
+    return {name: getattr(value, "tolist", lambda v=value: v)() for name, value in sample.items()}
+
+
+def in_any_order(rows):
+    return sorted(repr(sorted((name, naive(v)) for name, v in row.items())) for row in rows)
+
+
+def naive(value):
+    """Return the value of a timestamp as arrays have it, in UTC and without a zone."""
+    return value.replace(tzinfo=None) if isinstance(value, datetime.datetime) else value
+
+
+def assert_same(table, version=None):
+    assert in_any_order(read(table, version)) == in_any_order(table.read_by_deltalake(version))
+
+
+class TestDelta(TableTests):
+    name = "delta"
+
+    def make_table(self, folder):
+        path = folder / "table"
+        for first in (0, 20):
+            ids = list(range(first, first + 20))
+            rows = pa.table({"id": ids, "text": [f"text {n}" for n in ids]})
+            write_deltalake(path, rows, mode="append")
+        DeltaTable(path).delete("id = 7")
+        order = [*range(20, 40), *(n for n in range(20) if n != 7)]  # deleting wrote a file anew
+        return str(path), [{"id": np.int64(n), "text": f"text {n}"} for n in order]
+
+
+def test_random_tables_are_read_as_deltalake_reads_them(table):
+    chance = random.Random(5)
+    columns = ["id", "lang", "x"]
+    for step in range(14):
+        size = chance.randrange(1, 30)
+        ids = [1000 * step + n for n in range(size)]
+        data = {
+            "id": ids,
+            "lang": [chance.choice(["en", "d e", "a=b/c", None]) for _ in ids],
+            "x": [chance.choice([None, 0.5, 2.0]) for _ in ids],
+        }
+        for name in columns[3:]:
+            data[name] = [chance.choice([None, name]) for _ in ids]
+        write_deltalake(
+            table.path,
+            pa.table(
+                data,
+                schema=pa.schema(
+                    [("id", pa.int64()), ("lang", pa.string()), ("x", pa.float64())]
+                    + [(name, pa.string()) for name in columns[3:]]
+                ),
+            ),
+            mode="append",
+            partition_by=["lang"],
+            schema_mode="merge",
+        )
+        if step % 3 == 1:
+            DeltaTable(table.path).delete(f"id % {chance.randrange(2, 9)} = 0")
+        if step % 4 == 2:
+            columns.append(f"more {step}")
+        if step == 6:
+            DeltaTable(table.path).create_checkpoint()
+        if step == 9:
+            DeltaTable(table.path).optimize.compact()
+    latest = DeltaTable(table.path).version()
+    for version in range(latest + 1):
+        assert_same(table, version)
+    assert read(table) == read(table, latest)
+
+
+PARTITIONS = {
+    "b": (pa.bool_(), True),
+    "i8": (pa.int8(), -3),
+    "i64": (pa.int64(), 2**40),
+    "f": (pa.float32(), 0.5),
+    "d": (pa.date32(), datetime.date(2024, 2, 29)),
+    "t": (pa.timestamp("us", "UTC"), datetime.datetime(2024, 2, 29, 1, 2, 3, 456, UTC)),
+    "n": (pa.timestamp("us"), datetime.datetime(2024, 2, 29, 1, 2, 3)),  # noqa: DTZ001 - of a column without a zone
+    "m": (pa.decimal128(10, 2), decimal.Decimal("12.50")),
+    "s": (pa.string(), "%2F ä?*"),
+}
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_values_of_partitions_have_the_type_of_the_column(table, name):
+    type_, value = PARTITIONS[name]
+    rows = pa.table({"id": [1, 2, 3], name: pa.array([value, None, value], type_)})
+    write_deltalake(table.path, rows, partition_by=[name])
+    assert_same(table)
+    [batch] = StreamingDataset(remote=table.path, format="delta", batch_size=3).batches()
+    values = [naive(plain({name: element})[name]) for element in batch[name]]
+    assert sorted(map(str, values)) == sorted(map(str, [None, naive(value), naive(value)]))
+
+
+def test_types_of_columns(table):
+    rows = pa.table(
+        {
+            **{name: pa.array([value, None], type_) for name, (type_, value) in PARTITIONS.items()},
+            "list": pa.array([[1, 2], None], pa.list_(pa.int32())),
+            "struct": pa.array([{"a": 1, "b": "x"}, None]),
+            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+            "bytes": pa.array([b"\0\1", None]),
+        }
+    )
+    write_deltalake(table.path, rows)
+    expected = table.read_by_deltalake()
+    for row in expected:
+        row["map"] = row["map"] and dict(row["map"])
+    assert in_any_order(read(table)) == in_any_order(expected)
+
+
+def test_numbers_without_missing_values_are_arrays(table):
+    write_deltalake(
+        table.path, pa.table({"a": [1, 2], "b": [None, 1.0], "p": [5, 5]}), partition_by=["p"]
+    )
+    [batch] = StreamingDataset(remote=table.path, format="delta", batch_size=2).batches()
+    assert batch["a"].dtype == "int64"
+    assert batch["p"].dtype == "int64"
+    assert isinstance(batch["b"], list)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_deletion_vectors(table, inline):
+    write_deltalake(table.path, pa.table({"id": list(range(100))}))
+    [add] = [action["add"] for action in table.actions(0) if "add" in action]
+    table.delete_rows(1, add, [0, 5, 6, 99], inline=inline)
+    table.delete_rows(2, table.actions(1)[-1]["add"], [0, 5, 6, 7, 8, 98, 99], inline=inline)
+    for version in (0, 1, 2):
+        assert_same(table, version)
+    dataset = StreamingDataset(remote=table.path, format="delta")
+    assert [int(dataset[n]["id"]) for n in (0, 4, -1)] == [1, 9, 97]
+    [batch] = StreamingDataset(remote=table.path, format="delta", batch_size=93).batches()
+    assert batch["id"].tolist() == [n for n in range(100) if n not in (0, 5, 6, 7, 8, 98, 99)]
+
+
+def test_a_file_of_deleted_rows_only_is_left_out(table):
+    write_deltalake(table.path, pa.table({"id": [1, 2]}))
+    [add] = [action["add"] for action in table.actions(0) if "add" in action]
+    write_deltalake(table.path, pa.table({"id": [3]}), mode="append")
+    table.delete_rows(2, add, [0, 1], inline=True)
+    assert read(table) == [{"id": 3}]
+
+
+def rename_columns(table, mode):
+    """Make the table one whose columns have other names in files."""
+    protocol, metadata, *adds = (a for a in table.actions(0) if "commitInfo" not in a)
+    schema = json.loads(metadata["metaData"]["schemaString"])
+    for number, field in enumerate(schema["fields"], 1):
+        field["metadata"] = {
+            "delta.columnMapping.id": number,
+            "delta.columnMapping.physicalName": field["name"],
+        }
+        field["name"] = f"new {field['name']}"
+    metadata["metaData"] |= {
+        "schemaString": json.dumps(schema),
+        "configuration": {"delta.columnMapping.mode": mode},
+        "partitionColumns": [f"new {n}" for n in metadata["metaData"]["partitionColumns"]],
+    }
+    protocol = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+    table.commit(0, protocol, metadata, *adds)
+
+
+def test_columns_with_other_names_in_files(table):
+    rows = pa.table({"id": [1, 2, 3], "lang": ["a", "b", "a"], "x": [0.5, None, 1.0]})
+    write_deltalake(table.path, rows, partition_by=["lang"])
+    rename_columns(table, "name")
+    assert in_any_order(read(table)) == in_any_order(
+        {f"new {name}": value for name, value in row.items()} for row in rows.to_pylist()
+    )
+    assert read(table, columns=["new x"])[0].keys() == {"new x"}
+
+
+def test_columns_are_found_by_their_ids(table):
+    fields = [
+        pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "2"}),
+        pa.field("x", pa.int64(), metadata={"PARQUET:field_id": "1"}),
+    ]
+    write_deltalake(table.path, pa.table({"id": [1], "x": [2]}))
+    rename_columns(table, "id")
+    [file] = table.folder.glob("*.parquet")
+    pq.write_table(pa.table([[1], [2]], schema=pa.schema(fields)), file)
+    resize(table, 0, file.stat().st_size)
+    assert read(table) == [{"new id": 2, "new x": 1}]
+
+
+def resize(table, version, size):
+    actions = table.actions(version)
+    for action in actions:
+        if "add" in action:
+            action["add"]["size"] = size
+    table.commit(version, *actions)
+
+
+def test_types_that_became_wider(table):
+    write_deltalake(
+        table.path, pa.table({"a": pa.array([1], pa.int16()), "b": pa.array([0.5], pa.float32())})
+    )
+    actions = table.actions(0)
+    for action in actions:
+        if "metaData" in action:
+            text = action["metaData"]["schemaString"]
+            text = text.replace('"short"', '"long"').replace('"float"', '"double"')
+            action["metaData"]["schemaString"] = text
+    table.commit(0, *actions)
+    [batch] = StreamingDataset(remote=table.path, format="delta", batch_size=1).batches()
+    assert (batch["a"].dtype, batch["b"].dtype) == ("int64", "float64")
+    for action in actions:
+        if "metaData" in action:
+            text = action["metaData"]["schemaString"].replace('"long"', '"byte"')
+            action["metaData"]["schemaString"] = text
+    table.commit(0, *actions)
+    with pytest.raises(
+        CorruptShardError, match="column 'a' is int16, which cannot be read as int8"
+    ):
+        read(table)
+
+
+def test_files_without_statistics(table):
+    write_deltalake(table.path, pa.table({"id": [1, None, 3]}))
+    actions = table.actions(0)
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    table.commit(0, *actions)
+    assert read(table) == [{"id": 1}, {"id": None}, {"id": 3}]
+
+
+def test_checkpoints_of_several_files_and_of_version_2(table):
+    for n in range(4):
+        write_deltalake(table.path, pa.table({"id": [n, n + 10]}), mode="append")
+    expected = read(table)
+    log = table.folder / "_delta_log"
+    DeltaTable(table.path).create_checkpoint()
+    [whole] = log.glob("*.checkpoint.parquet")
+    rows = pq.read_table(whole)
+    for part, some in enumerate((rows[:3], rows[3:]), 1):
+        pq.write_table(some, log / f"{3:020}.checkpoint.{part:010}.{2:010}.parquet")
+    whole.unlink()
+    (log / "_last_checkpoint").unlink()
+    for n in range(4):
+        table.log(n).unlink()
+    assert read(table) == expected
+    (log / f"{3:020}.checkpoint.{2:010}.{2:010}.parquet").unlink()
+    with pytest.raises(StreamplugError, match="there is no _delta_log"):  # a part is missing
+        read(table)
+
+    adds = [row for row in rows.to_pylist() if row["add"] is not None]
+    (log / "_sidecars").mkdir()
+    sidecar = pa.Table.from_pylist(
+        [{"add": row["add"]} for row in adds], pa.schema([rows.field("add")])
+    )
+    pq.write_table(sidecar, log / "_sidecars" / "one.parquet")
+    [metadata] = [row["metaData"] for row in rows.to_pylist() if row["metaData"] is not None]
+    actions = [
+        {
+            "protocol": {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["v2Checkpoint"],
+            }
+        },
+        {"metaData": {**metadata, "configuration": {}}},
+        {"checkpointMetadata": {"version": 3}},
+        {"sidecar": {"path": "one.parquet", "sizeInBytes": 1, "modificationTime": 1}},
+    ]
+    name = f"{3:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    (log / name).write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    assert read(table) == expected
+
+
+def test_a_version_that_the_log_does_not_have_any_more(table):
+    for n in range(3):
+        write_deltalake(table.path, pa.table({"id": [n]}), mode="append")
+    table.log(1).unlink()
+    with pytest.raises(
+        ConfigError, match=r"version 2 of .* commit 1 is not in _delta_log/ any more"
+    ):
+        read(table)
+    assert read(table, 0) == [{"id": 0}]
+    with pytest.raises(ConfigError, match=r"version=7: the latest version of .* is 2"):
+        read(table, 7)
+    with pytest.raises(ConfigError, match="versions of Delta tables are numbers"):
+        read(table, "2024-01-01")
+
+
+def damage(table, change):
+    write_deltalake(table.path, pa.table({"id": [1, 2]}))
+    actions = table.actions(0)
+    change(actions, next(action["add"] for action in actions if "add" in action))
+    table.commit(0, *actions)
+
+
+def protocol_of(actions):
+    return next(action["protocol"] for action in actions if "protocol" in action)
+
+
+BAD = {
+    "feature": (
+        lambda actions, _: protocol_of(actions).update(
+            minReaderVersion=3, readerFeatures=["deletionVectors", "catalogManaged"]
+        ),
+        r"needs the features \['catalogManaged'\]",
+    ),
+    "reader": (
+        lambda actions, _: protocol_of(actions).update(minReaderVersion=4),
+        "needs version 4 of readers",
+    ),
+    "no metadata": (
+        lambda actions, _: actions.__setitem__(
+            slice(None), [action for action in actions if "metaData" not in action]
+        ),
+        "no metaData",
+    ),
+    "path": (lambda _, add: add.pop("path"), "is damaged: KeyError"),
+    "size": (lambda _, add: add.update(size=None), "is damaged: TypeError"),
+    "stats": (lambda _, add: add.update(stats="{"), "statistics of"),
+    "rows": (
+        lambda _, add: add.update(stats='{"numRecords": 9}'),
+        "it has 2 rows that are not deleted, the table says 9",
+    ),
+    "absolute": (lambda _, add: add.update(path="/etc/passwd"), "is an absolute location"),
+    "clone": (lambda _, add: add.update(path="s3://other/file"), "is an absolute location"),
+    "outside": (lambda _, add: add.update(path="../x.parquet"), "not a relative path inside"),
+    "encoded": (lambda _, add: add.update(path="%2e%2e/x.parquet"), "not a relative path inside"),
+    "vector": (
+        lambda _, add: add.update(
+            deletionVector={"storageType": "i", "pathOrInlineDv": "HelloWorld", "sizeInBytes": 8}
+        ),
+        "a deletion vector is damaged: it does not begin",
+    ),
+    "vector elsewhere": (
+        lambda _, add: add.update(
+            deletionVector={"storageType": "p", "pathOrInlineDv": "/x", "sizeInBytes": 8}
+        ),
+        "is at an absolute location",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_damaged_or_unknown_logs_are_refused(table, kind):
+    change, message = BAD[kind]
+    damage(table, change)
+    with pytest.raises(DataError, match=message):
+        read(table)
+
+
+def test_lines_and_vectors_that_are_cut_are_refused(table):
+    write_deltalake(table.path, pa.table({"id": [1, 2]}))
+    whole = table.log(0).read_bytes()
+    table.log(0).write_bytes(whole[:-20])
+    with pytest.raises(DataError, match=r"00000\.json is damaged"):
+        read(table)
+    table.log(0).write_bytes(whole)
+    [add] = [action["add"] for action in table.actions(0) if "add" in action]
+    table.delete_rows(1, add, [5], inline=True)
+    with pytest.raises(DataError, match=r"row 5 of .* is deleted; the file has 2 rows"):
+        read(table)
+    table.delete_rows(1, add, [1], inline=False)
+    [vector] = table.folder.rglob("deletion_vector_*.bin")
+    stored = vector.read_bytes()
+    vector.write_bytes(stored[:-1] + b"\0")
+    with pytest.raises(
+        DataError, match="a deletion vector is damaged: it does not have its checksum"
+    ):
+        read(table)
+    vector.write_bytes(stored[:20])
+    with pytest.raises(DataError, match="a deletion vector is damaged: it has"):
+        read(table)
+    vector.unlink()
+    with pytest.raises(StreamplugError, match=r"deletion_vector_.*\.bin"):
+        read(table)
+
+
+def test_a_folder_without_a_log_is_refused(tmp_path):
+    with pytest.raises(StreamplugError, match="there is no _delta_log/ of a Delta table"):
+        StreamingDataset(remote=str(tmp_path), format="delta")
+
+
+def test_versions_share_a_cache_and_states_name_them(table, tmp_path):
+    for n in range(3):
+        write_deltalake(table.path, pa.table({"id": list(range(9 * n, 9 * n + 9))}), mode="append")
+    url = "memory://delta-cache/table"
+    copy_to_memory(table.folder, "/delta-cache/table")
+    options = {
+        "format": "delta",
+        "local": str(tmp_path / "cache"),
+        "batch_size": 1,
+        "shuffle": True,
+    }
+    old = StreamingDataset(remote=url, version=1, **options)
+    order = [int(sample["id"]) for sample in old]
+    assert sorted(order) == list(range(18))
+    fetched = set((tmp_path / "cache").rglob("*.parquet"))
+    assert len(fetched) == 2
+    state = StreamingDataset(remote=url, version=1, **options).state_dict(4)
+    new = StreamingDataset(remote=url, **options)
+    with pytest.raises(StateError, match="version 1"):
+        new.load_state_dict(state)
+    assert len(list(new)) == 27
+    assert len(set((tmp_path / "cache").rglob("*.parquet")) - fetched) == 1
+    again = StreamingDataset(remote=url, version=1, **options)
+    again.load_state_dict(state)
+    assert [int(sample["id"]) for sample in again] == order[4:]
+
+
+def copy_to_memory(folder, url):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    for file in folder.rglob("*"):
+        if file.is_file():
+            memory.pipe(f"{url}/{file.relative_to(folder)}", file.read_bytes())
+
+
+def test_tables_mix_with_other_streams_and_take_decoders(table):
+    write_deltalake(table.path, pa.table({"id": [1, 2], "p": ["x", "y"]}), partition_by=["p"])
+    other = table.folder.parent / "other"
+    shutil.copytree(table.folder, other)
+    streams = [Stream(remote=str(folder), format="delta") for folder in (table.folder, other)]
+    assert len(list(StreamingDataset(streams=streams))) == 4
+    decoded = read(table, decoders={"p": lambda _: Bytes()})
+    assert {sample["p"] for sample in decoded} == {b"x", b"y"}
+    with pytest.raises(ConfigError, match="can be read only as a whole"):
+        read(table, access="range")
+
+
+def test_a_view_of_a_table_keeps_its_version(table, tmp_path):
+    views = pytest.importorskip("streamplug_views")
+    write_deltalake(
+        table.path,
+        pa.table({"id": list(range(20)), "lang": ["en", "de"] * 10}),
+        partition_by=["lang"],
+    )
+    DeltaTable(table.path).delete("id = 4")
+    view = views.View.of(table.path, format="delta").where("lang == 'en' and id < 12")
+    assert view.commit(str(tmp_path / "view")).samples == 5
+    write_deltalake(table.path, pa.table({"id": [1000], "lang": ["en"]}), mode="append")
+    rows = StreamingDataset(remote=str(tmp_path / "view"))
+    assert sorted(int(row["id"]) for row in rows) == [0, 2, 6, 8, 10]

@@ -1,0 +1,1 @@
+"""Iceberg tables as data sets of streamplug."""

@@ -1,0 +1,38 @@
+"""Iceberg tables as streams."""
+
+from __future__ import annotations
+
+from streamplug_parquet.table_snapshot import TableSnapshot, open_table
+
+from streamplug.plugin.location import join, open_storage
+from streamplug.session.open_stream import OpenStream
+from streamplug.session.table_format import TableFormat
+from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
+from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug_iceberg.snapshot_reader import (
+    find_snapshot,
+    list_files,
+    read_entries,
+    table_columns,
+)
+from streamplug_iceberg.table_files import TableFiles, split_metadata_url
+
+
+class IcebergFormat(TableFormat):
+    """``iceberg``: Iceberg tables, at one snapshot; a metadata file, or a directory with ``metadata``."""
+
+    def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
+        root, key = split_metadata_url(join(stream.location.parent, stream.split or ""))
+        storage = TimeoutStorage(open_storage(root, stream.storage_options), stream.timeout)
+        files = TableFiles(storage, stream.retries)
+        metadata = files.read_metadata(key or files.find_metadata())
+        snapshot, schema = find_snapshot(metadata, stream.version, storage.url)
+        entries = [] if snapshot is None else read_entries(files, snapshot)
+        table = TableSnapshot(
+            root,
+            "no snapshot" if snapshot is None else f"snapshot {snapshot.snapshot_id}",
+            table_columns(metadata, schema, entries),
+            list_files(files, entries, metadata, schema),
+        )
+        return open_table(stream, table, observer)

@@ -1,0 +1,236 @@
+"""Snapshots of Iceberg tables: their data files, deleted rows and columns."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.puffin import PuffinFile
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import IdentityTransform
+from streamplug_parquet.deletion_vectors import parse_stored_vector
+from streamplug_parquet.table_columns import TableColumn
+from streamplug_parquet.table_reader import TableFile
+from streamplug_parquet.types import plain
+
+from streamplug.errors import ConfigError, DataError
+from streamplug.transfer.pool import map_threads
+from streamplug.types import Int64
+from streamplug_iceberg.table_files import TableFiles
+
+_MAX_READS_IN_FLIGHT = 16
+
+
+def find_snapshot(
+    metadata: TableMetadata, version: int | str | None, where: str
+) -> tuple[Snapshot | None, Schema]:
+    """Return a snapshot and its schema; None for a table without snapshots.
+
+    Args:
+        metadata: The table.
+        version: Id of a snapshot, name of a branch or a tag, or None for the current snapshot.
+        where: Name of the table in errors.
+
+    Raises:
+        ConfigError: If there is no such snapshot.
+    """
+    if version is None:
+        return metadata.current_snapshot(), metadata.schema()
+    number = metadata.refs[version].snapshot_id if version in metadata.refs else version
+    snapshot = metadata.snapshot_by_id(number) if isinstance(number, int) else None
+    if snapshot is None:
+        ids = ", ".join(str(known.snapshot_id) for known in metadata.snapshots[-5:])
+        refs = ", ".join(sorted(metadata.refs))
+        raise ConfigError(
+            f"version={version!r}: {where} has no such snapshot, branch or tag; the latest snapshots are "
+            f"{ids or 'none'}, its branches and tags {refs or 'none'}"
+        )
+    by_id = {schema.schema_id: schema for schema in metadata.schemas}
+    schema = metadata.schema() if snapshot.schema_id is None else by_id[snapshot.schema_id]
+    return snapshot, schema
+
+
+def read_entries(files: TableFiles, snapshot: Snapshot) -> list[ManifestEntry]:
+    """Return the entries of all files of a snapshot.
+
+    Raises:
+        DataError: If a manifest is damaged.
+    """
+
+    def read(manifest: ManifestFile) -> list[ManifestEntry]:
+        try:
+            return manifest.fetch_manifest_entry(files)
+        except (ValueError, KeyError, TypeError, EOFError, AssertionError) as error:
+            raise _damaged(manifest.manifest_path, error) from error
+
+    try:
+        manifests = snapshot.manifests(files)
+    except (ValueError, KeyError, TypeError, EOFError, AssertionError) as error:
+        raise _damaged(snapshot.manifest_list, error) from error
+    return [
+        entry for entries in map_threads(read, manifests, _MAX_READS_IN_FLIGHT) for entry in entries
+    ]
+
+
+def _damaged(location: str, error: Exception) -> DataError:
+    return DataError(f"{location} is damaged: {type(error).__name__}: {error}")
+
+
+def list_files(
+    files: TableFiles, entries: Sequence[ManifestEntry], metadata: TableMetadata, schema: Schema
+) -> list[TableFile]:
+    """Return the data files of a snapshot, by sequence number and location.
+
+    Raises:
+        DataError: If a file is of a kind that is not supported, or a file of deletions is damaged.
+    """
+    data = [e for e in entries if e.data_file.content == DataFileContent.DATA]
+    deletes = [e for e in entries if e.data_file.content != DataFileContent.DATA]
+    data.sort(key=lambda entry: (entry.sequence_number or 0, entry.data_file.file_path))
+    deleted = _read_deletes(files, deletes)
+    partitions = _identity_columns(metadata, schema)
+    listed = []
+    for entry in data:
+        file = entry.data_file
+        if file.file_format != FileFormat.PARQUET:
+            raise DataError(
+                f"{file.file_path} is of the format {file.file_format.name}; only Parquet is supported"
+            )
+        positions = [
+            rows
+            for sequence, rows in deleted.get(file.file_path, ())
+            if sequence >= (entry.sequence_number or 0)
+        ]
+        rows = np.unique(np.concatenate(positions)) if positions else np.empty(0, np.int64)
+        if len(rows) and not 0 <= rows[0] <= rows[-1] < file.record_count:
+            raise DataError(
+                f"{file.file_path}: row {rows[-1]} is deleted; the file has {file.record_count} rows, from 0"
+            )
+        constants = {
+            name: _constant(file.partition[place], type_)
+            for place, name, type_ in partitions[file.spec_id]
+        }
+        key = files.key_of(file.file_path)
+        listed.append(TableFile(key, file.file_size_in_bytes, file.record_count, rows, constants))
+    return listed
+
+
+def _read_deletes(
+    files: TableFiles, entries: Sequence[ManifestEntry]
+) -> dict[str, list[tuple[int, Int64]]]:
+    """Return sequence number and positions of the deleted rows by location of the data file."""
+
+    def read(entry: ManifestEntry) -> list[tuple[str, Int64]]:
+        file: DataFile = entry.data_file
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            raise DataError(
+                f"{file.file_path} deletes rows by their values, which is not supported; rewrite the data "
+                "files of the table (rewrite_data_files), or read a snapshot without such deletions"
+            )
+        content = files.read(files.key_of(file.file_path))
+        try:
+            return list(_positions_of(file, content))
+        except (ValueError, KeyError, TypeError, pa.ArrowException, OSError) as error:
+            raise _damaged(file.file_path, error) from error
+
+    deleted: defaultdict[str, list[tuple[int, Int64]]] = defaultdict(list)
+    # A file of deletion vectors has an entry for each data file, and is read once.
+    by_path = {entry.data_file.file_path: entry for entry in entries}
+    for entry, found in zip(
+        by_path.values(), map_threads(read, list(by_path.values()), _MAX_READS_IN_FLIGHT)
+    ):
+        for path, positions in found:
+            deleted[path].append((entry.sequence_number or 0, positions))
+    return deleted
+
+
+def _positions_of(file: DataFile, content: bytes) -> Iterator[tuple[str, Int64]]:
+    if file.file_format.name == "PUFFIN":
+        puffin = PuffinFile(content)
+        for blob in puffin.footer.blobs:
+            if blob.type == "deletion-vector-v1":
+                yield (
+                    blob.properties["referenced-data-file"],
+                    parse_stored_vector(puffin.get_blob_payload(blob)),
+                )
+        return
+    if file.file_format != FileFormat.PARQUET:
+        raise ValueError(f"the format {file.file_format.name} is not supported")
+    table = pq.read_table(pa.BufferReader(content), columns=["file_path", "pos"])
+    paths = table["file_path"].combine_chunks().dictionary_encode()
+    if isinstance(paths, pa.ChunkedArray):
+        paths = paths.combine_chunks()
+    indices, positions = paths.indices.to_numpy(), table["pos"].to_numpy().astype(np.int64)
+    for number, path in enumerate(paths.dictionary.to_pylist()):
+        yield path, positions[indices == number]
+
+
+def _identity_columns(
+    metadata: TableMetadata, schema: Schema
+) -> dict[int, list[tuple[int, str, pa.DataType]]]:
+    """Return place, name and type of the columns that partitions have as they are, by id of the spec."""
+    types = {field.field_id: field for field in schema.fields}
+    arrow = schema_to_pyarrow(schema)
+    return {
+        spec.spec_id: [
+            (
+                place,
+                types[field.source_id].name,
+                plain(arrow.field(types[field.source_id].name).type),
+            )
+            for place, field in enumerate(spec.fields)
+            if isinstance(field.transform, IdentityTransform) and field.source_id in types
+        ]
+        for spec in metadata.specs().values()
+    }
+
+
+def _constant(value: Any, type_: pa.DataType) -> Any:
+    """Return the value of a partition as one of the type."""
+    if isinstance(value, UUID):
+        return value.bytes
+    if isinstance(value, int) and pa.types.is_date32(type_):
+        return pa.scalar(value, pa.int32()).cast(type_).as_py()
+    if isinstance(value, int) and pa.types.is_temporal(type_):
+        return pa.scalar(value, pa.int64()).cast(type_).as_py()
+    return value
+
+
+def table_columns(
+    metadata: TableMetadata, schema: Schema, entries: Sequence[ManifestEntry]
+) -> list[TableColumn]:
+    """Return the columns of a snapshot."""
+    data = [e.data_file for e in entries if e.data_file.content == DataFileContent.DATA]
+    nulls: Counter[int] = Counter()
+    known: Counter[int] = Counter()
+    for file in data:
+        counts = dict(file.null_value_counts or {})
+        nulls.update(counts)
+        known.update(counts.keys())
+    mapping = metadata.name_mapping()
+    names = None
+    if mapping is not None:
+        names = {field.field_id: list(field.names) for field in mapping}
+    arrow = schema_to_pyarrow(schema)
+    columns = []
+    for field in schema.fields:
+        number = field.field_id
+        has_none = bool(data) and known[number] == len(data) and not nulls[number]
+        columns.append(
+            TableColumn(
+                arrow.field(field.name),
+                not (field.required or has_none),
+                None if names is None else names.get(number, []),
+                field.initial_default,
+            )
+        )
+    return columns

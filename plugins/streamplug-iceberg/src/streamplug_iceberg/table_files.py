@@ -1,0 +1,165 @@
+"""Files of Iceberg tables, read through a storage of streamplug."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any, NoReturn
+
+from pyiceberg.exceptions import ValidationError as IcebergError
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+
+from streamplug.errors import ConfigError, DataError, NotFound
+from streamplug.interfaces import Storage
+from streamplug.transfer.retry import call_with_retries
+
+METADATA_FOLDER = "metadata/"
+_HINT = f"{METADATA_FOLDER}version-hint.text"
+_METADATA_NAME = re.compile(r"v?([0-9]+)(?:-[0-9a-fA-F-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
+
+
+def split_metadata_url(url: str) -> tuple[str, str | None]:
+    """Return the location of a table, and the key of its metadata file if the URL names one.
+
+    Raises:
+        ConfigError: If the file is not in the folder ``metadata`` of a table.
+    """
+    folder, _, name = url.rpartition("/")
+    if _METADATA_NAME.fullmatch(name) is None:
+        return url, None
+    root, _, last = folder.rpartition("/")
+    if f"{last}/" != METADATA_FOLDER or not root:
+        raise ConfigError(
+            f"remote={url!r:.200}: a metadata file must be in the folder {METADATA_FOLDER} of its table"
+        )
+    return root, f"{METADATA_FOLDER}{name}"
+
+
+class TableFiles(FileIO):
+    """Files below the location of a table, by the locations that its metadata has for them.
+
+    A table that was copied elsewhere is read there: locations below its old one are below the new one.
+    """
+
+    def __init__(self, storage: Storage, retries: int) -> None:
+        """Read files of `storage`, which is the table's location."""
+        super().__init__()
+        self._storage, self._retries = storage, retries
+        self._roots = [_normalize(storage.url)]
+
+    def find_metadata(self) -> str:
+        """Return the key of the latest metadata file.
+
+        Raises:
+            NotFound: If there is none.
+            ConfigError: If it is not clear which is the latest.
+        """
+        try:
+            hint = self.read(_HINT).decode().strip()
+        except NotFound:
+            hint = ""
+        if hint:
+            name = f"v{hint}" if hint.isdigit() else hint.removesuffix(".metadata.json")
+            return f"{METADATA_FOLDER}{name}.metadata.json"
+        found: dict[int, list[str]] = {}
+        for info in call_with_retries(
+            lambda: list(self._storage.list(METADATA_FOLDER)), self._retries
+        ):
+            if match := _METADATA_NAME.fullmatch(info.key.removeprefix(METADATA_FOLDER)):
+                found.setdefault(int(match[1]), []).append(info.key)
+        if not found:
+            raise NotFound(
+                f"{self._storage.url}: there is no {METADATA_FOLDER} of an Iceberg table; check remote= and "
+                "split="
+            )
+        latest = found[max(found)]
+        if len(latest) > 1:
+            raise ConfigError(
+                f"{self._storage.url} has several latest metadata files, {' and '.join(sorted(latest))}: "
+                "pass as remote= the one that the catalog names (metadata_location of the table)"
+            )
+        return latest[0]
+
+    def read_metadata(self, key: str) -> TableMetadata:
+        """Read a metadata file.
+
+        Raises:
+            DataError: If it is damaged.
+        """
+        try:
+            metadata = FromInputFile.table_metadata(_FetchedFile(key, self.read(key)))
+        except (IcebergError, ValueError, KeyError, TypeError, OSError, EOFError) as error:
+            if isinstance(error, NotFound):
+                raise
+            raise DataError(
+                f"{self._storage.url_of(key)} is damaged or of a version that is not supported: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+        self._roots.append(_normalize(metadata.location))
+        return metadata
+
+    def key_of(self, location: str) -> str:
+        """Return the key of a location that the table's metadata has.
+
+        Raises:
+            DataError: If it is not below the location of the table.
+        """
+        path = _normalize(location)
+        for root in self._roots:
+            if path.startswith(f"{root}/"):
+                return path[len(root) + 1 :]
+        raise DataError(
+            f"{self._storage.url}: its file {location!r:.200} is outside of the table, which is not supported"
+        )
+
+    def read(self, key: str) -> bytes:
+        """Return the content of a file by its key."""
+        return call_with_retries(lambda: self._storage.read(key), self._retries)
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a file by its location."""
+        return _FetchedFile(location, self.read(self.key_of(location)))
+
+    def new_output(self, location: str) -> OutputFile:
+        """Raise an error."""
+        _refuse(location)
+
+    def delete(self, location: Any) -> None:
+        """Raise an error."""
+        _refuse(location)
+
+
+def _refuse(location: Any) -> NoReturn:
+    raise DataError(f"{location}: tables are only read")
+
+
+class _FetchedFile(InputFile):
+    """The content of a file."""
+
+    def __init__(self, location: str, data: bytes) -> None:
+        super().__init__(location)
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def exists(self) -> bool:
+        """Return True."""
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Return a stream of the content."""
+        return io.BytesIO(self._data)
+
+
+def _normalize(location: str) -> str:
+    """Return a location with the plain name of its scheme, without one if it is local."""
+    scheme, separator, path = location.partition(":")
+    if not separator or "/" in scheme:
+        return location.rstrip("/")
+    if scheme == "file":
+        return f"/{path.lstrip('/')}".rstrip("/")
+    return f"{_ALIASES.get(scheme, scheme)}:{path}".rstrip("/")

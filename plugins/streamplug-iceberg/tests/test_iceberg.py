@@ -1,0 +1,404 @@
+"""Iceberg tables, compared with what pyiceberg reads."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import random
+import shutil
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DoubleType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
+from streamplug_testing import TableTests
+
+from streamplug import StreamingDataset
+from streamplug.errors import (
+    ConfigError,
+    CorruptShardError,
+    DataError,
+    StateError,
+    StreamplugError,
+)
+
+NOON = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.timezone.utc)
+
+
+@pytest.fixture
+def helpers(request):
+    """Return the functions of conftest.py, which is not importable by a fixed name."""
+    plugin = request.config.pluginmanager
+    return next(m for m in plugin.get_plugins() if hasattr(m, "commit_deletes"))
+
+
+def read(location, version=None, **options):
+    dataset = StreamingDataset(remote=location, format="iceberg", version=version, **options)
+    return [plain(sample) for sample in dataset]
+
+
+def plain(sample):
+    return {name: getattr(value, "tolist", lambda v=value: v)() for name, value in sample.items()}
+
+
+def in_any_order(rows):
+    return sorted(repr(sorted((name, naive(v)) for name, v in row.items())) for row in rows)
+
+
+def naive(value):
+    """Return the value of a timestamp as arrays have it, in UTC and without a zone."""
+    return value.replace(tzinfo=None) if isinstance(value, datetime.datetime) else value
+
+
+class TestIceberg(TableTests):
+    name = "iceberg"
+
+    def make_table(self, folder):
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w")
+        catalog.create_namespace("n")
+        rows = {"id": list(range(20)), "text": [f"text {n}" for n in range(20)]}
+        table = catalog.create_table("n.t", schema=pa.table(rows).schema)
+        table.append(pa.table(rows))
+        table.append(pa.table({"id": [20, 21], "text": ["text 20", "text 21"]}))
+        table.delete("id = 7")
+        order = [20, 21, *(n for n in range(20) if n != 7)]  # deleting wrote a file anew
+        return table.metadata_location, [{"id": np.int64(n), "text": f"text {n}"} for n in order]
+
+
+@pytest.mark.parametrize("format_version", ["1", "2"])
+def test_random_tables_are_read_as_pyiceberg_reads_them(tables, helpers, format_version):
+    chance = random.Random(3)
+    table = tables.create(Schema(
+        NestedField(1, "id", IntegerType()),
+        NestedField(2, "lang", StringType()),
+        NestedField(3, "x", DoubleType()),
+    ), properties={"format-version": format_version})  # fmt: skip
+    with table.update_spec() as change:
+        change.add_identity("lang")
+    for step in range(10):
+        arrow = table.schema().as_arrow()
+        size = chance.randrange(1, 20)
+        table.append(
+            pa.table(
+                {
+                    field.name: pa.array(
+                        [1000 * step + n for n in range(size)]
+                        if field.name == "id"
+                        else [chance.choice(VALUES[str(field.type)]) for _ in range(size)],
+                        field.type,
+                    )
+                    for field in arrow
+                },
+                schema=arrow,
+            )
+        )
+        if step == 2:
+            table.delete("x = 2.5")
+        if step == 3:
+            with table.update_schema() as change:
+                change.rename_column("x", "y")
+            with table.update_schema() as change:
+                change.add_column("x", StringType())
+                change.update_column("id", LongType())
+        if step == 5:
+            with table.update_spec() as change:
+                change.remove_field("lang")
+        if step == 6:
+            with table.update_schema() as change:
+                change.delete_column("x")
+                change.move_first("y")
+        if step == 7:
+            table.delete("id < 500")
+    for snapshot in table.snapshots():
+        number = snapshot.snapshot_id
+        expected = helpers.read_by_pyiceberg(table.metadata_location, number)
+        found = read(table.metadata_location, number)
+        assert in_any_order(found) == in_any_order(expected)
+        assert [list(row) for row in found[:1]] == [list(row) for row in expected[:1]]
+    assert read(table.metadata_location) == read(tables_folder(table))
+
+
+VALUES = {
+    "double": [None, 0.5, 2.5],
+    "large_string": ["en", "d e", None],
+    "string": ["en", "d e", None],
+}
+
+
+def tables_folder(table):
+    return table.location().removeprefix("file://")
+
+
+def test_types_of_columns(tables, helpers):
+    rows = pa.table(
+        {
+            "b": [True, None],
+            "f": pa.array([0.5, None], pa.float32()),
+            "d": [datetime.date(2024, 2, 29), None],
+            "t": pa.array([NOON, None], pa.timestamp("us", "UTC")),
+            "n": pa.array([1709168523000000, None], pa.timestamp("us")),
+            "time": pa.array([datetime.time(1, 2, 3), None], pa.time64("us")),
+            "m": pa.array([decimal.Decimal("12.50"), None], pa.decimal128(10, 2)),
+            "bytes": [b"\0\1", None],
+            "fixed": pa.array([b"abcd", None], pa.binary(4)),
+            "list": [[1, 2], None],
+            "struct": [{"a": 1, "b": "x"}, None],
+            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+        }
+    )  # fmt: skip
+    table = tables.create(rows.schema)
+    table.append(rows)
+    expected = helpers.read_by_pyiceberg(table.metadata_location)
+    for row in expected:
+        row["map"] = row["map"] and dict(row["map"])
+    assert in_any_order(read(table.metadata_location)) == in_any_order(expected)
+
+
+def test_numbers_without_missing_values_are_arrays(tables):
+    rows = pa.table({"a": [1, 2], "b": [None, 1.0]})
+    table = tables.create(rows.schema)
+    table.append(rows)
+    [batch] = StreamingDataset(
+        remote=table.metadata_location, format="iceberg", batch_size=2
+    ).batches()
+    assert batch["a"].dtype == "int64"
+    assert isinstance(batch["b"], list)
+
+
+@pytest.fixture
+def two_files(tables):
+    table = tables.create(pa.schema([("id", pa.int64())]))
+    table.append(pa.table({"id": list(range(10))}))
+    table.append(pa.table({"id": list(range(10, 20))}))
+    paths = [task.file.file_path for task in table.scan().plan_files()]
+    return table, sorted(paths, key=lambda path: pq.read_table(path[7:])["id"][0].as_py())
+
+
+def ids(location, **options):
+    return [row["id"] for row in read(location, **options)]
+
+
+@pytest.mark.parametrize("kind", ["positions", "vectors"])
+def test_deleted_rows(two_files, helpers, tmp_path, kind):
+    table, (first, second) = two_files
+    folder = helpers.path_of(table.location()) / "data"
+    deleted = {first: [0, 3, 4], second: [9]}
+    if kind == "positions":
+        path, format_ = folder / "deletes.parquet", FileFormat.PARQUET
+        helpers.write_positions(path, deleted)
+    else:
+        path, format_ = folder / "deletes.puffin", FileFormat.PUFFIN
+        helpers.write_vectors(path, deleted)
+    location = helpers.commit_deletes(
+        table, [(path, DataFileContent.POSITION_DELETES, format_, None)]
+    )
+    assert ids(location) == [n for n in range(20) if n not in (0, 3, 4, 19)]
+    assert in_any_order(read(location)) == in_any_order(helpers.read_by_pyiceberg(location))
+    assert ids(table.metadata_location) == list(range(20))
+
+
+def test_deletions_of_an_earlier_commit_do_not_count(two_files, helpers):
+    table, (first, second) = two_files
+    path = helpers.path_of(table.location()) / "data" / "deletes.parquet"
+    helpers.write_positions(path, {first: [0], second: [0]})
+    location = helpers.commit_deletes(
+        table, [(path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, 1)]
+    )
+    assert ids(location) == list(range(1, 20))  # the second file was added later
+
+
+def test_deletions_by_value_and_damaged_ones_are_refused(two_files, helpers):
+    table, (first, _) = two_files
+    path = helpers.path_of(table.location()) / "data" / "deletes.parquet"
+    pq.write_table(pa.table({"id": [3]}), path)
+    location = helpers.commit_deletes(
+        table, [(path, DataFileContent.EQUALITY_DELETES, FileFormat.PARQUET, None)]
+    )
+    with pytest.raises(DataError, match=r"deletes\.parquet deletes rows by their values"):
+        read(location)
+    location = helpers.commit_deletes(
+        table, [(path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, None)]
+    )
+    with pytest.raises(DataError, match=r"deletes\.parquet is damaged"):
+        read(location)
+    helpers.write_positions(path, {first: [10]})
+    with pytest.raises(DataError, match="row 10 is deleted; the file has 10 rows"):
+        read(location)
+    path.unlink()
+    with pytest.raises(StreamplugError, match=r"deletes\.parquet"):
+        read(location)
+
+
+def test_branches_tags_and_snapshots(two_files):
+    table, _ = two_files
+    first, second = (snapshot.snapshot_id for snapshot in table.snapshots())
+    table.manage_snapshots().create_tag(first, "paper").commit()
+    location = table.metadata_location
+    assert ids(location, version="paper") == ids(location, version=first) == list(range(10))
+    assert ids(location, version="main") == ids(location, version=second) == list(range(20))
+    with pytest.raises(ConfigError, match=r"has no such snapshot, branch or tag; .* main, paper"):
+        read(location, "papers")
+
+
+def test_the_latest_metadata_file_of_a_folder(two_files, helpers):
+    table, _ = two_files
+    folder = tables_folder(table)
+    assert ids(folder) == list(range(20))
+    metadata = helpers.path_of(table.metadata_location).parent
+    older = sorted(metadata.glob("*.metadata.json"))[-2]
+    (metadata / "version-hint.text").write_text(older.name.removesuffix(".metadata.json"))
+    assert ids(folder) == list(range(10))
+    (metadata / "version-hint.text").unlink()
+    latest = helpers.path_of(table.metadata_location)
+    shutil.copy(latest, metadata / f"{latest.name.partition('-')[0]}-{uuid.uuid4()}.metadata.json")
+    with pytest.raises(ConfigError, match=r"several latest metadata files, .*metadata_location"):
+        read(folder)
+    shutil.copy(latest, metadata.parent / latest.name)
+    with pytest.raises(ConfigError, match="must be in the folder metadata/ of its table"):
+        read(str(metadata.parent / latest.name))
+    shutil.rmtree(metadata)
+    with pytest.raises(StreamplugError, match="there is no metadata/ of an Iceberg table"):
+        read(folder)
+
+
+def test_a_table_that_was_copied_is_read_where_it_is(two_files, helpers, tmp_path):
+    table, _ = two_files
+    shutil.copytree(tables_folder(table), tmp_path / "copy")
+    shutil.rmtree(tables_folder(table))
+    assert ids(str(tmp_path / "copy")) == list(range(20))
+
+
+def test_snapshots_share_a_cache_and_states_name_them(two_files, tmp_path):
+    table, _ = two_files
+    first = table.snapshots()[0].snapshot_id
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.put(tables_folder(table), "/iceberg-cache/table", recursive=True)
+    url = "memory://iceberg-cache/table"
+    options = {"format": "iceberg", "local": str(tmp_path / "cache"), "batch_size": 1}
+    old = StreamingDataset(remote=url, version=first, **options)
+    assert len(list(old)) == 10
+    fetched = set((tmp_path / "cache").rglob("*.parquet"))
+    assert len(fetched) == 1
+    new = StreamingDataset(remote=url, **options)
+    with pytest.raises(StateError, match=f"snapshot {first}"):
+        new.load_state_dict(StreamingDataset(remote=url, version=first, **options).state_dict(4))
+    assert len(list(new)) == 20
+    assert len(set((tmp_path / "cache").rglob("*.parquet")) - fetched) == 1
+
+
+def without_ids(path):
+    rows = pq.read_table(path)
+    plain = pa.schema([pa.field(field.name, field.type) for field in rows.schema])
+    pq.write_table(pa.table(rows.columns, schema=plain), path)
+
+
+def change_metadata(location, change):
+    path = Path(location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    change(metadata)
+    path.write_text(json.dumps(metadata))
+
+
+def test_imported_files_take_columns_by_name_and_partitions_from_the_manifest(tables):
+    table = tables.create(
+        Schema(NestedField(1, "id", LongType()), NestedField(2, "day", StringType()))
+    )
+    with table.update_spec() as change:
+        change.add_identity("day")
+    table.append(pa.table({"id": [1, 2], "day": ["mon", "mon"]}, schema=table.schema().as_arrow()))
+    [task] = table.scan().plan_files()
+    path = Path(task.file.file_path[7:])
+    pq.write_table(pa.table({"old_id": [1, 2]}), path)
+    size = task.file.file_size_in_bytes
+    # The manifest has the size of the file that was replaced.
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    assert len(content) <= size
+    path.write_bytes(content[:-footer] + bytes(size - len(content)) + content[-footer:])
+    with pytest.raises(CorruptShardError, match="no field ids, and the table has no names"):
+        read(table.metadata_location)
+    mapping = [{"field-id": 1, "names": ["id", "old_id"]}, {"field-id": 2, "names": ["day"]}]
+    change_metadata(
+        table.metadata_location,
+        lambda m: m.setdefault("properties", {}).update(
+            {"schema.name-mapping.default": json.dumps(mapping)}
+        ),
+    )
+    assert read(table.metadata_location) == [{"id": 1, "day": "mon"}, {"id": 2, "day": "mon"}]
+
+
+def test_fields_of_structs_that_were_exchanged_are_refused(tables):
+    schema = Schema(
+        NestedField(
+            1, "s", StructType(NestedField(2, "a", LongType()), NestedField(3, "b", LongType()))
+        )
+    )
+    table = tables.create(schema)
+    table.append(pa.table({"s": [{"a": 1, "b": 2}]}, schema=table.schema().as_arrow()))
+    assert read(table.metadata_location) == [{"s": {"a": 1, "b": 2}}]
+
+    def exchange(metadata):
+        [field] = metadata["schemas"][0]["fields"]
+        one, other = field["type"]["fields"]
+        one["id"], other["id"] = other["id"], one["id"]
+
+    change_metadata(table.metadata_location, exchange)
+    with pytest.raises(CorruptShardError, match="'s' has other fields than the table"):
+        read(table.metadata_location)
+
+
+def test_damaged_and_foreign_files_are_refused(two_files, helpers):
+    table, _ = two_files
+    location = table.metadata_location
+    whole = helpers.path_of(location).read_bytes()
+    helpers.path_of(location).write_bytes(whole[:100])
+    with pytest.raises(DataError, match=r"metadata\.json is damaged"):
+        read(location)
+    helpers.path_of(location).write_bytes(whole)
+    change_metadata(location, lambda m: m.update({"format-version": 9}))
+    with pytest.raises(DataError, match=r"metadata\.json is damaged or of a version"):
+        read(location)
+    helpers.path_of(location).write_bytes(whole)
+    change_metadata(
+        location, lambda m: m["snapshots"][-1].update({"manifest-list": "s3://elsewhere/x.avro"})
+    )
+    with pytest.raises(DataError, match=r"'s3://elsewhere/x.avro' is outside of the table"):
+        read(location)
+    helpers.path_of(location).write_bytes(whole)
+    listed = helpers.path_of(json.loads(whole)["snapshots"][-1]["manifest-list"])
+    listed.write_bytes(listed.read_bytes()[:50])
+    with pytest.raises(DataError, match=r"\.avro is damaged"):
+        read(location)
+
+
+def test_a_table_without_rows_is_refused_like_a_data_set_without_samples(tables):
+    table = tables.create(pa.schema([("id", pa.int64())]))
+    with pytest.raises(StreamplugError, match="no samples"):
+        list(StreamingDataset(remote=table.metadata_location, format="iceberg"))
+
+
+def test_a_view_of_a_table_keeps_its_snapshot(two_files, tmp_path):
+    views = pytest.importorskip("streamplug_views")
+    table, _ = two_files
+    view = views.View.of(table.metadata_location, format="iceberg").where("id % 4 == 0")
+    assert view.commit(str(tmp_path / "view")).samples == 5
+    table.append(pa.table({"id": [100]}))
+    rows = StreamingDataset(remote=str(tmp_path / "view"))
+    assert [int(row["id"]) for row in rows] == [0, 4, 8, 12, 16]

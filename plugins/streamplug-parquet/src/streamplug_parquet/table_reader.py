@@ -1,0 +1,123 @@
+"""Reader of a data file of a table: without deleted rows, with the columns of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamplug.errors import CorruptShardError
+from streamplug.interfaces import Column
+from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one
+from streamplug_parquet.footer import schema_of
+from streamplug_parquet.reader import ParquetReader
+from streamplug_parquet.table_columns import TableColumn
+from streamplug_parquet.values import ArrowValue
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A Parquet file of a table.
+
+    Attributes:
+        key: Path below the location of the table.
+        size: Size in bytes.
+        rows: Number of rows, with deleted ones.
+        deleted: Positions of deleted rows: int64, ascending and distinct.
+        constants: Values of columns that the file need not have, such as those of its partition.
+    """
+
+    key: str
+    size: int
+    rows: int
+    deleted: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> int:
+        """Number of rows that are not deleted."""
+        return self.rows - len(self.deleted)
+
+
+class TableFileReader(ParquetReader):
+    """Reads the rows of one file that are not deleted."""
+
+    def __init__(
+        self,
+        data: Bytes1D,
+        columns: Sequence[Column],
+        table_columns: Sequence[TableColumn],
+        deleted: Int64,
+        constants: Mapping[str, Any],
+    ) -> None:
+        """Open the file in `data`; `columns` are those of the index, `constants` as in `TableFile`.
+
+        Raises:
+            CorruptShardError: If the file is damaged, or its columns do not fit the table.
+        """
+        self._columns, self._table_columns = columns, table_columns
+        self._values = constants
+        self._stored: dict[str, Column] = {}
+        self._constants: dict[str, Chunk] = {}
+        # Deleted row k is followed by the remaining row of this number.
+        self._gaps = deleted - np.arange(len(deleted))
+        super().__init__(data, columns)
+
+    def _check_schema(self) -> None:
+        schema, self._types = schema_of(self._metadata), {}
+        for column, table_column in zip(self._columns, self._table_columns):
+            stored = table_column.find_in(schema)
+            if stored is not None:
+                self._stored[column.name] = replace(column, name=stored.name)
+                self._types[stored.name] = table_column.type
+                continue
+            value = self._values.get(column.name, table_column.default)
+            if value is None and not table_column.nullable:
+                raise CorruptShardError(
+                    f"it has no column {column.name!r}, whose values the table requires"
+                )
+            array = pa.array([value], table_column.type)
+            self._constants[column.name] = chunk_of(column, array, table_column.type)
+        self._is_plain = (
+            not len(self._gaps)
+            and not self._constants
+            and all(name == column.name for name, column in self._stored.items())
+        )
+
+    def __len__(self) -> int:
+        return super().__len__() - len(self._gaps)
+
+    def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        if self._is_plain:
+            return super().row(index, columns)
+        index += int(np.searchsorted(self._gaps, index, side="right"))
+        stored = [self._stored[column.name] for column in columns if column.name in self._stored]
+        values = super().row(index, stored) if stored else {}
+        return {column.name: self._value(column, values, index) for column in columns}
+
+    def _value(self, column: Column, values: Sample, index: int) -> Any:
+        if column.name in self._stored:
+            return values[self._stored[column.name].name]
+        value = self._constants[column.name].one(0)
+        is_decoded = isinstance(column.encoding, ArrowValue)
+        return value if is_decoded else decoded_one(column, value, index)
+
+    def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
+        if self._is_plain:
+            return super().take(rows, columns)
+        rows = rows + np.searchsorted(self._gaps, rows, side="right")
+        stored = [self._stored[column.name] for column in columns if column.name in self._stored]
+        values = iter(super().take(rows, stored) if stored else ())
+        return [
+            next(values) if column.name in self._stored else self._repeat(column, rows)
+            for column in columns
+        ]
+
+    def _repeat(self, column: Column, rows: Int64) -> ColumnValues:
+        collected = Collected(column, rows)
+        collected.put(slice(None), self._constants[column.name], np.zeros(len(rows), np.int64))
+        return collected.finish()

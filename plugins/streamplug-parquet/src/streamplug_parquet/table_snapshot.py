@@ -1,0 +1,175 @@
+"""Snapshots of tables of Parquet files as streams: their manifest is the index, and no file is scanned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from hashlib import blake2s
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
+from streamplug.index import Index, Schema
+from streamplug.index.basename import validate_basename
+from streamplug.index.columns import DigestColumns, TextColumnBuilder, offsets_from_sizes
+from streamplug.index.model import FileTable
+from streamplug.interfaces import Column, Encoding, Format, ShardInfo, ShardReader, Storage
+from streamplug.session.open_stream import OpenStream
+from streamplug.session.stream_location import StreamLocation
+from streamplug.stream import Stream
+from streamplug.transfer.observer import Observer
+from streamplug.types import Bytes1D, Int64
+from streamplug_parquet.encodings import ArrowTypes
+from streamplug_parquet.table_columns import TableColumn
+from streamplug_parquet.table_reader import TableFile, TableFileReader
+
+
+@dataclass(frozen=True)
+class TableSnapshot:
+    """A table at one moment.
+
+    Attributes:
+        url: Location below which its files are.
+        version: The moment in words, such as ``version 3``, which states record.
+        columns: Columns in order.
+        files: Data files in the order of samples.
+    """
+
+    url: str
+    version: str
+    columns: Sequence[TableColumn]
+    files: Sequence[TableFile]
+
+    @property
+    def where(self) -> str:
+        """Name of the snapshot in errors."""
+        return f"{self.url}, {self.version}"
+
+    def index(self) -> Index:
+        """Return the index, in which each file is a shard.
+
+        Raises:
+            DataError: If it has no columns, or a file is outside of the table.
+            ConfigError: If the type of a column cannot be read.
+        """
+        if not self.columns:
+            raise DataError(f"{self.where} has no columns")
+        files = [file for file in self.files if file.samples]
+        names = TextColumnBuilder()
+        try:
+            names.put(0, [validate_basename(file.key, "file").encode() for file in files])
+        except InvalidIndexError as error:
+            raise DataError(f"{self.where}: {error}") from None
+        starts = offsets_from_sizes(np.array([file.samples for file in files], np.int64))
+        sizes = np.array([file.size for file in files], np.int64)
+        tables = {"raw_data": FileTable(names.build(len(files)), sizes, DigestColumns({}))}
+        columns = tuple(column.as_column() for column in self.columns)
+        schema = Schema(
+            SnapshotFormat(self.columns, files),
+            columns,
+            None,
+            {"format": "parquet", "columns": {column.name: column.spec for column in columns}},
+        )
+        schema_of = np.zeros(len(files), np.int64)
+        index = Index(starts, [schema], schema_of, tables, where=self.where)
+        index.digest = self._digest(files)
+        return index
+
+    def _digest(self, files: Sequence[TableFile]) -> str:
+        digest = xxhash.xxh3_64()
+        for file in files:
+            digest.update(f"{file.key}\0{file.rows}\0{len(file.deleted)}\n".encode())
+            digest.update(np.ascontiguousarray(file.deleted, "<i8").data)
+        return digest.hexdigest()
+
+
+class SnapshotFormat(Format):
+    """The Parquet files of one snapshot; their deleted rows and constant columns by number of the shard."""
+
+    suffix = "parquet"
+    encodings: ClassVar[Mapping[str, Encoding]] = ArrowTypes()
+
+    def __init__(self, columns: Sequence[TableColumn], files: Sequence[TableFile]) -> None:
+        """Read files with the columns of a table."""
+        self._columns = columns
+        self._deleted = {n: file.deleted for n, file in enumerate(files) if len(file.deleted)}
+        # One array per column rather than a dict per file, as instances are sent to processes.
+        used = {name for file in files for name in file.constants}
+        self._constants = {
+            column.name: pa.array([file.constants.get(column.name) for file in files], column.type)
+            for column in columns
+            if column.name in used
+        }
+
+    def columns(
+        self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+    ) -> tuple[Column, ...]:
+        return tuple(column.as_column() for column in self._columns)
+
+    def open(
+        self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
+    ) -> ShardReader:
+        constants = {
+            name: values[shard.number].as_py()
+            for name, values in self._constants.items()
+            if values[shard.number].is_valid
+        }
+        deleted = self._deleted.get(shard.number, _NONE_DELETED)
+        reader = TableFileReader(files["data"], columns, self._columns, deleted, constants)
+        if len(reader) != shard.samples:
+            raise CorruptShardError(
+                f"it has {len(reader)} rows that are not deleted, the table says {shard.samples}"
+            )
+        return reader
+
+
+_NONE_DELETED: Int64 = np.empty(0, np.int64)
+
+
+class TableLocation(StreamLocation):
+    """Location of a table, whose cache is a subdirectory that all its snapshots share."""
+
+    @property
+    def directory(self) -> Path:
+        if self.in_place:
+            return super().directory
+        identity = self.storage.url.encode()
+        return self.root / f"table-{blake2s(identity, digest_size=8).hexdigest()}"
+
+
+@dataclass(frozen=True, repr=False)
+class TableStream(Stream):
+    """Stream of a snapshot."""
+
+    snapshot: TableSnapshot = field(kw_only=True)
+
+    @cached_property
+    def location(self) -> StreamLocation:
+        plain = super().location
+        names = [field.name for field in fields(StreamLocation)]
+        return TableLocation(**{name: getattr(plain, name) for name in names})
+
+    def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
+        return self.snapshot.index(), None
+
+    def open(self, observer: Observer | None = None) -> OpenStream:
+        snapshot = self.snapshot
+        return replace(super().open(observer), where=snapshot.where, version=snapshot.version)
+
+
+def open_table(stream: Stream, snapshot: TableSnapshot, observer: Observer | None) -> OpenStream:
+    """Open a snapshot as a stream, with the options of the stream that named the table.
+
+    Raises:
+        DataError: If the snapshot is not valid.
+        ConfigError: If the options do not fit it.
+    """
+    options = {field.name: getattr(stream, field.name) for field in fields(Stream)}
+    place = "local" if stream.remote is None else "remote"
+    options |= {place: snapshot.url, "split": None, "format": None, "version": None}
+    return TableStream(**options, snapshot=snapshot).open(observer)
