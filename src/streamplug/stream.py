@@ -64,7 +64,8 @@ class Stream(SummaryRepr, Configurable):
         format: Name of the file format, such as ``"webdataset"``, if there is no index.json. The files are
             scanned once, and the result is cached.
         select: Rows to read, renumbered from 0: a boolean mask with a value for each row, distinct row
-            numbers in any order, or a `range`; None for all. Shards without a selected row are not read.
+            numbers in any order, or a `range`; None for all. Shards without a selected row are not read. Text
+            is an expression, such as ``"score > 0.5"``, which needs streamplug-views.
         version: Version of a view or a table, or its tag; None for the latest.
     """
 
@@ -102,7 +103,7 @@ class Stream(SummaryRepr, Configurable):
         if self.format is not None:  # otherwise the data set may set a format
             _ = self.location.files
         _ = self.weight  # raises for invalid values
-        if self.select is not None:
+        if self.select is not None and not isinstance(self.select, str):
             object.__setattr__(self, "select", parse_selection(self.select))
         if not isinstance(self.version, str):
             whole_number("version", self.version, 0)
@@ -270,7 +271,8 @@ class Stream(SummaryRepr, Configurable):
         names = ("split", "format", "version", "access", "validate_hash")
         options = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
         if self.select is not None:
-            options.append(("rows", f"{len(self.select):,} selected"))
+            is_text = isinstance(self.select, str)
+            options.append(("rows", self.select if is_text else f"{len(self.select):,} selected"))
         facts = [("data set", self.shown_url), ("share", self.shown_share), *options]
         return ObjectSummary("Stream", [*facts, ("kept in", self.shown_cache)])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError, StateError, UnknownNameError
 
 COUNT = 300
 ROWS_PER_SHARD = 20
@@ -214,3 +216,9 @@ def test_an_epoch_without_rows_is_refused(root):
 
 def test_the_selection_is_shown(root):
     assert "3 selected" in str(Stream(remote=str(root / "a"), select=[1, 2, 3]).object_summary())
+
+
+@pytest.mark.skipif(find_spec("streamplug_views") is not None, reason="it is installed")
+def test_an_expression_names_the_distribution_that_it_needs(root):
+    with pytest.raises(UnknownNameError, match="pip install streamplug-views"):
+        selected(root, "n > 3")

@@ -7,6 +7,7 @@ import decimal
 import json
 import random
 import shutil
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -467,3 +468,26 @@ def test_a_view_of_a_table_keeps_its_version(table, tmp_path):
     write_deltalake(table.path, pa.table({"id": [1000], "lang": ["en"]}), mode="append")
     rows = StreamingDataset(remote=str(tmp_path / "view"))
     assert sorted(int(row["id"]) for row in rows) == [0, 2, 6, 8, 10]
+
+
+def test_views_read_only_files_that_may_have_a_sample(table, tmp_path):
+    views = pytest.importorskip("streamplug_views")
+    day = datetime.date(2024, 1, 1)
+    for month in range(4):
+        days = [day + datetime.timedelta(30 * month + n) for n in range(10)]
+        rows = pa.table({"day": days, "n": list(range(10)), "lang": ["en", "de"] * 5})
+        write_deltalake(table.path, rows, mode="append", partition_by=["lang"])
+    url = "memory://delta-pruned/table"
+    copy_to_memory(table.folder, "/delta-pruned/table")
+    for text, files in [
+        ("lang == 'en' and day < np.datetime64('2024-01-31')", 1),
+        ("day < np.datetime64('2024-01-31')", 2),
+        ("n >= 0", 8),
+        ("lang == 'fr'", 0),
+    ]:
+        cache = tmp_path / str(files)
+        stream = Stream(remote=url, format="delta", local=str(cache))
+        view = views.View.of(stream).where(text)
+        rows = [{**row, "day": np.datetime64(row["day"]), "np": np} for row in read(table)]
+        assert len(view) == sum(map(partial(eval, text), rows))
+        assert len(list(cache.rglob("*.parquet"))) == files

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 from streamplug_testing import TableTests
 
-from streamplug import StreamingDataset
+from streamplug import Stream, StreamingDataset
 from streamplug.errors import (
     ConfigError,
     CorruptShardError,
@@ -402,3 +402,41 @@ def test_a_view_of_a_table_keeps_its_snapshot(two_files, tmp_path):
     table.append(pa.table({"id": [100]}))
     rows = StreamingDataset(remote=str(tmp_path / "view"))
     assert [int(row["id"]) for row in rows] == [0, 4, 8, 12, 16]
+
+
+def test_views_read_only_files_that_may_have_a_sample(tables, tmp_path):
+    views = pytest.importorskip("streamplug_views")
+    import fsspec
+
+    rows = {
+        "day": [datetime.date(2024, 1, 1), datetime.date(2024, 1, 9)],
+        "at": pa.array([0, 10], pa.timestamp("us")),
+        "x": pa.array([0.5, 1.5], pa.float32()),
+        "lang": ["a", "a very long text that statistics cut off"],
+    }
+    table = tables.create(pa.table(rows).schema)
+    table.append(pa.table(rows))
+    with table.update_schema() as change:
+        change.update_column("x", DoubleType())
+    later = {
+        "day": [datetime.date(2024, 2, 1)],
+        "at": pa.array([20], pa.timestamp("us")),
+        "x": [float("nan")],
+        "lang": ["b"],
+    }
+    table.append(pa.table(later))
+    memory = fsspec.filesystem("memory")
+    memory.put(tables_folder(table), "/iceberg-pruned/table", recursive=True)
+    for number, (text, samples, files) in enumerate(
+        [
+            ("day < np.datetime64('2024-01-31')", 2, 1),
+            ("at >= np.datetime64(20, 'us')", 1, 1),
+            ("x > 1", 1, 2),  # a file with NaN has no bounds
+            ("lang == 'a very long text that statistics cut off'", 1, 1),
+            ("lang > 'c'", 0, 0),
+        ]
+    ):
+        cache = tmp_path / str(number)
+        stream = Stream(remote="memory://iceberg-pruned/table", format="iceberg", local=str(cache))
+        assert len(views.View.of(stream).where(text)) == samples
+        assert len(list(cache.rglob("*.parquet"))) == files

@@ -73,7 +73,10 @@ class Index:
         schema_of: Index into `schemas` of each shard, shape ``[shards]``.
         tables: Files by ``raw_<role>`` and ``zip_<role>``; the latter may be missing.
         where: Name of the index in errors.
+        statistics: Statistics of columns by shard, for `streamplug_views.pruning`; None if not known.
     """
+
+    statistics: Any = None
 
     def __init__(
         self,

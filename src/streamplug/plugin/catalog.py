@@ -44,7 +44,7 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "shuffle": {"mosaic": ("naive", "py1s", "py2s", "py1br", "py1e")},
     "partition": {"mosaic": ("orig", "relaxed")},
-    "table": {"delta": ("delta",), "iceberg": ("iceberg",), "views": ("view",)},
+    "table": {"delta": ("delta",), "iceberg": ("iceberg",), "views": ("view", "where")},
     "callback": {"opentelemetry": ("opentelemetry",)},
     "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",)},
 }
@@ -53,23 +53,15 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 MANIFESTS: Mapping[str, str] = {"view.json": "view"}
 """Table format of each manifest by which a location without index.json is recognized."""
 
+EXPRESSION_FORMAT = "where"
+"""Table format of streams whose `select` is an expression."""
+
 _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
     "simulate": ("simulate",),
     "testing": ("new-plugin",),
     "tools": (
-        *(
-            "cat",
-            "config",
-            "convert",
-            "diff",
-            "explain",
-            "index",
-            "inspect",
-            "join",
-            "merge",
-            "plugins",
-        ),
-        *("proc", "quickstart", "select", "shuffle", "sort", "split", "verify"),
+        *("cat", "config", "convert", "diff", "explain", "index", "inspect", "join"),
+        *("merge", "plugins", "proc", "quickstart", "select", "shuffle", "sort", "split", "verify"),
     ),
     "views": ("view",),
 }

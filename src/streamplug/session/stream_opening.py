@@ -13,6 +13,7 @@ from streamplug.cache.offline import open_local_copy, warn_offline
 from streamplug.cache.options import CacheOptions
 from streamplug.cache.store import ShardStore
 from streamplug.cache.user_cache import default_cache_dir, source_cache_dir
+from streamplug.display.progress_bar import ProgressBar
 from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
@@ -24,7 +25,6 @@ from streamplug.scan.glob import FileSet
 from streamplug.scan.index_finder import open_index, read_index
 from streamplug.scan.index_import import make_index_importer
 from streamplug.scan.multifile_storage import wrap_multifile
-from streamplug.scan.progress import ScanProgress
 from streamplug.scan.scan_cache import ScanCache
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.table_format import find_table_format
@@ -41,7 +41,8 @@ _LOG = logging.getLogger("streamplug")
 
 def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
     """Read the index of a stream, and open its cache directory; see `Stream.open`."""
-    table = None if stream.format is None else find_table_format(stream)
+    is_named = stream.format is not None or isinstance(stream.select, str)
+    table = find_table_format(stream) if is_named else None
     if table is None:
         try:
             return _open_data_set(stream, observer)
@@ -140,7 +141,7 @@ def find_index(stream: Stream, storage: Storage, retries: int) -> tuple[Index, P
         else:
             return index, None
     base = source_cache_dir(storage.url) if in_place else directory
-    with ScanProgress(storage.url) as progress:
+    with ProgressBar(f"scanning {storage.url}") as progress:
         scan = ScanCache(storage, local_path(files.root), stream.format or "", retries)
         result = scan.get_index(files, base, progress.update)
     if has_cache and not in_place:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from streamplug.errors import StorageError
 from streamplug.interfaces.plugin import Plugin
-from streamplug.plugin.catalog import MANIFESTS
+from streamplug.plugin.catalog import EXPRESSION_FORMAT, MANIFESTS
 from streamplug.plugin.registry import is_known, make, needed_by
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
@@ -34,7 +34,12 @@ class TableFormat(Plugin):
 
 
 def find_table_format(stream: Stream) -> TableFormat | None:
-    """Return the table format that a stream names; without `format`, the one whose manifest exists."""
+    """Return the table format that a stream names; without `format`, the one whose manifest exists.
+
+    A stream with an expression as `select` is opened by the one that evaluates expressions.
+    """
+    if isinstance(stream.select, str):
+        return cast("TableFormat", make("table", EXPRESSION_FORMAT))
     if stream.format is not None:
         return make("table", stream.format) if is_known("table", stream.format) else None
     for manifest, name in MANIFESTS.items():

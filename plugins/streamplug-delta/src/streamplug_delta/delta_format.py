@@ -13,7 +13,7 @@ import numpy as np
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.table_reader import TableFile
-from streamplug_parquet.table_snapshot import TableSnapshot, open_table
+from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table
 
 from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import ScanSource, Storage
@@ -25,6 +25,7 @@ from streamplug.transfer.observer import Observer
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug_delta.column_bounds import column_bounds
 from streamplug_delta.deletion_vectors import read_vector
 from streamplug_delta.log import Action, DeltaLog
 from streamplug_delta.schema import parse_columns, parse_partition_value
@@ -42,11 +43,10 @@ class DeltaFormat(TableFormat):
                 "a time (DeltaTable.load_as_version)"
             )
         storage = TimeoutStorage(stream.storage, stream.timeout)
-        state = DeltaLog(storage, stream.retries).read(stream.version)
+        log = DeltaLog(storage, stream.retries)
+        state = log.read(stream.version)
         table = _DeltaFiles(storage, stream.retries, f"{storage.url}, version {state.version}")
-        adds = sorted(
-            state.adds.values(), key=lambda add: (add.get("modificationTime") or 0, add["path"])
-        )
+        adds = state.files
         statistics = [table.statistics_of(add) for add in adds]
         partition = set(state.metadata.get("partitionColumns") or ())
         columns = parse_columns(state.metadata, _count_nulls(adds, statistics), table.where)
@@ -58,9 +58,18 @@ class DeltaFormat(TableFormat):
                 _MAX_READS_IN_FLIGHT,
             )
         )
-        location = stream.location
-        url = join(location.parent, stream.split or "")
-        snapshot = TableSnapshot(url, f"version {state.version}", list(columns.values()), files)
+
+        def read_bounds() -> list[Bounds]:
+            adds = log.read(state.version).files
+            return [column_bounds(add, table.statistics_of(add), columns) for add in adds]
+
+        snapshot = TableSnapshot(
+            join(stream.location.parent, stream.split or ""),
+            f"version {state.version}",
+            list(columns.values()),
+            files,
+            read_bounds,
+        )
         return open_table(stream, snapshot, observer)
 
 

@@ -58,6 +58,12 @@ class TableState:
     protocol: Action = field(default_factory=dict)
     adds: dict[tuple[str, str], Action] = field(default_factory=dict)
 
+    @property
+    def files(self) -> list[Action]:
+        """Actions ``add`` by time and path."""
+        adds = self.adds.values()
+        return sorted(adds, key=lambda add: (add.get("modificationTime") or 0, add["path"]))
+
     def apply(self, actions: Iterable[Action]) -> None:
         """Apply the actions of one commit."""
         added = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplug_parquet.table_snapshot import TableSnapshot, open_table
+from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table
 
 from streamplug.plugin.location import join, open_storage
 from streamplug.session.open_stream import OpenStream
@@ -10,7 +10,9 @@ from streamplug.session.table_format import TableFormat
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug_iceberg.column_bounds import column_bounds
 from streamplug_iceberg.snapshot_reader import (
+    data_entries,
     find_snapshot,
     list_files,
     read_entries,
@@ -29,10 +31,16 @@ class IcebergFormat(TableFormat):
         metadata = files.read_metadata(key or files.find_metadata())
         snapshot, schema = find_snapshot(metadata, stream.version, storage.url)
         entries = [] if snapshot is None else read_entries(files, snapshot)
+
+        def read_bounds() -> list[Bounds]:
+            again = [] if snapshot is None else read_entries(files, snapshot)
+            return [column_bounds(entry.data_file, schema) for entry in data_entries(again)]
+
         table = TableSnapshot(
             root,
             "no snapshot" if snapshot is None else f"snapshot {snapshot.snapshot_id}",
             table_columns(metadata, schema, entries),
             list_files(files, entries, metadata, schema),
+            read_bounds,
         )
         return open_table(stream, table, observer)

@@ -85,21 +85,25 @@ def _damaged(location: str, error: Exception) -> DataError:
     return DataError(f"{location} is damaged: {type(error).__name__}: {error}")
 
 
+def data_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """Return the entries of data files, by sequence number and location."""
+    data = [e for e in entries if e.data_file.content == DataFileContent.DATA]
+    return sorted(data, key=lambda entry: (entry.sequence_number or 0, entry.data_file.file_path))
+
+
 def list_files(
     files: TableFiles, entries: Sequence[ManifestEntry], metadata: TableMetadata, schema: Schema
 ) -> list[TableFile]:
-    """Return the data files of a snapshot, by sequence number and location.
+    """Return the data files of a snapshot, in the order of `data_entries`.
 
     Raises:
         DataError: If a file is of a kind that is not supported, or a file of deletions is damaged.
     """
-    data = [e for e in entries if e.data_file.content == DataFileContent.DATA]
     deletes = [e for e in entries if e.data_file.content != DataFileContent.DATA]
-    data.sort(key=lambda entry: (entry.sequence_number or 0, entry.data_file.file_path))
     deleted = _read_deletes(files, deletes)
     partitions = _identity_columns(metadata, schema)
     listed = []
-    for entry in data:
+    for entry in data_entries(entries):
         file = entry.data_file
         if file.file_format != FileFormat.PARQUET:
             raise DataError(
@@ -209,7 +213,7 @@ def table_columns(
     metadata: TableMetadata, schema: Schema, entries: Sequence[ManifestEntry]
 ) -> list[TableColumn]:
     """Return the columns of a snapshot."""
-    data = [e.data_file for e in entries if e.data_file.content == DataFileContent.DATA]
+    data = [entry.data_file for entry in data_entries(entries)]
     nulls: Counter[int] = Counter()
     known: Counter[int] = Counter()
     for file in data:

@@ -28,6 +28,30 @@ from streamplug_parquet.encodings import ArrowTypes
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.table_reader import TableFile, TableFileReader
 
+Bounds = Mapping[str, tuple[Any, Any, bool]]
+
+
+class TableStatistics:
+    """Bounds of columns by shard, which are read when they are first needed; None in other processes."""
+
+    def __init__(self, read: Callable[[], Sequence[Bounds]], numbers: Sequence[int]) -> None:
+        """Read bounds of files by `read`; `numbers` has the number of each shard's file."""
+        self._read, self._numbers = read, numbers
+        self._bounds: Sequence[Bounds] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _no_statistics, ()
+
+    def bounds(self, shard: int) -> Bounds:
+        """Return the bounds of those columns of a shard for which they are known."""
+        if self._bounds is None:
+            self._bounds = self._read()
+        return self._bounds[self._numbers[shard]]
+
+
+def _no_statistics() -> None:
+    return None
+
 
 @dataclass(frozen=True)
 class TableSnapshot:
@@ -38,12 +62,15 @@ class TableSnapshot:
         version: The moment in words, such as ``version 3``, which states record.
         columns: Columns in order.
         files: Data files in the order of samples.
+        read_bounds: Returns, for each file, the bounds of columns as far as they are known: the lowest and
+            the highest value, and whether values are missing.
     """
 
     url: str
     version: str
     columns: Sequence[TableColumn]
     files: Sequence[TableFile]
+    read_bounds: Callable[[], Sequence[Bounds]]
 
     @property
     def where(self) -> str:
@@ -78,6 +105,8 @@ class TableSnapshot:
         schema_of = np.zeros(len(files), np.int64)
         index = Index(starts, [schema], schema_of, tables, where=self.where)
         index.digest = self._digest(files)
+        numbers = [number for number, file in enumerate(self.files) if file.samples]
+        index.statistics = TableStatistics(self.read_bounds, numbers)
         return index
 
     def _digest(self, files: Sequence[TableFile]) -> str:

@@ -150,6 +150,18 @@ def _is_item(node: ast.AST) -> TypeGuard[Any]:
     )
 
 
+def constant_of(node: ast.expr) -> tuple[bool, Any]:
+    """Return whether a part of an expression names nothing but modules, and its value then."""
+    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    if not names <= _MODULES.keys():
+        return False, None
+    try:
+        code = compile(ast.Expression(node), "<expression>", "eval")
+        return True, eval(code, dict(_MODULES))  # noqa: S307 - the user's own code, see the module
+    except Exception:  # noqa: BLE001 - evaluation for a sample raises it again
+        return False, None
+
+
 def _names(code: CodeType) -> Iterator[str]:
     """Yield the names that code looks up, also in nested code."""
     yield from code.co_names

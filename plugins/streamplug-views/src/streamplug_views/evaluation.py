@@ -23,6 +23,7 @@ from streamplug.session.open_stream import OpenStream
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.types import Int64
+from streamplug_views.pruning import kept_ranges, split_ranges
 from streamplug_views.row_map import MISSING, RowMap, RowMapping
 from streamplug_views.row_set import RowSet, RowSetBuilder
 from streamplug_views.snapshot import Snapshot
@@ -58,22 +59,22 @@ class EvaluationTask:
     stream: SnapshotStream
     expression: Expression
     names: Sequence[str]
-    bounds: Sequence[int]
+    ranges: Sequence[Sequence[tuple[int, int]]]
     folder: str
     storage_options: Mapping[str, Any] | None
     allow_unsafe_types: bool
 
     def __call__(self, number: int) -> None:
         table = Table([self.stream], self.names, allow_unsafe_types=self.allow_unsafe_types)
-        first, last = self.bounds[number : number + 2]
-        content = BytesIO()
+        content, order = BytesIO(), SequentialOrder(table.size)
         with RowSetBuilder() as builder:
-            for ids, batch in table.read(SequentialOrder(table.size), first, last):
-                kept = [
-                    bool(self.expression(position, sample))
-                    for position, sample in zip(ids.tolist(), batch_rows(batch))
-                ]
-                builder.add(ids[kept])
+            for first, last in self.ranges[number]:
+                for ids, batch in table.read(order, first, last):
+                    kept = [
+                        bool(self.expression(position, sample))
+                        for position, sample in zip(ids.tolist(), batch_rows(batch))
+                    ]
+                    builder.add(ids[kept])
             builder.write(content)
         open_storage(self.folder, self.storage_options).write(f"{number}.rows", content.getvalue())
 
@@ -98,17 +99,24 @@ def evaluate(
     expression = Expression(text).for_columns(columns or known)
     names = expression.columns(columns or known) or known[:1]
     engine_name = context.engine.partition(":")[0]
-    count = min(max(snapshot.size // _MIN_TASK_ROWS, 1), _MAX_TASKS)
+    kept = kept_ranges(snapshot, expression)
+    size = sum(last - first for first, last in kept)
+    count = min(max(size // _MIN_TASK_ROWS, 1), _MAX_TASKS)
     if engine_name != "local" and context.shared is None:
         raise ConfigError(
             f"engine={context.engine!r} needs workspace=, a directory or a URL that all its machines see"
         )
     folder = context.shared or str(context.workspace.path)
-    bounds = [snapshot.size * number // count for number in range(count + 1)]
     options = context.stream.storage_options
     options = options if same_scheme(folder, context.stream.location.parent) else None
     task = EvaluationTask(
-        stream, expression, names, bounds, folder, options, context.allow_unsafe_types
+        stream,
+        expression,
+        names,
+        split_ranges(kept, count),
+        folder,
+        options,
+        context.allow_unsafe_types,
     )
     what = f"where {text:.40}"
     if count == 1:
@@ -116,7 +124,7 @@ def evaluate(
     else:
         engine: Engine = make("engine", context.engine)
         for done, _ in enumerate(engine.run(task, range(count)), 1):
-            context.on_progress(what, snapshot.size * done // count, snapshot.size)
+            context.on_progress(what, size * done // count, size)
     storage = open_storage(folder, options)
     for number in range(count):
         name = f"{number}.rows"

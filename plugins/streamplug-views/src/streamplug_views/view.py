@@ -103,7 +103,8 @@ class View(SummaryRepr):
         options = EvaluationOptions(engine, workspace, allow_unsafe_types, on_progress)
         if location.select is not None:
             plain = cls(ViewBase(replace(location, select=None), options))
-            return plain.select(location.select)
+            is_text = isinstance(location.select, str)
+            return plain.where(location.select) if is_text else plain.select(location.select)
         return cls(ViewBase(location, options))
 
     def _with(self, operation: Operation) -> View:

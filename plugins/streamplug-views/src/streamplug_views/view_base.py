@@ -61,12 +61,7 @@ class ViewBase:
     @cached_property
     def snapshot(self) -> Snapshot:
         """All its samples."""
-        opened = self._opened
-        return (
-            opened.snapshot
-            if isinstance(opened, OpenView)
-            else snapshot_of(opened, self.stream.format)
-        )
+        return snapshot_of(self._opened, self.stream.format)
 
     @cached_property
     def versions(self) -> tuple[VersionStore | None, int]:

@@ -92,14 +92,13 @@ def open_location(url: str, format_: str | None, like: Stream) -> Snapshot:
 
 def open_stream(stream: Stream) -> Snapshot:
     """Return a snapshot of the data set or of the view of a stream."""
-    opened = stream.open()
-    if isinstance(opened, OpenView):
-        return opened.snapshot
-    return snapshot_of(opened, stream.format)
+    return snapshot_of(stream.open(), stream.format)
 
 
 def snapshot_of(opened: OpenStream, format_: str | None) -> Snapshot:
-    """Return a snapshot of all rows of a data set or a table; `format_` is that of its stream."""
+    """Return a snapshot of all rows of a data set, a table or a view; `format_` is that of its stream."""
+    if isinstance(opened, OpenView):
+        return opened.snapshot
     stream, index = opened.stream, opened.index
     location = stream.local if stream.remote is None else stream.remote
     url, version = absolute_location(str(location)), opened.version.rpartition(" ")[2]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from streamplug.scan.progress import ScanProgress
+from streamplug.display.progress_bar import ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
 def test_a_line_tells_how_many_files_were_looked_through(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    with ScanProgress("memory://set") as progress:
+    with ProgressBar("scanning memory://set") as progress:
         for done in range(6):
             progress.update(done, 5)
     assert "scanning memory://set" in terminal.getvalue()
@@ -23,7 +23,7 @@ def test_a_line_tells_how_many_files_were_looked_through(monkeypatch):
 def test_nothing_is_shown_for_few_files_or_without_a_terminal(monkeypatch):
     for stream, total in ((Terminal(), 2), (io.StringIO(), 9)):
         monkeypatch.setattr("sys.stderr", stream)
-        with ScanProgress("memory://set") as progress:
+        with ProgressBar("scanning memory://set") as progress:
             progress.update(0, total)
             progress.update(total, total)
         assert stream.getvalue() == ""

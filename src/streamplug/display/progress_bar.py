@@ -1,4 +1,4 @@
-"""Progress bar of a scan."""
+"""Progress bar of work on many items."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import sys
 from types import TracebackType
 from typing import Any
 
-_MAX_SILENT_FILES = 2
+_MAX_SILENT_ITEMS = 2
 
 
-class ScanProgress:
-    """A progress bar on a terminal, displayed if more than a few files are scanned."""
+class ProgressBar:
+    """A progress bar on a terminal, displayed if more than a few items are left."""
 
     def __init__(self, title: str) -> None:
         self._title = title
         self._bar: Any = None
 
     def update(self, done: int, total: int) -> None:
-        """Set the number of scanned files."""
+        """Set the number of items that are done."""
         if self._bar is None:
-            if total - done <= _MAX_SILENT_FILES or not sys.stderr.isatty():
+            if total - done <= _MAX_SILENT_ITEMS or not sys.stderr.isatty():
                 return
             self._start(total)
         self._bar.update(self._task, completed=done)
@@ -30,10 +30,10 @@ class ScanProgress:
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         self._bar = Progress(*columns, console=Console(stderr=True))
-        self._task = self._bar.add_task(f"scanning {self._title}", total=total)
+        self._task = self._bar.add_task(self._title, total=total)
         self._bar.start()
 
-    def __enter__(self) -> ScanProgress:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(

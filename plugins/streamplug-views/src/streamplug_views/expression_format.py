@@ -1,0 +1,87 @@
+"""Selections by an expression, ``select="score > 0.5"``, which the user's cache keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import xxhash
+from streamplug_tools.expressions import Expression
+
+from streamplug.cache.staging import stage_cache_file
+from streamplug.cache.user_cache import source_cache_dir
+from streamplug.display.progress_bar import ProgressBar
+from streamplug.errors import ConfigError, StorageError
+from streamplug.index import INDEX_NAME
+from streamplug.plan import RowSelection
+from streamplug.session.open_stream import OpenStream
+from streamplug.session.table_format import TableFormat
+from streamplug.stream import Stream
+from streamplug.transfer.file_lock import cache_lock
+from streamplug.transfer.observer import Observer
+from streamplug.transfer.retry import call_with_retries
+from streamplug.types import Int64
+from streamplug_views.evaluation import evaluate
+from streamplug_views.row_set import RowSet, make_row_set
+from streamplug_views.sources import source_digest
+from streamplug_views.workspace import Context, ViewWorkspace, snapshot_of
+
+_FOLDER = "selections"
+
+
+class ExpressionFormat(TableFormat):
+    """``where``: the rows of a stream for which its ``select``, an expression, is true."""
+
+    def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
+        if not isinstance(stream.select, str):
+            raise ConfigError("format='where': pass the expression as select=, without a format")
+        Expression(stream.select)  # raises for invalid syntax, before anything is opened
+        base = replace(stream, select=None)
+        opened = base.open(observer)
+        rows = _select(opened, base, stream.select)
+        return replace(opened, stream=replace(opened.stream, select=rows), selection=rows)
+
+
+def _select(opened: OpenStream, stream: Stream, text: str) -> RowSelection:
+    """Return the selected rows; evaluates them unless the user's cache has them."""
+    url = opened.stream.shown_url
+    blocks = _evaluate(opened, stream, text, f"select {text:.40} of {url}")
+    content = opened.version or _version_of_index(opened)
+    if not content:
+        return make_row_set(blocks)
+    identity = [content, opened.index.digest, source_digest(opened.index), text]
+    base = source_cache_dir(url)
+    name = f"{_FOLDER}/{xxhash.xxh3_128_hexdigest(json.dumps(identity).encode())}.rows"
+    path = base / name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with cache_lock(base, name):
+            if not path.exists():  # no other process made it meanwhile
+                with stage_cache_file(base, name, path) as part:
+                    make_row_set(blocks, part)
+    return RowSet(path, str(path))
+
+
+def _version_of_index(opened: OpenStream) -> str:
+    """Return what changes when a data set is written again; empty if that is not known."""
+    stream = opened.stream
+    try:
+        info = call_with_retries(lambda: stream.storage.stat(INDEX_NAME), stream.retries)
+    except StorageError:  # there is none, or it cannot be reached
+        return ""
+    return info.version
+
+
+def _evaluate(opened: OpenStream, stream: Stream, text: str, title: str) -> Iterator[Int64]:
+    """Yield the rows for which an expression is true, ascending."""
+    with ProgressBar(title) as progress:
+        context = Context(
+            ViewWorkspace(),
+            stream,
+            "local",
+            None,
+            lambda _, done, total: progress.update(done, total),
+            allow_unsafe_types=False,
+        )
+        yield from evaluate(snapshot_of(opened, stream.format), text, None, context)

@@ -1,0 +1,161 @@
+"""Shards that an expression is true for no sample of, by statistics of their columns."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from streamplug_tools.expressions import Expression, constant_of
+
+from streamplug.index import Index
+from streamplug_views.snapshot import Snapshot
+
+_Truth = frozenset[bool]
+_TRUE, _FALSE, _UNKNOWN = frozenset([True]), frozenset([False]), frozenset([True, False])
+_MIRRORED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+    ast.Eq: ast.Eq,
+    ast.NotEq: ast.NotEq,
+}
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+ColumnBounds = tuple[Any, Any, bool]
+"""The lowest and the highest value of a column, and whether values are missing."""
+
+
+class ShardStatistics(Protocol):
+    """Statistics of the columns of shards, as an index may have."""
+
+    def bounds(self, shard: int) -> Mapping[str, ColumnBounds]:
+        """Return the bounds of those columns of a shard for which they are known."""
+
+
+def kept_ranges(snapshot: Snapshot, expression: Expression) -> list[tuple[int, int]]:
+    """Return the positions that an expression must be evaluated for, as ranges ``(start, stop)``."""
+    tree = ast.parse(expression.text.strip(), mode="eval").body
+    assigns = any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree))
+    kept: list[tuple[int, int]] = []
+    for first, groups in zip(snapshot.bounds, snapshot.parts):
+        main = groups[0]
+        index: Index = snapshot.sources[main.source].index
+        statistics: ShardStatistics | None = None if assigns else index.statistics
+        starts = (snapshot.starts_of(groups) + first).tolist()
+        if statistics is None:
+            starts = [starts[0], starts[-1]]
+        for shard, (start, stop) in enumerate(pairwise(starts)):
+            if statistics is not None:
+                known = statistics.bounds(shard)
+                bounds = {new: known[old] for old, new in main.columns.items() if old in known}
+                if True not in _truth(tree, bounds):
+                    continue
+            if kept and kept[-1][1] == start:
+                kept[-1] = kept[-1][0], stop
+            elif start < stop:
+                kept.append((start, stop))
+    return kept
+
+
+def split_ranges(ranges: Sequence[tuple[int, int]], count: int) -> list[list[tuple[int, int]]]:
+    """Split ranges into a number of lists with about as many positions each.
+
+    >>> split_ranges([(0, 10), (20, 30)], 4)
+    [[(0, 5)], [(5, 10)], [(20, 25)], [(25, 30)]]
+    """
+    size = sum(last - first for first, last in ranges)
+    split: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    done = number = 0
+    for first, last in ranges:
+        start = first
+        while start < last:
+            while size * (number + 1) // count <= done:
+                number += 1
+            stop = min(last, start + size * (number + 1) // count - done)
+            split[number].append((start, stop))
+            done, start = done + stop - start, stop
+    return split
+
+
+def _truth(node: ast.expr, bounds: Mapping[str, ColumnBounds]) -> _Truth:
+    """Return the values that an expression may have, as a truth value, within bounds of its columns."""
+    if isinstance(node, ast.BoolOp):
+        parts = [_truth(value, bounds) for value in node.values]
+        decisive = _FALSE if isinstance(node.op, ast.And) else _TRUE
+        if decisive in parts:
+            return decisive
+        return parts[0] if all(part == parts[0] for part in parts) else _UNKNOWN
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return frozenset(not value for value in _truth(node.operand, bounds))
+    if isinstance(node, ast.Compare):
+        parts = [
+            _compare(left, comparison, right, bounds)
+            for left, comparison, right in zip(
+                [node.left, *node.comparators], node.ops, node.comparators
+            )
+        ]
+        return _FALSE if _FALSE in parts else parts[0] if len(parts) == 1 else _UNKNOWN
+    return _UNKNOWN
+
+
+def _compare(
+    left: ast.expr, comparison: ast.cmpop, right: ast.expr, bounds: Mapping[str, ColumnBounds]
+) -> _Truth:
+    name, other, kind = column_of(left), right, type(comparison)
+    if name is None and kind in _MIRRORED:
+        name, other, kind = column_of(right), left, _MIRRORED[kind]
+    if name is None or name not in bounds:
+        return _UNKNOWN
+    found, value = constant_of(other)
+    if not found:
+        return _UNKNOWN
+    try:
+        return _compare_with(kind, value, *bounds[name])
+    except (TypeError, ValueError):  # evaluation names the sample
+        return _UNKNOWN
+
+
+def _compare_with(
+    kind: type[ast.cmpop], value: Any, lowest: Any, highest: Any, has_missing: bool
+) -> _Truth:
+    if kind in (ast.Eq, ast.In):
+        values = [value] if kind is ast.Eq else list(value)
+        if None in values:
+            return _UNKNOWN
+        is_inside = any(lowest <= each <= highest for each in values)
+        return _UNKNOWN if is_inside else _FALSE
+    if (
+        has_missing or kind not in _COMPARE
+    ):  # an order with None is an error, which evaluation finds
+        return _UNKNOWN
+    compare = _COMPARE[kind]
+    low, high = bool(compare(lowest, value)), bool(compare(highest, value))
+    if not low and not high:
+        return _FALSE
+    # Numbers that are not a number are outside of all bounds.
+    is_float = isinstance(lowest, (float, np.floating))
+    return _TRUE if low and high and not is_float else _UNKNOWN
+
+
+def column_of(node: ast.expr) -> str | None:
+    """Return the column that a node is, ``name`` or ``sample["name"]``; None if it is none."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "sample"
+        and isinstance(node.slice, ast.Constant)
+    ):
+        return str(node.slice.value)
+    return None
