@@ -557,9 +557,55 @@ def test_an_epoch_without_rows_is_refused(tmp_path):
         next(iter(dataset))
 
 
-def test_a_selection_of_documents_is_refused(tmp_path):
-    url = write(tmp_path / "set", documents([5, 6, 7]))
-    with pytest.raises(
-        ConfigError, match="select= and views select samples, and rows of tokens are made"
-    ):
-        TokenDataset(tokens=TokenBlocks(column="tokens", length=4), remote=url, select=[1])
+@slow
+@given(data=st.data())
+def test_rows_of_selected_documents_are_those_of_a_set_of_them(tmp_path, data):
+    is_fixed = data.draw(st.booleans())
+    lengths = data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=30))
+    if is_fixed:
+        lengths = [7] * len(lengths)
+    mask = data.draw(st.lists(st.booleans(), min_size=len(lengths), max_size=len(lengths)))
+    docs = documents(lengths)
+    chosen = [doc for doc, is_chosen in zip(docs, mask) if is_chosen]
+    if not sum(map(len, chosen)):
+        return
+    spec = "ndarray:uint16:7" if is_fixed else data.draw(st.sampled_from(["ndarray", "bytes"]))
+    options = {"column": "tokens", "length": data.draw(st.integers(1, 30)), "dtype": "uint16"}
+    if data.draw(st.booleans()):
+        view = TokenPacks(**options, extras=EXTRAS)
+    else:
+        separator = data.draw(st.none() | st.just(0))
+        view = TokenBlocks(**options, remainder="pad", separator=separator, extras=EXTRAS)
+    codec = data.draw(st.sampled_from([None, "gz"]))
+    whole = write(tmp_path / "set", docs, spec, compression=codec)
+    plain = TokenDataset(tokens=view, local=write(tmp_path / "chosen", chosen, spec))
+    access = data.draw(st.sampled_from(["shard", "range", "auto"] if codec is None else ["shard"]))
+    found = TokenDataset(tokens=view, remote=whole, select=mask, access=access)
+    assert found.size == plain.size
+    for row, expected in zip(found[:], plain[:], strict=True):
+        assert {name: value.tolist() for name, value in row.items()} == {
+            name: value.tolist() for name, value in expected.items()
+        }
+    numbers = np.flatnonzero(mask)
+    stored = StreamingDataset(remote=whole)
+    for row in range(min(found.size, 3)):
+        for one, other in zip(found.document_spans(row), plain.document_spans(row)):
+            assert (one.document, one.begin, one.end) == (other.document, other.begin, other.end)
+            place = stored.session.reader.locate(int(numbers[one.document]))
+            assert (one.stream, one.shard, one.file, one.index) == place
+
+
+def test_only_shards_of_selected_documents_are_read(tmp_path):
+    url = write(tmp_path / "set", documents([50] * 40), "bytes", compression="gz")
+    cache = tmp_path / "cache"
+    options = {"tokens": TokenBlocks(column="tokens", length=10, dtype="uint16"), "batch_size": 2}
+    streams = [Stream(remote=f"file://{url}", local=str(cache), select=[0, 1, 39])]
+    dataset = TokenDataset(streams=streams, **options, shuffle=True)
+    assert dataset.size == 15
+    assert len(list(dataset)) == 16  # the last batch is filled up
+    shards = len(list((tmp_path / "set").glob("*.mds.gz")))
+    assert len(list(cache.glob("*.mds"))) == 2 < shards
+    state = dataset.state_dict(0)
+    streams = [Stream(remote=f"file://{url}", local=str(cache), select=[0, 1, 38])]
+    with pytest.raises(StateError, match="other rows of stream 0"):
+        TokenDataset(streams=streams, **options, shuffle=True).load_state_dict(state)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_testing.equality import same
 from streamplug_tools import Output
 from streamplug_tools.transforms import convert
 from streamplug_views import View, log
@@ -160,6 +164,73 @@ def test_random_views_read_as_plain_sets(root, tmp_path_factory, format_, operat
     picked = StreamingDataset(remote=str(folder / "view"), select=range(0, len(rows), 1))
     assert plain(list(picked), names) == rows
     check_order(folder / "view", len(rows), names, data)
+
+
+def make_folder(root):
+    folder = root / "tree"
+    for n in range(40):
+        (folder / "ab"[n % 2]).mkdir(parents=True, exist_ok=True)
+        (folder / "ab"[n % 2] / f"{n:02}.bin").write_bytes(bytes([n]) * n)
+    return folder
+
+
+def make_litdata(root):
+    golden = Path(__file__).parents[2] / "streamplug-litdata/tests/golden/0.2.76/items"
+    return shutil.copytree(golden, root / "litdata")
+
+
+def make_delta(root):
+    deltalake = pytest.importorskip("deltalake")
+    for first in (0, 20):
+        rows = pa.table({"id": list(range(first, first + 20)), "p": ["x", None] * 10})
+        deltalake.write_deltalake(root / "delta", rows, mode="append", partition_by=["p"])
+    deltalake.DeltaTable(root / "delta").delete("id % 7 = 3")
+    return root / "delta"
+
+
+BASES = {"folder:classes": make_folder, "litdata": make_litdata, "delta": make_delta}
+
+
+@pytest.fixture(scope="module", params=BASES)
+def other(request, tmp_path_factory):
+    """Return location, format and samples of a set of a format that is not written here."""
+    distribution = request.param.partition(":")[0]
+    pytest.importorskip(f"streamplug_{distribution}")
+    location = BASES[request.param](tmp_path_factory.mktemp("base"))
+    samples = [dict(row) for row in StreamingDataset(remote=str(location), format=request.param)]
+    return location, request.param, samples
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_random_views_of_sets_of_other_formats(other, tmp_path_factory, data):
+    location, format_, rows = other
+    folder = tmp_path_factory.mktemp("view")
+    view = View.of(location, format=format_)
+    for number, operation in enumerate(
+        data.draw(st.lists(st.sampled_from(["select", "exclude", "concat", "drop"]), max_size=4))
+    ):
+        if operation == "concat" and len(rows[:1] and rows[0]) == len(other[2][0]):
+            view = view.concat(location, format=format_)
+            rows = [*rows, *other[2]]
+        elif operation == "drop" and rows and len(rows[0]) > 1:
+            name = min(rows[0])
+            view = view.drop([name])
+            rows = [{k: v for k, v in row.items() if k != name} for row in rows]
+        elif operation in ("select", "exclude"):
+            mask = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+            view = getattr(view, operation)(np.array(mask, bool))
+            rows = [row for row, take in zip(rows, mask) if take == (operation == "select")]
+        if data.draw(st.booleans()):
+            view.commit(folder / f"step-{number}")
+            view = View.of(folder / f"step-{number}")
+    view.commit(folder / "view")
+    dataset = StreamingDataset(remote=str(folder / "view"))
+    assert dataset.size == len(rows)
+    assert same([dict(row) for row in dataset], rows)
+    assert same([dict(row) for row in dataset[::-1]], rows[::-1])
+    if rows:
+        check_order(folder / "view", len(rows), set(rows[0]), data)
 
 
 def plain(samples, names):

@@ -128,7 +128,7 @@ def test_what_does_not_read_views_refuses_them(root):
     with pytest.raises(ConfigError, match="views keep no shards"):
         dataset.prepare_shard(0)
     tokens = pytest.importorskip("streamplug_tokens")
-    with pytest.raises(ConfigError, match="views select samples"):
+    with pytest.raises(ConfigError, match="a view has none: pass the data set with"):
         tokens.TokenDataset(
             tokens=tokens.TokenBlocks(column="data", length=4, dtype="uint8"),
             remote=str(root / "view"),

@@ -12,12 +12,12 @@ from streamplug.config import suggest_keywords
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
-from streamplug.plan import DatasetFingerprint
+from streamplug.plan import DatasetFingerprint, StreamSelections
 from streamplug.read import Reader, SampleReader
 from streamplug.session.open_stream import OpenStream
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.length_cache import ArrayCache
-from streamplug_tokens.lengths import read_document_offsets, token_dtype
+from streamplug_tokens.lengths import all_documents, read_document_offsets, token_dtype
 from streamplug_tokens.options import TokenBlocks, TokenPacks, options_from_state
 from streamplug_tokens.row_layout import (
     CrossDocumentLayout,
@@ -26,11 +26,12 @@ from streamplug_tokens.row_layout import (
     SingleDocumentLayout,
 )
 from streamplug_tokens.row_reader import DocumentSpan, RowReader
+from streamplug_tokens.token_copier import TokenCopier
 
 
 @suggest_keywords
 class TokenDataset(StreamingDataset):
-    """Rows of tokens of one length, made of the documents of a data set while it is read.
+    """Rows of tokens of one length, made of the selected documents of a data set while it is read.
 
     A row takes the place of a sample: rows are shuffled, mixed, partitioned among ranks, counted by
     `batch_size` and by states, and explained. Each is a dict of arrays of shape ``[length]``, each batch one
@@ -74,10 +75,10 @@ class TokenDataset(StreamingDataset):
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return the reader of rows of the documents of some streams."""
-        if any(stream.selection is not None or stream.is_table for stream in opened):
+        if any(stream.is_table for stream in opened):
             raise ConfigError(
-                "select= and views select samples, and rows of tokens are made of all documents: write the "
-                "selected documents with `streamplug select`, and read those"
+                "rows of tokens are made of stored documents, and a view has none: pass the data set with "
+                "select=, such as an expression"
             )
         options = self.tokens
         dtypes = [token_dtype(stream, options.column, options.dtype) for stream in opened]
@@ -91,14 +92,21 @@ class TokenDataset(StreamingDataset):
         offsets, layouts = [], []
         for stream in opened:
             cache, key = ArrayCache(stream), f"{options.column!r} {dtype.str} {extra}"
+            if stream.selection is not None:
+                key = f"{key} of {stream.selection.digest}"
             offsets.append(read_document_offsets(stream, cache, options.column, dtype, extra))
             layouts.append(_row_layout(options, offsets[-1], cache, key))
         # After the counting, which opens shards of its own.
-        documents = Reader(
+        stored = Reader(
             [stream.index.starts for stream in opened],
-            [stream.shards(columns) for stream in opened],
+            [all_documents(stream).shards(columns) for stream in opened],
         )
-        return RowReader(documents, options, dtype, layouts, offsets)
+        selections = None
+        if any(stream.selection is not None for stream in opened):
+            sizes = [stream.index.size for stream in opened]
+            selections = StreamSelections([stream.selection for stream in opened], sizes)
+        copier = TokenCopier(stored, selections, options.column, dtype, options.padding)
+        return RowReader(copier, options, layouts, offsets)
 
     def document_spans(self, row: int) -> list[DocumentSpan]:
         """Return the parts of documents that a row consists of, from the left, without reading them.

@@ -93,7 +93,9 @@ def _identity(opened: OpenStream) -> str:
     """Return a digest that differs between data sets, and between versions of one data set."""
     index, digest = opened.index, xxh64(opened.stream.url.encode())
     path = local_path(opened.where)
-    if path is not None:  # it may be overwritten, which a cache would refuse
+    if opened.version:
+        digest.update(f"{opened.version} {index.digest}".encode())
+    elif path is not None:  # it may be overwritten, which a cache would refuse
         digest.update(repr(path.stat().st_mtime_ns).encode())
     digest.update(np.ascontiguousarray(index.starts, "<i8").data)
     for key, table in sorted(index.tables.items()):

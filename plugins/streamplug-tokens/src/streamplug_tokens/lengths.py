@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
+from streamplug.index.columns import offsets_from_sizes
 from streamplug.interfaces import Column, RangeReadableFormat, VectorColumn
 from streamplug.read import OpenShards, RangeShards
 from streamplug.session.open_stream import OpenStream
@@ -24,6 +27,11 @@ MAX_SHARDS_IN_FLIGHT = 4
 """Shards that are decoded at the same time."""
 ROWS_PER_READ = 1024
 _LOG = logging.getLogger("streamplug_tokens")
+
+
+def all_documents(stream: OpenStream) -> OpenStream:
+    """Return a stream of all documents, whose shards are read alike: as a whole, or by ranges."""
+    return replace(stream, selection=None)
 
 
 def token_dtype(stream: OpenStream, name: str, dtype_name: str | None) -> np.dtype[Any]:
@@ -89,8 +97,12 @@ def read_document_offsets(
     """
     fixed = {_fixed_length(schema, name, dtype) for schema in stream.index.schemas}
     if len(fixed) == 1 and None not in fixed:
-        return EqualLengths(int(fixed.pop() or 0) + extra, stream.index.size)
+        selection = stream.selection
+        count = stream.index.size if selection is None else len(selection)
+        return EqualLengths(int(fixed.pop() or 0) + extra, count)
     key = f"offsets of {name!r} as {dtype.str}"
+    if stream.selection is not None:
+        key = f"{key} of {stream.selection.digest}"
     offsets = cache.array(key, lambda: DocumentCounter(stream, name, dtype).offsets())
     if extra:
         extended = lambda: offsets + extra * np.arange(len(offsets))  # noqa: E731
@@ -119,17 +131,19 @@ class DocumentCounter:
 
     def __init__(self, stream: OpenStream, name: str, dtype: np.dtype[Any]) -> None:
         self._stream, self._name, self._dtype = stream, name, dtype
-        # There are no selections, and so no shards that are read by ranges only in part.
-        self._shards = cast("OpenShards | RangeShards", stream.shards([name]))
+        shards = all_documents(stream).shards([name])
+        self._shards = cast("OpenShards | RangeShards", shards)
 
     def offsets(self) -> Int64:
-        """Return the offset of each document and the total, shape ``[documents + 1]``."""
-        index = self._stream.index
-        _LOG.info("%s: counting the tokens of %d shards", self._stream.where, len(index))
+        """Return the offset of each selected document and the total, shape ``[documents + 1]``."""
+        index, selection = self._stream.index, self._stream.selection
+        shards: Sequence[int] = range(len(index))
+        if selection is not None:
+            shards = np.flatnonzero(np.diff(selection.ranks(index.starts))).tolist()
+        _LOG.info("%s: counting the tokens of %d shards", self._stream.where, len(shards))
         offsets = np.zeros(index.size + 1, np.int64)
         starts = index.starts.tolist()
         lengths = [offsets[start + 1 : stop + 1] for start, stop in pairwise(starts)]
-        shards = range(len(index))
         counted = map_threads(
             lambda shard: self._count_header(shard, lengths[shard]), shards, MAX_HEADERS_IN_FLIGHT
         )
@@ -139,6 +153,8 @@ class DocumentCounter:
         list(
             map_threads(lambda shard: self._count(shard, lengths[shard]), without_sizes, in_flight)
         )
+        if selection is not None:
+            return offsets_from_sizes(offsets[1:][selection.rows(np.arange(len(selection)))])
         return np.cumsum(offsets, out=offsets)
 
     def _count_header(self, shard: int, lengths: Int64) -> bool:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from streamplug.read import Reader
 from streamplug.read.gather import slice_columns
 from streamplug.read.sample_range import FetchGroup
 from streamplug.types import ColumnValues, Int64, Sample
@@ -60,23 +58,22 @@ class RowReader:
 
     def __init__(
         self,
-        documents: Reader,
+        copier: TokenCopier,
         options: TokenRowOptions,
-        dtype: np.dtype[Any],
         layouts: Sequence[RowLayout],
         offsets: Sequence[DocumentOffsets],
     ) -> None:
         """Take what rows are read from.
 
         Args:
-            documents: Reader of the documents, with only the column of tokens.
+            copier: Reader of the documents and copier of their tokens.
             options: What rows consist of.
-            dtype: Of the tokens.
             layouts: Rows of each stream.
             offsets: Document offsets of each stream.
         """
+        documents = copier.documents
         self._documents, self._options, self.decodes_lazily = documents, options, False
-        self._copier = TokenCopier(documents, options.column, dtype, options.padding)
+        self._copier = copier
         self._layouts, self._offsets = list(layouts), list(offsets)
         self.stream_shards = documents.stream_shards
         self.reads_ranges, self.cache_limit = documents.reads_ranges, documents.cache_limit

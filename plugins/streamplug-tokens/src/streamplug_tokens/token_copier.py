@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DataError
 from streamplug.interfaces import VectorColumn
-from streamplug.read import Reader
+from streamplug.plan import StreamSelections
+from streamplug.read import Reader, SampleReader, SelectedReader
 from streamplug.types import Int64
 from streamplug_tokens.encoded_values import EncodedValues, iter_encoded_values
 from streamplug_tokens.lengths import as_tokens
@@ -34,10 +35,26 @@ class CopySpans(NamedTuple):
 
 
 class TokenCopier:
-    """Copies tokens of one column to rows."""
+    """Copies tokens of one column to rows.
 
-    def __init__(self, documents: Reader, column: str, dtype: np.dtype[Any], padding: int) -> None:
-        self._documents, self._column = documents, column
+    Attributes:
+        documents: Reader of the documents, with only the column of tokens.
+    """
+
+    def __init__(
+        self,
+        stored: Reader,
+        selections: StreamSelections | None,
+        column: str,
+        dtype: np.dtype[Any],
+        padding: int,
+    ) -> None:
+        """Copy tokens of stored documents, of the selected ones unless `selections` is None."""
+        self._stored, self._selections = stored, selections
+        self.documents: SampleReader = (
+            stored if selections is None else SelectedReader(stored, selections)
+        )
+        self._column = column
         self._dtype, self._padding = dtype, padding
 
     def rows(self, spans: CopySpans, count: int, width: int) -> NDArray[Any]:
@@ -69,7 +86,9 @@ class TokenCopier:
         buffers = []
         try:
             documents = spans.document[filled]
-            for buffer in iter_encoded_values(self._documents, documents, self._column):
+            if self._selections is not None:
+                documents = self._selections.rows(documents)
+            for buffer in iter_encoded_values(self._stored, documents, self._column):
                 places = filled[buffer.places]
                 if self._has_lengths(buffer, spans.document_length[places]):
                     bytes_behind = (spans.document_length - spans.begin)[
@@ -93,7 +112,7 @@ class TokenCopier:
     def _copy_decoded(self, tokens: NDArray[Any], spans: CopySpans) -> None:
         """Copy spans of documents that are decoded whole."""
         documents, positions = np.unique(spans.document, return_inverse=True)
-        values = self._documents.batch(documents)[self._column]
+        values = self.documents.batch(documents)[self._column]
         for position, (document, begin, size, length, target) in zip(
             positions.tolist(), zip(*(array.tolist() for array in spans))
         ):
@@ -102,7 +121,7 @@ class TokenCopier:
 
     def _check(self, value: Any, document: int, length: int) -> NDArray[Any]:
         """Return the tokens of a document of the length that was counted."""
-        _, shard, file, row = self._documents.locate(document)
+        _, shard, file, row = self.documents.locate(document)
         where = f"shard {shard} ({file}): sample {row}, column {self._column!r}"
         try:
             tokens = as_tokens(value, self._dtype)
