@@ -51,13 +51,16 @@ class DeltaFormat(TableFormat):
         partition = set(state.metadata.get("partitionColumns") or ())
         columns = parse_columns(state.metadata, _count_nulls(adds, statistics), table.where)
         constants = {stored: c for stored, c in columns.items() if c.name in partition}
-        files = list(
-            map_threads(
-                lambda pair: table.file_of(*pair, constants),
-                list(zip(adds, statistics)),
-                _MAX_READS_IN_FLIGHT,
-            )
+        pairs = list(zip(adds, statistics))
+        # Most files are known from the log alone, without another request.
+        in_storage = [pair for pair in pairs if _needs_requests(*pair)]
+        requested = map_threads(
+            lambda pair: table.file_of(*pair, constants), in_storage, _MAX_READS_IN_FLIGHT
         )
+        files = [
+            next(requested) if _needs_requests(*pair) else table.file_of(*pair, constants)
+            for pair in pairs
+        ]
 
         def read_bounds() -> list[Bounds]:
             adds = log.read(state.version).files
@@ -65,7 +68,8 @@ class DeltaFormat(TableFormat):
 
         snapshot = TableSnapshot(
             join(stream.location.parent, stream.split or ""),
-            f"version {state.version}",
+            "version",
+            state.version,
             list(columns.values()),
             files,
             read_bounds,
@@ -145,6 +149,11 @@ class _FooterSource(ScanSource):
 
     def read_sibling(self, name: str) -> bytes | None:
         return None
+
+
+def _needs_requests(add: Action, statistics: Mapping[str, Any]) -> bool:
+    """Return whether the rows of a file are only known from its footer, or its deletion vector."""
+    return add.get("deletionVector") is not None or statistics.get("numRecords") is None
 
 
 def _count_nulls(adds: Sequence[Action], statistics: Sequence[Mapping[str, Any]]) -> dict[str, int]:

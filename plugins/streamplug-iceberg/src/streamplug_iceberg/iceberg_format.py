@@ -38,7 +38,8 @@ class IcebergFormat(TableFormat):
 
         table = TableSnapshot(
             root,
-            "no snapshot" if snapshot is None else f"snapshot {snapshot.snapshot_id}",
+            "snapshot",
+            None if snapshot is None else snapshot.snapshot_id,
             table_columns(metadata, schema, entries),
             list_files(files, entries, metadata, schema),
             read_bounds,

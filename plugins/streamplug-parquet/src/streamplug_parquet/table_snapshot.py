@@ -59,7 +59,8 @@ class TableSnapshot:
 
     Attributes:
         url: Location below which its files are.
-        version: The moment in words, such as ``version 3``, which states record.
+        kind: What the table calls its moments, such as ``version``.
+        number: Number of this one; None if there is none yet.
         columns: Columns in order.
         files: Data files in the order of samples.
         read_bounds: Returns, for each file, the bounds of columns as far as they are known: the lowest and
@@ -67,10 +68,16 @@ class TableSnapshot:
     """
 
     url: str
-    version: str
+    kind: str
+    number: int | None
     columns: Sequence[TableColumn]
     files: Sequence[TableFile]
     read_bounds: Callable[[], Sequence[Bounds]]
+
+    @property
+    def version(self) -> str:
+        """The moment in words, such as ``version 3``, which states record."""
+        return f"{self.kind} {self.number}"
 
     @property
     def where(self) -> str:
@@ -186,10 +193,6 @@ class TableStream(Stream):
     def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         return self.snapshot.index(), None
 
-    def open(self, observer: Observer | None = None) -> OpenStream:
-        snapshot = self.snapshot
-        return replace(super().open(observer), where=snapshot.where, version=snapshot.version)
-
 
 def open_table(stream: Stream, snapshot: TableSnapshot, observer: Observer | None) -> OpenStream:
     """Open a snapshot as a stream, with the options of the stream that named the table.
@@ -198,7 +201,11 @@ def open_table(stream: Stream, snapshot: TableSnapshot, observer: Observer | Non
         DataError: If the snapshot is not valid.
         ConfigError: If the options do not fit it.
     """
-    options = {field.name: getattr(stream, field.name) for field in fields(Stream)}
     place = "local" if stream.remote is None else "remote"
-    options |= {place: snapshot.url, "split": None, "format": None, "version": None}
-    return TableStream(**options, snapshot=snapshot).open(observer)
+    options = {field.name: getattr(stream, field.name) for field in fields(Stream)}
+    options |= {place: snapshot.url, "split": None, "version": snapshot.number}
+    plain = Stream(**options)
+    options |= {"format": None, "version": None}
+    opened = TableStream(**options, snapshot=snapshot).open(observer)
+    # Without the snapshot, which would be sent to all processes.
+    return replace(opened, stream=plain, where=snapshot.where, version=snapshot.version)

@@ -84,4 +84,4 @@ def _evaluate(opened: OpenStream, stream: Stream, text: str, title: str) -> Iter
             lambda _, done, total: progress.update(done, total),
             allow_unsafe_types=False,
         )
-        yield from evaluate(snapshot_of(opened, stream.format), text, None, context)
+        yield from evaluate(snapshot_of(opened), text, None, context)

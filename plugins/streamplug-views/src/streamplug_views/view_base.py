@@ -61,7 +61,7 @@ class ViewBase:
     @cached_property
     def snapshot(self) -> Snapshot:
         """All its samples."""
-        return snapshot_of(self._opened, self.stream.format)
+        return snapshot_of(self._opened)
 
     @cached_property
     def versions(self) -> tuple[VersionStore | None, int]:

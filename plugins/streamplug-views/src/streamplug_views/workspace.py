@@ -92,25 +92,25 @@ def open_location(url: str, format_: str | None, like: Stream) -> Snapshot:
 
 def open_stream(stream: Stream) -> Snapshot:
     """Return a snapshot of the data set or of the view of a stream."""
-    return snapshot_of(stream.open(), stream.format)
+    return snapshot_of(stream.open())
 
 
-def snapshot_of(opened: OpenStream, format_: str | None) -> Snapshot:
-    """Return a snapshot of all rows of a data set, a table or a view; `format_` is that of its stream."""
+def snapshot_of(opened: OpenStream) -> Snapshot:
+    """Return a snapshot of all rows of a data set, a table or a view."""
     if isinstance(opened, OpenView):
         return opened.snapshot
     stream, index = opened.stream, opened.index
     location = stream.local if stream.remote is None else stream.remote
-    url, version = absolute_location(str(location)), opened.version.rpartition(" ")[2]
+    url = absolute_location(str(location))
     source = OpenSource(
         url,
         SourceEntry(
             url,
-            format_,
+            stream.format,
             stream.split or None,
             source_digest(index),
             index.size,
-            int(version) if version else None,
+            int(stream.version) if stream.version is not None else None,
         ),
         opened,
     )
