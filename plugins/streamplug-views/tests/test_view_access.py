@@ -11,7 +11,7 @@ from streamplug_tools.verification import verify
 from streamplug_views import View
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StateError
 
 
 @pytest.fixture
@@ -127,9 +127,54 @@ def test_what_does_not_read_views_refuses_them(root):
     dataset = StreamingDataset(remote=str(root / "view"))
     with pytest.raises(ConfigError, match="views keep no shards"):
         dataset.prepare_shard(0)
+
+
+def test_tokens_of_a_view_are_those_of_the_selected_documents(root):
     tokens = pytest.importorskip("streamplug_tokens")
-    with pytest.raises(ConfigError, match="a view has none: pass the data set with"):
-        tokens.TokenDataset(
-            tokens=tokens.TokenBlocks(column="data", length=4, dtype="uint8"),
-            remote=str(root / "view"),
-        )
+    blocks = tokens.TokenBlocks(column="data", length=64, dtype="uint8", remainder="pad")
+    options = {"tokens": blocks, "batch_size": 2, "shuffle": True}
+    plain = tokens.TokenDataset(remote=str(root / "set"), select=EXPECTED, **options)
+    view = tokens.TokenDataset(remote=str(root / "view"), **options)
+    rows = [batch["data"].tolist() for batch in view.batches()]
+    assert rows == [batch["data"].tolist() for batch in plain.batches()]
+    some = tokens.TokenDataset(remote=str(root / "view"), select=[1, 3], **options)
+    documents = [EXPECTED[1], EXPECTED[3]]
+    chosen = tokens.TokenDataset(remote=str(root / "set"), select=documents, **options)
+    assert [row["data"].tolist() for row in some[:]] == [row["data"].tolist() for row in chosen[:]]
+    again = tokens.TokenDataset(remote=str(root / "view"), **options)
+    batches = again.batches()
+    next(batches)
+    state = again.state_dict()
+    resumed = tokens.TokenDataset(remote=str(root / "view"), **options)
+    resumed.load_state_dict(state)
+    assert [batch["data"].tolist() for batch in resumed.batches()] == rows[1:]
+    with pytest.raises(StateError, match="version 1"):
+        plain.load_state_dict(state)
+    View.of(root / "set").rename({"data": "bytes"}).commit(root / "renamed")
+    View.of(root / "set").concat(root / "set").commit(root / "twice")
+    for name, column, message in [
+        ("renamed", "bytes", "column 'bytes' is renamed"),
+        ("twice", "data", "samples of several data sets"),
+        ("view", "text", "column 'text' is added by key"),
+    ]:
+        blocks = tokens.TokenBlocks(column=column, length=4, dtype="uint8")
+        with pytest.raises(ConfigError, match=message):
+            tokens.TokenDataset(tokens=blocks, remote=str(root / name))
+
+
+def test_a_view_is_simulated_as_its_selected_rows(root):
+    module = pytest.importorskip("streamplug_simulate")
+    results = []
+    for name, select in [("other", None), ("set", [199])]:
+        config = {"remote": str(root / name), "batch_size": 1, "select": select}
+        with module.open_dataset(config) as plan:
+            result = module.simulate(plan, plan.scenario(), 10**6)
+            results.append((result.samples, result.egress))
+    assert results[0] == results[1]
+    assert results[0][0] == 1
+    config = {"remote": str(root / "view"), "batch_size": 1}
+    with (
+        pytest.raises(ConfigError, match="samples of several data sets"),
+        module.open_dataset(config),
+    ):
+        pass

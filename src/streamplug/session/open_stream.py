@@ -49,6 +49,17 @@ class OpenStream:
         digest = "" if self.selection is None else self.selection.digest
         return f"{self.version} {self.index.digest} {digest}".strip() if self.version else digest
 
+    def as_stored(self, column: str | None) -> OpenStream:  # noqa: ARG002 - views need it
+        """Return the stream of the one data set that this selects rows of, for what reads stored shards.
+
+        Args:
+            column: The only column that will be read; None for all.
+
+        Raises:
+            ConfigError: If this is a view whose samples are not selected rows of one data set.
+        """
+        return self
+
     def make_reader(
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:

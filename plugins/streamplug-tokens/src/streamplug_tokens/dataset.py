@@ -75,12 +75,8 @@ class TokenDataset(StreamingDataset):
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return the reader of rows of the documents of some streams."""
-        if any(stream.is_table for stream in opened):
-            raise ConfigError(
-                "rows of tokens are made of stored documents, and a view has none: pass the data set with "
-                "select=, such as an expression"
-            )
         options = self.tokens
+        opened = [stream.as_stored(options.column) for stream in opened]
         dtypes = [token_dtype(stream, options.column, options.dtype) for stream in opened]
         if len(set(dtypes)) > 1:
             names = [dtype.name for dtype in dtypes]
@@ -123,7 +119,8 @@ class TokenDataset(StreamingDataset):
 
     def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:
         """Return what tells these rows from others in states."""
-        documents = super().make_fingerprint(opened)
+        stored = [stream.as_stored(self.tokens.column) for stream in opened]
+        documents = super().make_fingerprint(stored)
         rows = shards_digest(self._reader.starts)
         digest = xxh64(f"{documents.digest} {rows} {self.tokens!r}".encode()).hexdigest()
         saved = asdict(self.tokens)

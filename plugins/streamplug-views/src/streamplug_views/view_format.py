@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, cast
 
+import numpy as np
 from streamplug_tools.inspection import TableOrigin
 
 from streamplug.cache.store import ShardStore
-from streamplug.errors import DataError
+from streamplug.errors import ConfigError, DataError
 from streamplug.index import Index
-from streamplug.plan.row_selection import RowRange
+from streamplug.plan import RowSelection
+from streamplug.plan.row_selection import RowRange, SelectedRows
 from streamplug.plugin.location import join, local_path
 from streamplug.read import Reader, SampleReader
 from streamplug.session.open_stream import OpenStream
@@ -180,6 +182,29 @@ class OpenView(OpenStream):
     snapshot: Snapshot = None  # type: ignore[assignment]  # the fields before have defaults
 
     is_table: ClassVar[bool] = True
+
+    def as_stored(self, column: str | None) -> OpenStream:
+        groups = self.snapshot.parts[0]
+        if column is not None:
+            groups = [group for group in groups if column in group.columns.values()]
+        if len(self.snapshot.parts) > 1 or len(groups) != 1:
+            raise ConfigError(
+                f"{self.where} has samples of several data sets, and not only selected rows of one: write it "
+                "as a data set with `streamplug view compact`"
+            )
+        [group] = groups
+        renamed = [new for old, new in group.columns.items() if old != new == column]
+        if renamed or not isinstance(group.rows, RowSelection):
+            why = "is renamed" if renamed else "is added by key"
+            raise ConfigError(
+                f"{self.where}: column {column!r} {why}, so its values are not those of selected rows: write "
+                "the view as a data set with `streamplug view compact`"
+            )
+        rows: RowSelection = group.rows
+        if self.selection is not None:
+            rows = SelectedRows(rows.rows(self.selection.rows(np.arange(len(self.selection)))))
+        source = self.snapshot.sources[group.source].opened
+        return replace(source, selection=rows, version=self.version)
 
     def make_reader(
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None

@@ -73,10 +73,7 @@ class SimulatedDataset(StreamingDataset):
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return the reader of the samples, and store the sizes of the shards."""
-        if any(stream.is_table for stream in opened):
-            raise ConfigError(
-                "a view reads shards of other data sets: simulate the data set, with select= for its rows"
-            )
+        opened = [stream.as_stored(None) for stream in opened]
         if any(isinstance(stream.store, RangeReader) for stream in opened):
             raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
         self.shards = ShardSizes([stream.index for stream in opened], self._caches, self._keeps)
