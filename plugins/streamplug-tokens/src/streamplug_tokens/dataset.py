@@ -122,9 +122,10 @@ class TokenDataset(StreamingDataset):
         stored = [stream.as_stored(self.tokens.column) for stream in opened]
         documents = super().make_fingerprint(stored)
         rows = shards_digest(self._reader.starts)
-        digest = xxh64(f"{documents.digest} {rows} {self.tokens!r}".encode()).hexdigest()
-        saved = asdict(self.tokens)
-        saved["extras"] = list(self.tokens.extras)  # as JSON gives it back
+        options = self.tokens.without_extras()
+        digest = xxh64(f"{documents.digest} {rows} {options!r}".encode()).hexdigest()
+        saved = asdict(options)
+        saved["extras"] = list(options.extras)  # as JSON gives it back
         return documents.with_tokens(digest, {"view": type(self.tokens).__name__, **saved})
 
 

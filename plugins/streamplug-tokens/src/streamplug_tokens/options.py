@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamplug.config import suggest_keywords, whole_number
 from streamplug.errors import ConfigError, StateError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 EXTRAS = ("targets", "documents", "positions", "mask")
 """Names of the extra columns of rows."""
@@ -67,6 +70,10 @@ class TokenRowOptions:
     def lookahead(self) -> int:
         """Tokens after the row that are read for its last target."""
         return 0
+
+    def without_extras(self) -> Self:
+        """Return the options that rows depend on: no extras but targets that need one more token."""
+        return replace(self, extras=("targets",) if self.lookahead else ())
 
 
 @suggest_keywords
