@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, ClassVar, overload
 
@@ -270,10 +270,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         session = self._session
         session.run.use_batch_size(batch_size)
         num_threads = whole_number("num_threads", num_threads, 0) or 0
-        finish, rows = (
-            list if num_threads else iter,
-            session.source.rows_of_batches(num_threads=num_threads),
-        )
+        finish: Callable[[Any], Any] = list if num_threads else iter
+        rows = session.source.rows_of_batches(num_threads=num_threads)
         read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731
         with closing(session.read_epoch(read, rows, num_threads)) as blocks:
             for epoch, block, batches in blocks:

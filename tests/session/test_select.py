@@ -168,10 +168,26 @@ def test_each_shard_is_read_whole_or_by_ranges_whichever_is_less(tmp_path, compr
     kept = {path.name for path in (tmp_path / "cache").glob("shard*.mds")}
     whole = range(10) if compression else (1, 4)
     assert kept == {f"shard.{n:05d}.mds" for n in whole if n in (1, 3, 4, 9)}
-    if (
-        compression is None
-    ):  # two whole shards, and in each of four passes the samples of the others
+    if compression is None:  # two shards, and in each of four passes the samples of the others
         assert server.bytes_sent < 2 * 100 * 5020 + 4 * 3 * (5020 + 20_000)
+
+
+def test_shards_in_the_cache_are_not_read_by_ranges(tmp_path):
+    with MDSWriter(
+        out=tmp_path / "set", columns={"n": "int", "data": "bytes"}, max_samples_per_shard=100
+    ) as out:
+        for n in range(400):
+            out.write({"n": n, "data": bytes(5000)})
+    with serving(tmp_path) as server:
+        options = {"remote": f"{server.url}/set", "local": str(tmp_path / "cache")}
+        assert len(list(StreamingDataset(**options, select=range(200)))) == 200
+        sent = server.bytes_sent
+        dataset = StreamingDataset(**options, access="auto", select=[10, 150, 390])
+        assert [int(sample["n"]) for sample in dataset] == [10, 150, 390]
+        shards = [path for _, path, _ in server.requests if "shard" in path]
+        assert shards[2:]
+        assert {path.rpartition("/")[2] for path in shards[2:]} == {"shard.00003.mds"}
+        assert server.bytes_sent - sent < 50_000
 
 
 def test_a_state_of_other_rows_is_refused_with_the_difference(root):

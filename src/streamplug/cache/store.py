@@ -96,6 +96,11 @@ class ShardStore:
         """Quota in bytes; None is unlimited."""
         return self._quota.limit
 
+    def is_cached(self, shard: int) -> bool:
+        """Return whether the raw files of a shard are there."""
+        files = self._index.shard(shard).files.values()
+        return all(self._raw_path(file).exists() for file in files)
+
     def begin(self) -> None:
         """Check that the largest shard fits the quota, and remove the staging files of dead processes."""
         if self.limit is not None and len(self._index):

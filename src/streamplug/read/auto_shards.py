@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from streamplug.cache.store import ShardStore
 from streamplug.index import Index
 from streamplug.interfaces import RangeReadableFormat
 from streamplug.read.open_shards import OpenShards
@@ -19,10 +20,17 @@ _MIN_SAVED_SHARE = 0.2
 class AutoShards:
     """Reader of the shards of one stream, some of them by range requests."""
 
-    def __init__(self, shards: OpenShards, ranges: RangeShards, index: Index, rows: Int64) -> None:
-        """Choose for each shard; `rows` has the number of samples to read of each, shape ``[shards]``."""
+    def __init__(
+        self, shards: OpenShards, ranges: RangeShards, store: ShardStore, index: Index, rows: Int64
+    ) -> None:
+        """Choose for each shard; `rows` has the number of samples to read of each, shape ``[shards]``.
+
+        Shards that are in the cache already are read there.
+        """
         self._whole, self._ranges, self.limit = shards, ranges, shards.limit
         self._by_range = _range_bytes(index, rows) < (1 - _MIN_SAVED_SHARE) * _raw_bytes(index)
+        for shard in np.flatnonzero(self._by_range & (rows > 0)).tolist():
+            self._by_range[shard] = not store.is_cached(shard)
 
     def at(self, shard: int) -> OpenShards | RangeShards:
         """Return the reader of a shard."""

@@ -78,7 +78,7 @@ class OpenStream:
         except ConfigError:  # the shards can only be read as a whole
             return shards
         rows = np.diff(self.selection.ranks(self.index.starts))
-        return AutoShards(shards, ranges, self.index, rows)
+        return AutoShards(shards, ranges, self.store, self.index, rows)
 
     @property
     def ranges(self) -> RangeReader:
