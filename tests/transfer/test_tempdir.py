@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_nothing_stays(place):
         (first / "file").write_text("x")
         assert first.parent == second.parent
         assert first != second
-    assert list(place.iterdir()) == []
+    assert list(place.glob("*/*")) == []
 
 
 def test_it_may_be_closed_twice(place):
@@ -56,12 +57,13 @@ def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(place):
         process.wait(60)
     with TemporaryDirectory():
         assert not list(place.glob(f"*/{held.rpartition('/')[2]}*"))
-    assert list(place.iterdir()) == []
+    assert list(place.glob("*/*")) == []
 
 
 def test_a_place_that_somebody_else_has_made_is_refused(place, tmp_path_factory, monkeypatch):
     with TemporaryDirectory() as mine:
         home = mine.parent
+    home.rmdir()
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     home.symlink_to(elsewhere)
     with pytest.raises(AccessDenied, match=r"nobody else can write to.*TMPDIR"):
@@ -82,3 +84,16 @@ def test_a_place_of_ours_that_others_could_write_to_is_closed_to_them(place):
         first.parent.chmod(0o777)
         with TemporaryDirectory() as second:
             assert second.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_directories_that_are_made_at_once_stay(place):
+    """A directory must not be removed as stale by those who look for stale ones while it is made."""
+
+    def use(_):
+        for _ in range(60):
+            with TemporaryDirectory() as path:
+                (path / "file").write_bytes(b"")
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(use, range(16)))
+    assert list(place.glob("*/*")) == []

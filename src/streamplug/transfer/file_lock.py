@@ -93,9 +93,12 @@ def file_lock(
 
 
 @contextmanager
-def try_file_lock(path: Path) -> Iterator[bool]:
-    """Try to hold the lock of a file, and yield whether it is held; False if there are no locks."""
-    with _open_lock(path) as descriptor:
+def try_file_lock(path: Path, *, create: bool = True) -> Iterator[bool]:
+    """Try to hold the lock of a file, and yield whether it is held; False if there are no locks.
+
+    Unless it may `create` the file, FileNotFoundError is raised if there is none.
+    """
+    with _open_lock(path, create=create) as descriptor:
         try:
             is_held = _lock(descriptor)
         except OSError as error:
@@ -147,9 +150,9 @@ def _warn_once(directory: Path) -> None:
 
 
 @contextmanager
-def _open_lock(path: Path) -> Iterator[int]:
+def _open_lock(path: Path, *, create: bool = True) -> Iterator[int]:
     """Open a lock file, and yield its descriptor; unlock and close it afterwards."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
         descriptor = os.open(path, flags, 0o666)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Temporary directories that are removed even if the process that made them is killed.
 
-They are in ``streamplug-USER`` of the system's temporary directory, each beside a lock file that its owner
-holds. A process that can take the lock knows that the owner is dead; the next `TemporaryDirectory` removes
-it.
+They are in ``streamplug-USER`` of the system's temporary directory, which stays, each beside a lock file that
+its owner holds. A process that can take the lock knows that the owner is dead; the next `TemporaryDirectory`
+removes it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class TemporaryDirectory:
         with suppress(OSError):
             self.path.with_suffix(_LOCK).unlink(missing_ok=True)
         self._held.close()
-        with suppress(OSError):  # not empty
-            self.path.parent.rmdir()
 
     def __enter__(self) -> Path:
         return self.path
@@ -76,12 +74,9 @@ def make_temp_root() -> Path:
 
 
 def _make_own(home: Path) -> None:
-    while True:
-        with suppress(FileExistsError):  # checked below
-            home.mkdir(mode=0o700, parents=True)
-        with suppress(FileNotFoundError):  # removed by the owner of the last directory in it
-            check_private(home)
-            return
+    with suppress(FileExistsError):  # checked below
+        home.mkdir(mode=0o700, parents=True)
+    check_private(home)
 
 
 def check_private(home: Path) -> None:
@@ -101,7 +96,8 @@ def check_private(home: Path) -> None:
 def remove_stale_directories(home: Path) -> None:
     """Remove the temporary directories of dead owners."""
     for lock in home.glob(f"*{_LOCK}"):
-        with suppress(OSError), try_file_lock(lock) as free:
+        # A lock file that was made here could belong to a directory whose owner is about to make it.
+        with suppress(OSError), try_file_lock(lock, create=False) as free:
             if free:
                 shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
                 lock.unlink(missing_ok=True)

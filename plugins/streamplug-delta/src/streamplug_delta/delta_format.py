@@ -42,10 +42,13 @@ class DeltaFormat(TableFormat):
                 f"version={stream.version!r}: versions of Delta tables are numbers; deltalake finds that of "
                 "a time (DeltaTable.load_as_version)"
             )
-        storage = TimeoutStorage(stream.storage, stream.timeout)
+        storage = stream.storage
+        if not stream.location.in_place:
+            storage = TimeoutStorage(storage, stream.timeout)
         log = DeltaLog(storage, stream.retries)
         state = log.read(stream.version)
-        table = _DeltaFiles(storage, stream.retries, f"{storage.url}, version {state.version}")
+        version = state.version
+        table = _DeltaFiles(storage, stream.retries, f"{storage.url}, version {version}")
         adds = state.files
         statistics = [table.statistics_of(add) for add in adds]
         partition = set(state.metadata.get("partitionColumns") or ())
@@ -63,13 +66,13 @@ class DeltaFormat(TableFormat):
         ]
 
         def read_bounds() -> list[Bounds]:
-            adds = log.read(state.version).files
+            adds = log.read(version).files
             return [column_bounds(add, table.statistics_of(add), columns) for add in adds]
 
         snapshot = TableSnapshot(
             join(stream.location.parent, stream.split or ""),
             "version",
-            state.version,
+            version,
             list(columns.values()),
             files,
             read_bounds,

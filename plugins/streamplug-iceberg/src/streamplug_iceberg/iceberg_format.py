@@ -26,7 +26,9 @@ class IcebergFormat(TableFormat):
 
     def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
         root, key = split_metadata_url(join(stream.location.parent, stream.split or ""))
-        storage = TimeoutStorage(open_storage(root, stream.storage_options), stream.timeout)
+        storage = open_storage(root, stream.storage_options)
+        if not stream.location.in_place:
+            storage = TimeoutStorage(storage, stream.timeout)
         files = TableFiles(storage, stream.retries)
         metadata = files.read_metadata(key or files.find_metadata())
         snapshot, schema = find_snapshot(metadata, stream.version, storage.url)
