@@ -144,7 +144,7 @@ def test_killed_conversions_go_on_and_end_with_the_same_bytes(tmp_path, seed):
         with convert(out) as process:
             assert process.wait(120) == 0
         assert content(out) == expected
-        assert list(temporary.iterdir()) == []
+        assert list(temporary.glob("*/*")) == []
 
 
 def content(folder):
