@@ -38,6 +38,7 @@ def dask_engine():
 def ray_engine():
     ray = pytest.importorskip("ray", reason="tox -e engines")
     pytest.importorskip("streamplug_ray")
+    ray.shutdown()  # that of other tests
     ray.init(
         num_cpus=2,
         include_dashboard=False,
