@@ -65,7 +65,8 @@ class Stream(SummaryRepr, Configurable):
             scanned once, and the result is cached.
         select: Rows to read, renumbered from 0: a boolean mask with a value for each row, distinct row
             numbers in any order, or a `range`; None for all. Shards without a selected row are not read. Text
-            is an expression, such as ``"score > 0.5"``, which needs streamplug-views.
+            is an expression of columns, such as ``"score > 0.5"``, or the location of a ``.npy`` file with a
+            mask or row numbers; both need streamplug-views.
         version: Version of a view or a table, or its tag; None for the latest.
     """
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 
+import numpy as np
 import pytest
 from streamplug_views import View, expression_format
 
-from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.errors import ConfigError, DataError, StateError
+from streamplug import Encoding, MDSWriter, Stream, StreamingDataset
+from streamplug.errors import ConfigError, DataError, NotFound, StateError
 
 
 @pytest.fixture(autouse=True)
@@ -116,3 +117,35 @@ def test_bad_expressions_are_refused(crawl, tmp_path, cache):
     with pytest.raises(ConfigError, match="pass the expression as select="):
         StreamingDataset(remote=crawl, format="where")
     assert not list(cache.rglob("*.rows"))
+
+
+def test_decoders_do_not_change_what_an_expression_selects(crawl):
+    class Negated(Encoding):
+        size = 8
+
+        def encode(self, value):
+            return b""
+
+        def decode(self, data):
+            return -int.from_bytes(data, "little")
+
+    options = {"remote": crawl, "select": "n > 97", "decoders": {"n": lambda _: Negated()}}
+    for _ in range(2):
+        assert numbers(**options) == [-98, -99]
+    assert numbers(remote=crawl, select="n > 97") == [98, 99]
+
+
+@pytest.mark.parametrize("rows", [[1, 5], [n in (1, 5) for n in range(100)]])
+def test_a_file_has_a_mask_or_row_numbers(crawl, tmp_path, rows, monkeypatch):
+    np.save(tmp_path / "rows.npy", np.array(rows))
+    monkeypatch.chdir(tmp_path)
+    for location in ("rows.npy", str(tmp_path / "rows.npy")):
+        assert numbers(remote=crawl, select=location) == [1, 5]
+    with pytest.raises(NotFound, match=r"nowhere\.npy"):
+        StreamingDataset(remote=crawl, select="nowhere.npy")
+    np.save(tmp_path / "rows.npy", np.array([object()]), allow_pickle=True)
+    with pytest.raises(ConfigError, match=r"select='rows.npy': .*rows\.npy: .*allow_pickle"):
+        StreamingDataset(remote=crawl, select="rows.npy")
+    (tmp_path / "rows.npy").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"rows\.npy: "):
+        StreamingDataset(remote=crawl, select="rows.npy")

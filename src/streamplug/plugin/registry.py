@@ -15,7 +15,7 @@ from streamplug.errors import (
     PluginError,
     UnknownNameError,
 )
-from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.catalog import CATALOG, EXPRESSION_FORMAT
 from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.provider import check_name
 
@@ -200,7 +200,10 @@ def _check_class(kind: str, name: str, cls: object, provider: str) -> None:
 def _unknown_name_text(kind: str, name: str) -> str:
     from streamplug.plugin.discovery import inventory
 
-    available = list_names(kind)
+    tables = list_names("table") if kind == "format" else []
+    if name in tables:
+        return f"format {name!r} is of tables, which cannot be used here: name a data set"
+    available = [*list_names(kind), *(table for table in tables if table != EXPRESSION_FORMAT)]
     lines = [f"unknown {kind} {name!r}.{_hint(kind, name, set(available))}"]
     lines.append(f"Available: {', '.join(available)}")
     for entry in inventory().entries:

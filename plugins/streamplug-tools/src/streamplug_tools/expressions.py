@@ -95,6 +95,11 @@ class Expression:
         check_names(f"{self.text!r:.200}", "the data set", self._free() - _KNOWN_NAMES, known)
         return [name for name in known if self.uses(name)]
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether it names nothing but modules, so that it has the same value for all samples."""
+        return self._free() <= _MODULES.keys()
+
     def uses(self, name: str) -> bool:
         """Return whether it uses, or may use, a column."""
         if name == self.text.strip():
@@ -148,18 +153,6 @@ def _is_item(node: ast.AST) -> TypeGuard[Any]:
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.slice.value, str)
     )
-
-
-def constant_of(node: ast.expr) -> tuple[bool, Any]:
-    """Return whether a part of an expression names nothing but modules, and its value then."""
-    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-    if not names <= _MODULES.keys():
-        return False, None
-    try:
-        code = compile(ast.Expression(node), "<expression>", "eval")
-        return True, eval(code, dict(_MODULES))  # noqa: S307 - the user's own code, see the module
-    except Exception:  # noqa: BLE001 - evaluation for a sample raises it again
-        return False, None
 
 
 def _names(code: CodeType) -> Iterator[str]:

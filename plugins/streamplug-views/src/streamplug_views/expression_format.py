@@ -1,11 +1,13 @@
-"""Selections by an expression, ``select="score > 0.5"``, which the user's cache keeps."""
+"""Selections by text: an expression, whose rows the user's cache keeps, or a file with rows."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from io import BytesIO
 
+import numpy as np
 import xxhash
 from streamplug_tools.expressions import Expression
 
@@ -14,33 +16,52 @@ from streamplug.cache.user_cache import source_cache_dir
 from streamplug.display.progress_bar import ProgressBar
 from streamplug.errors import ConfigError, StorageError
 from streamplug.index import INDEX_NAME
-from streamplug.plan import RowSelection
+from streamplug.plan import RowSelection, parse_selection
+from streamplug.plugin.location import open_storage
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.table_format import TableFormat
 from streamplug.stream import Stream
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import cache_lock
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.retry import call_with_retries
 from streamplug.types import Int64
 from streamplug_views.evaluation import evaluate
 from streamplug_views.row_set import RowSet, make_row_set
-from streamplug_views.sources import source_digest
+from streamplug_views.sources import same_scheme, source_digest
 from streamplug_views.workspace import Context, ViewWorkspace, snapshot_of
 
 _FOLDER = "selections"
 
 
 class ExpressionFormat(TableFormat):
-    """``where``: the rows of a stream for which its ``select``, an expression, is true."""
+    """``where``: rows of a stream whose ``select`` is text, an expression or the name of a ``.npy`` file."""
 
     def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
-        if not isinstance(stream.select, str):
+        text = stream.select
+        if not isinstance(text, str):
             raise ConfigError("format='where': pass the expression as select=, without a format")
-        Expression(stream.select)  # raises for invalid syntax, before anything is opened
+        if text.endswith(".npy"):
+            return replace(stream, select=_load(text, stream)).open(observer)
+        Expression(text)  # raises for invalid syntax, before anything is opened
         base = replace(stream, select=None)
         opened = base.open(observer)
-        rows = _select(opened, base, stream.select)
+        # Stored values, which do not change with the decoders of a run.
+        stored = replace(base, decoders=None).open(observer) if base.decoders else opened
+        rows = _select(stored, base, text)
         return replace(opened, stream=replace(opened.stream, select=rows), selection=rows)
+
+
+def _load(location: str, stream: Stream) -> RowSelection:
+    """Return a saved mask, or saved row numbers."""
+    folder, _, name = location.rpartition("/")
+    options = stream.storage_options if same_scheme(location, stream.location.parent) else None
+    storage = open_storage(folder or ("/" if location.startswith("/") else "."), options)
+    data = call_with_retries(lambda: storage.read(name), stream.retries)
+    try:
+        return parse_selection(np.load(BytesIO(data), allow_pickle=False))
+    except (ValueError, EOFError) as error:
+        raise ConfigError(f"select={location!r}: {storage.url_of(name)}: {error}") from None
 
 
 def _select(opened: OpenStream, stream: Stream, text: str) -> RowSelection:
@@ -54,13 +75,14 @@ def _select(opened: OpenStream, stream: Stream, text: str) -> RowSelection:
     base = source_cache_dir(url)
     name = f"{_FOLDER}/{xxhash.xxh3_128_hexdigest(json.dumps(identity).encode())}.rows"
     path = base / name
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with cache_lock(base, name):
-            if not path.exists():  # no other process made it meanwhile
-                with stage_cache_file(base, name, path) as part:
-                    make_row_set(blocks, part)
-    return RowSet(path, str(path))
+    with map_disk_errors(path):
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with cache_lock(base, name):
+                if not path.exists():  # no other process made it meanwhile
+                    with stage_cache_file(base, name, path) as part:
+                        make_row_set(blocks, part)
+        return RowSet(path, str(path))
 
 
 def _version_of_index(opened: OpenStream) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from streamplug_tools.expressions import Expression, constant_of
+from streamplug_tools.expressions import Expression
 
+from streamplug.errors import DataError
 from streamplug.index import Index
 from streamplug_views.snapshot import Snapshot
 
@@ -44,13 +46,12 @@ class ShardStatistics(Protocol):
 
 def kept_ranges(snapshot: Snapshot, expression: Expression) -> list[tuple[int, int]]:
     """Return the positions that an expression must be evaluated for, as ranges ``(start, stop)``."""
-    tree = ast.parse(expression.text.strip(), mode="eval").body
-    assigns = any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree))
+    condition = Condition(expression)
     kept: list[tuple[int, int]] = []
     for first, groups in zip(snapshot.bounds, snapshot.parts):
         main = groups[0]
         index: Index = snapshot.sources[main.source].index
-        statistics: ShardStatistics | None = None if assigns else index.statistics
+        statistics: ShardStatistics | None = index.statistics
         starts = (snapshot.starts_of(groups) + first).tolist()
         if statistics is None:
             starts = [starts[0], starts[-1]]
@@ -58,7 +59,7 @@ def kept_ranges(snapshot: Snapshot, expression: Expression) -> list[tuple[int, i
             if statistics is not None:
                 known = statistics.bounds(shard)
                 bounds = {new: known[old] for old, new in main.columns.items() if old in known}
-                if True not in _truth(tree, bounds):
+                if not condition.may_be_true(bounds):
                     continue
             if kept and kept[-1][1] == start:
                 kept[-1] = kept[-1][0], stop
@@ -87,42 +88,63 @@ def split_ranges(ranges: Sequence[tuple[int, int]], count: int) -> list[list[tup
     return split
 
 
-def _truth(node: ast.expr, bounds: Mapping[str, ColumnBounds]) -> _Truth:
-    """Return the values that an expression may have, as a truth value, within bounds of its columns."""
-    if isinstance(node, ast.BoolOp):
-        parts = [_truth(value, bounds) for value in node.values]
-        decisive = _FALSE if isinstance(node.op, ast.And) else _TRUE
-        if decisive in parts:
-            return decisive
-        return parts[0] if all(part == parts[0] for part in parts) else _UNKNOWN
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return frozenset(not value for value in _truth(node.operand, bounds))
-    if isinstance(node, ast.Compare):
-        parts = [
-            _compare(left, comparison, right, bounds)
-            for left, comparison, right in zip(
-                [node.left, *node.comparators], node.ops, node.comparators
-            )
-        ]
-        return _FALSE if _FALSE in parts else parts[0] if len(parts) == 1 else _UNKNOWN
-    return _UNKNOWN
+class Condition:
+    """An expression that is evaluated with bounds in place of values."""
 
+    def __init__(self, expression: Expression) -> None:
+        """Parse the expression, and evaluate its constants once."""
+        self._tree = ast.parse(expression.text.strip(), mode="eval").body
+        nodes = list(ast.walk(self._tree))
+        self._is_opaque = any(isinstance(node, ast.NamedExpr) for node in nodes)
+        self._constants: dict[ast.expr, Any] = {}
+        for node in nodes:
+            if isinstance(node, ast.Compare):
+                for operand in (node.left, *node.comparators):
+                    with suppress(
+                        DataError
+                    ):  # it depends on columns, or evaluation will say what fails
+                        if _column_of(operand) is None:
+                            self._constants[operand] = Expression(ast.unparse(operand))(0, {})
 
-def _compare(
-    left: ast.expr, comparison: ast.cmpop, right: ast.expr, bounds: Mapping[str, ColumnBounds]
-) -> _Truth:
-    name, other, kind = column_of(left), right, type(comparison)
-    if name is None and kind in _MIRRORED:
-        name, other, kind = column_of(right), left, _MIRRORED[kind]
-    if name is None or name not in bounds:
+    def may_be_true(self, bounds: Mapping[str, ColumnBounds]) -> bool:
+        """Return False only if no sample within the bounds makes the expression true."""
+        return self._is_opaque or True in self._truth(self._tree, bounds)
+
+    def _truth(self, node: ast.expr, bounds: Mapping[str, ColumnBounds]) -> _Truth:
+        """Return the values that an expression may have, as a truth value."""
+        if isinstance(node, ast.BoolOp):
+            parts = [self._truth(value, bounds) for value in node.values]
+            decisive = _FALSE if isinstance(node.op, ast.And) else _TRUE
+            if decisive in parts:
+                return decisive
+            return parts[0] if all(part == parts[0] for part in parts) else _UNKNOWN
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return frozenset(not value for value in self._truth(node.operand, bounds))
+        if isinstance(node, ast.Compare):
+            operands = pairwise([node.left, *node.comparators])
+            parts = [
+                self._compare(left, type(comparison), right, bounds)
+                for (left, right), comparison in zip(operands, node.ops)
+            ]
+            return _FALSE if _FALSE in parts else parts[0] if len(parts) == 1 else _UNKNOWN
         return _UNKNOWN
-    found, value = constant_of(other)
-    if not found:
-        return _UNKNOWN
-    try:
-        return _compare_with(kind, value, *bounds[name])
-    except (TypeError, ValueError):  # evaluation names the sample
-        return _UNKNOWN
+
+    def _compare(
+        self,
+        left: ast.expr,
+        kind: type[ast.cmpop],
+        right: ast.expr,
+        bounds: Mapping[str, ColumnBounds],
+    ) -> _Truth:
+        column, constant = _column_of(left), right
+        if column is None and kind in _MIRRORED:
+            column, constant, kind = _column_of(right), left, _MIRRORED[kind]
+        if column is None or column not in bounds or constant not in self._constants:
+            return _UNKNOWN
+        try:
+            return _compare_with(kind, self._constants[constant], *bounds[column])
+        except (TypeError, ValueError):  # evaluation names the sample
+            return _UNKNOWN
 
 
 def _compare_with(
@@ -147,7 +169,7 @@ def _compare_with(
     return _TRUE if low and high and not is_float else _UNKNOWN
 
 
-def column_of(node: ast.expr) -> str | None:
+def _column_of(node: ast.expr) -> str | None:
     """Return the column that a node is, ``name`` or ``sample["name"]``; None if it is none."""
     if isinstance(node, ast.Name):
         return node.id
