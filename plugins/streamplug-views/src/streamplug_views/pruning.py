@@ -100,11 +100,10 @@ class Condition:
         for node in nodes:
             if isinstance(node, ast.Compare):
                 for operand in (node.left, *node.comparators):
-                    with suppress(
-                        DataError
-                    ):  # it depends on columns, or evaluation will say what fails
-                        if _column_of(operand) is None:
-                            self._constants[operand] = Expression(ast.unparse(operand))(0, {})
+                    part = Expression(ast.unparse(operand))
+                    if part.is_constant:
+                        with suppress(DataError):  # evaluation for a sample raises it
+                            self._constants[operand] = part(0, {})
 
     def may_be_true(self, bounds: Mapping[str, ColumnBounds]) -> bool:
         """Return False only if no sample within the bounds makes the expression true."""
