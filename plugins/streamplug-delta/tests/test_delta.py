@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from streamplug_testing import TableTests
+from streamplug_testing.table import in_any_order, plain_row
 
 from streamplug import Stream, StreamingDataset
 from streamplug.builtin.encodings.plain import Bytes
@@ -25,20 +26,7 @@ UTC = datetime.timezone.utc
 
 def read(table, version=None, **options):
     dataset = StreamingDataset(remote=table.path, format="delta", version=version, **options)
-    return [plain(sample) for sample in dataset]
-
-
-def plain(sample):
-    return {name: getattr(value, "tolist", lambda v=value: v)() for name, value in sample.items()}
-
-
-def in_any_order(rows):
-    return sorted(repr(sorted((name, naive(v)) for name, v in row.items())) for row in rows)
-
-
-def naive(value):
-    """Return the value of a timestamp as arrays have it, in UTC and without a zone."""
-    return value.replace(tzinfo=None) if isinstance(value, datetime.datetime) else value
+    return [plain_row(sample) for sample in dataset]
 
 
 def assert_same(table, version=None):
@@ -106,7 +94,7 @@ PARTITIONS = {
     "f": (pa.float32(), 0.5),
     "d": (pa.date32(), datetime.date(2024, 2, 29)),
     "t": (pa.timestamp("us", "UTC"), datetime.datetime(2024, 2, 29, 1, 2, 3, 456, UTC)),
-    "n": (pa.timestamp("us"), datetime.datetime(2024, 2, 29, 1, 2, 3)),  # noqa: DTZ001 - of a column without a zone
+    "n": (pa.timestamp("us"), datetime.datetime.fromisoformat("2024-02-29T01:02:03")),
     "m": (pa.decimal128(10, 2), decimal.Decimal("12.50")),
     "s": (pa.string(), "%2F ä?*"),
 }
@@ -119,8 +107,10 @@ def test_values_of_partitions_have_the_type_of_the_column(table, name):
     write_deltalake(table.path, rows, partition_by=[name])
     assert_same(table)
     [batch] = StreamingDataset(remote=table.path, format="delta", batch_size=3).batches()
-    values = [naive(plain({name: element})[name]) for element in batch[name]]
-    assert sorted(map(str, values)) == sorted(map(str, [None, naive(value), naive(value)]))
+    values = [plain_row({name: element})[name] for element in batch[name]]
+    assert sorted(map(str, values)) == sorted(
+        map(str, [None, *[plain_row({name: value})[name]] * 2])
+    )
 
 
 def test_types_of_columns(table):
@@ -491,3 +481,13 @@ def test_views_read_only_files_that_may_have_a_sample(table, tmp_path):
         rows = [{**row, "day": np.datetime64(row["day"]), "np": np} for row in read(table)]
         assert len(view) == sum(map(partial(eval, text), rows))
         assert len(list(cache.rglob("*.parquet"))) == files
+
+
+def test_timestamps_of_old_writers(table):
+    moment = datetime.datetime(2024, 2, 29, 1, 2, 3, 456, UTC)
+    write_deltalake(table.path, pa.table({"t": pa.array([moment], pa.timestamp("us", "UTC"))}))
+    [file] = table.folder.glob("*.parquet")
+    pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True)
+    assert pq.read_schema(file).field("t").type == pa.timestamp("ns")
+    resize(table, 0, file.stat().st_size)
+    assert read(table) == [{"t": moment.replace(tzinfo=None)}]

@@ -25,6 +25,7 @@ from pyiceberg.types import (
     StructType,
 )
 from streamplug_testing import TableTests
+from streamplug_testing.table import in_any_order, plain_row
 
 from streamplug import Stream, StreamingDataset
 from streamplug.errors import (
@@ -47,20 +48,7 @@ def helpers(request):
 
 def read(location, version=None, **options):
     dataset = StreamingDataset(remote=location, format="iceberg", version=version, **options)
-    return [plain(sample) for sample in dataset]
-
-
-def plain(sample):
-    return {name: getattr(value, "tolist", lambda v=value: v)() for name, value in sample.items()}
-
-
-def in_any_order(rows):
-    return sorted(repr(sorted((name, naive(v)) for name, v in row.items())) for row in rows)
-
-
-def naive(value):
-    """Return the value of a timestamp as arrays have it, in UTC and without a zone."""
-    return value.replace(tzinfo=None) if isinstance(value, datetime.datetime) else value
+    return [plain_row(sample) for sample in dataset]
 
 
 class TestIceberg(TableTests):
@@ -440,3 +428,25 @@ def test_views_read_only_files_that_may_have_a_sample(tables, tmp_path):
         stream = Stream(remote="memory://iceberg-pruned/table", format="iceberg", local=str(cache))
         assert len(views.View.of(stream).where(text)) == samples
         assert len(list(cache.rglob("*.parquet"))) == files
+
+
+def test_defaults_of_columns_that_files_do_not_have(two_files):
+    table, _ = two_files
+
+    def change(metadata):
+        fields = metadata["schemas"][-1]["fields"]
+        fields.append(
+            {"id": 7, "name": "kind", "required": True, "type": "string", "initial-default": "web"}
+        )
+        metadata.update({"format-version": 3, "last-column-id": 7, "next-row-id": 20})
+
+    change_metadata(table.metadata_location, change)
+    rows = read(table.metadata_location)
+    assert rows == [{"id": n, "kind": "web"} for n in range(20)]
+
+    def require(metadata):
+        del metadata["schemas"][-1]["fields"][-1]["initial-default"]
+
+    change_metadata(table.metadata_location, require)
+    with pytest.raises(CorruptShardError, match="it has no column 'kind', whose values the table"):
+        read(table.metadata_location)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,7 +58,7 @@ def _value(value: Any, type_: pa.DataType) -> Any:
     if of.is_integer(type_):
         return int(value)
     if of.is_floating(type_):
-        return float(value) if value == value else None  # noqa: PLR0124 - NaN
+        return None if math.isnan(value) else float(value)
     if of.is_string(type_):
         return value if len(value) <= _MAX_WHOLE_TEXT else None
     return np.datetime64(value, "D") if of.is_date(type_) else None

@@ -13,7 +13,7 @@ import numpy as np
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.table_reader import TableFile
-from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table
+from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table, open_table_storage
 
 from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import ScanSource, Storage
@@ -24,7 +24,6 @@ from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.timeout_storage import TimeoutStorage
 from streamplug_delta.column_bounds import column_bounds
 from streamplug_delta.deletion_vectors import read_vector
 from streamplug_delta.log import Action, DeltaLog
@@ -42,14 +41,13 @@ class DeltaFormat(TableFormat):
                 f"version={stream.version!r}: versions of Delta tables are numbers; deltalake finds that of "
                 "a time (DeltaTable.load_as_version)"
             )
-        storage = stream.storage
-        if not stream.location.in_place:
-            storage = TimeoutStorage(storage, stream.timeout)
+        url = join(stream.location.parent, stream.split or "")
+        storage = open_table_storage(stream, url)
         log = DeltaLog(storage, stream.retries)
         state = log.read(stream.version)
         version = state.version
         table = _DeltaFiles(storage, stream.retries, f"{storage.url}, version {version}")
-        adds = state.files
+        adds = state.ordered_adds
         statistics = [table.statistics_of(add) for add in adds]
         partition = set(state.metadata.get("partitionColumns") or ())
         columns = parse_columns(state.metadata, _count_nulls(adds, statistics), table.where)
@@ -66,11 +64,11 @@ class DeltaFormat(TableFormat):
         ]
 
         def read_bounds() -> list[Bounds]:
-            adds = log.read(version).files
+            adds = log.read(version).ordered_adds
             return [column_bounds(add, table.statistics_of(add), columns) for add in adds]
 
         snapshot = TableSnapshot(
-            join(stream.location.parent, stream.split or ""),
+            url,
             "version",
             version,
             list(columns.values()),

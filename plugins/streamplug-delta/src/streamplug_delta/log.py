@@ -59,8 +59,8 @@ class TableState:
     adds: dict[tuple[str, str], Action] = field(default_factory=dict)
 
     @property
-    def files(self) -> list[Action]:
-        """Actions ``add`` by time and path."""
+    def ordered_adds(self) -> list[Action]:
+        """The actions ``add`` by time and path, the order of samples."""
         adds = self.adds.values()
         return sorted(adds, key=lambda add: (add.get("modificationTime") or 0, add["path"]))
 
@@ -171,30 +171,30 @@ class DeltaLog:
         return actions
 
     def _read_checkpoint(self, keys: Sequence[str]) -> Iterator[Action]:
-        for key, data in zip(keys, map_threads(self._read, keys, _MAX_READS_IN_FLIGHT)):
-            for action in self._parse_checkpoint(key, data):
-                sidecar = action.get("sidecar")
-                if sidecar is None:
-                    yield action
-                    continue
-                path = f"{LOG_FOLDER}_sidecars/{sidecar['path'].rpartition('/')[2]}"
-                yield from self._parse_checkpoint(path, self._read(path))
+        sidecars = []
+        for action in self._read_actions(keys):
+            if (sidecar := action.get("sidecar")) is not None:
+                sidecars.append(f"{LOG_FOLDER}_sidecars/{sidecar['path'].rpartition('/')[2]}")
+            else:
+                yield action
+        yield from self._read_actions(sidecars)
 
-    def _parse_checkpoint(self, key: str, data: bytes) -> Iterable[Action]:
-        if key.endswith(".json"):
-            return self._parse_lines(key, data)
+    def _read_actions(self, keys: Sequence[str]) -> Iterator[Action]:
+        for key, data in zip(keys, map_threads(self._read, keys, _MAX_READS_IN_FLIGHT)):
+            parse = self._parse_lines if key.endswith(".json") else self._parse_rows
+            yield from parse(key, data)
+
+    def _parse_rows(self, key: str, data: bytes) -> list[Action]:
         try:
             file = pq.ParquetFile(pa.BufferReader(data))
             names = [name for name in file.schema_arrow.names if name in _ACTIONS]
-            # Adds of a checkpoint may be many: row groups limit what is in memory as Python objects.
-            groups = range(file.num_row_groups)
-            return [
-                {name: _plain(value) for name, value in row.items() if value is not None}
-                for group in groups
-                for row in file.read_row_group(group, columns=names).to_pylist()
-            ]
+            rows = file.read(columns=names).to_pylist()
         except (pa.ArrowException, ValueError, OSError) as error:
             raise DataError(f"{self._storage.url_of(key)} is damaged: {error}") from error
+        return [
+            {name: _plain(value) for name, value in row.items() if value is not None}
+            for row in rows
+        ]
 
 
 def _plain(value: Any) -> Any:

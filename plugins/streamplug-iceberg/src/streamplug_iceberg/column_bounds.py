@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any
 
@@ -41,9 +42,13 @@ def column_bounds(file: DataFile, schema: Schema) -> Bounds:
             lowest, highest = (_value(type_, values[number]) for values in (lower, upper))
         except (ValueError, struct.error):  # the column had another type when the file was written
             continue
-        if lowest is not None and lowest == lowest and highest == highest:  # noqa: PLR0124 - NaN
+        if lowest is not None and not any(map(_is_nan, (lowest, highest))):
             bounds[field.name] = lowest, highest, nulls.get(number) != 0
     return bounds
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _value(type_: PrimitiveType, data: bytes) -> Any:

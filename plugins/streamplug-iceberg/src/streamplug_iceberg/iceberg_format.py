@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table
+from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table, open_table_storage
 
-from streamplug.plugin.location import join, open_storage
+from streamplug.plugin.location import join
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.table_format import TableFormat
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
-from streamplug.transfer.timeout_storage import TimeoutStorage
 from streamplug_iceberg.column_bounds import column_bounds
 from streamplug_iceberg.snapshot_reader import (
     data_entries,
@@ -26,9 +25,7 @@ class IcebergFormat(TableFormat):
 
     def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
         root, key = split_metadata_url(join(stream.location.parent, stream.split or ""))
-        storage = open_storage(root, stream.storage_options)
-        if not stream.location.in_place:
-            storage = TimeoutStorage(storage, stream.timeout)
+        storage = open_table_storage(stream, root)
         files = TableFiles(storage, stream.retries)
         metadata = files.read_metadata(key or files.find_metadata())
         snapshot, schema = find_snapshot(metadata, stream.version, storage.url)

@@ -174,8 +174,9 @@ def _positions_of(file: DataFile, content: bytes) -> Iterator[tuple[str, Int64]]
     if isinstance(paths, pa.ChunkedArray):
         paths = paths.combine_chunks()
     indices, positions = paths.indices.to_numpy(), table["pos"].to_numpy().astype(np.int64)
-    for number, path in enumerate(paths.dictionary.to_pylist()):
-        yield path, positions[indices == number]
+    order = np.argsort(indices, kind="stable")
+    cuts = np.searchsorted(indices[order], np.arange(1, len(paths.dictionary)))
+    yield from zip(paths.dictionary.to_pylist(), np.split(positions[order], cuts))
 
 
 def _identity_columns(

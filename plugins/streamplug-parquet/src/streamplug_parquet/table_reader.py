@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,8 +65,8 @@ class TableFileReader(ParquetReader):
         self._values = constants
         self._stored: dict[str, Column] = {}
         self._constants: dict[str, Chunk] = {}
-        # Deleted row k is followed by the remaining row of this number.
-        self._gaps = deleted - np.arange(len(deleted))
+        # How many rows that are not deleted come before each deleted one.
+        self._kept_before_deleted = deleted - np.arange(len(deleted))
         super().__init__(data, columns)
 
     def _check_schema(self) -> None:
@@ -83,21 +85,30 @@ class TableFileReader(ParquetReader):
             array = pa.array([value], table_column.type)
             self._constants[column.name] = chunk_of(column, array, table_column.type)
         self._is_plain = (
-            not len(self._gaps)
+            not len(self._kept_before_deleted)
             and not self._constants
             and all(name == column.name for name, column in self._stored.items())
         )
 
     def __len__(self) -> int:
-        return super().__len__() - len(self._gaps)
+        return super().__len__() - len(self._kept_before_deleted)
 
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
+        return self.row_reader(columns)(index)
+
+    def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         if self._is_plain:
-            return super().row(index, columns)
-        index += int(np.searchsorted(self._gaps, index, side="right"))
+            return partial(super().row, columns=columns)
+        read = super().row
         stored = [self._stored[column.name] for column in columns if column.name in self._stored]
-        values = super().row(index, stored) if stored else {}
-        return {column.name: self._value(column, values, index) for column in columns}
+        kept_before = memoryview(self._kept_before_deleted)  # type: ignore[arg-type]  # an array is a buffer
+
+        def read_row(index: int) -> Sample:
+            index += bisect_right(kept_before, index)
+            values = read(index, stored) if stored else {}
+            return {column.name: self._value(column, values, index) for column in columns}
+
+        return read_row
 
     def _value(self, column: Column, values: Sample, index: int) -> Any:
         if column.name in self._stored:
@@ -109,7 +120,7 @@ class TableFileReader(ParquetReader):
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         if self._is_plain:
             return super().take(rows, columns)
-        rows = rows + np.searchsorted(self._gaps, rows, side="right")
+        rows = rows + np.searchsorted(self._kept_before_deleted, rows, side="right")
         stored = [self._stored[column.name] for column in columns if column.name in self._stored]
         values = iter(super().take(rows, stored) if stored else ())
         return [

@@ -19,10 +19,12 @@ from streamplug.index.basename import validate_basename
 from streamplug.index.columns import DigestColumns, TextColumnBuilder, offsets_from_sizes
 from streamplug.index.model import FileTable
 from streamplug.interfaces import Column, Encoding, Format, ShardInfo, ShardReader, Storage
+from streamplug.plugin.location import open_storage
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.stream_location import StreamLocation
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
+from streamplug.transfer.timeout_storage import TimeoutStorage
 from streamplug.types import Bytes1D, Int64
 from streamplug_parquet.encodings import ArrowTypes
 from streamplug_parquet.table_columns import TableColumn
@@ -192,6 +194,12 @@ class TableStream(Stream):
 
     def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         return self.snapshot.index(), None
+
+
+def open_table_storage(stream: Stream, url: str) -> Storage:
+    """Return the storage of a table that a stream names, with the stream's options."""
+    storage = open_storage(url, stream.storage_options)
+    return storage if stream.location.in_place else TimeoutStorage(storage, stream.timeout)
 
 
 def open_table(stream: Stream, snapshot: TableSnapshot, observer: Observer | None) -> OpenStream:

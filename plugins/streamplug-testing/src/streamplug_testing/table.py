@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +83,19 @@ def _steps(options: dict[str, Any], world: World) -> list[list[str]]:
             rows = zip(*batch.values())
             steps.setdefault(step, []).extend(repr(list(map(str, row))) for row in rows)
     return [sorted(rows) for rows in steps.values()]
+
+
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with Python values, and times without a zone, for comparison with another reader's."""
+    plain = {}
+    for name, value in row.items():
+        python = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(python, datetime):
+            python = python.replace(tzinfo=None)
+        plain[name] = python
+    return plain
+
+
+def in_any_order(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return rows in a form that is equal for equal rows in another order."""
+    return sorted(repr(sorted(plain_row(row).items())) for row in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,7 @@ class DatasetInfo:
         shard_samples: Minimum, median and maximum of the samples of a shard.
         kinds: Kinds of shards; most data sets have one.
         origin: Where the columns and the rows of a view come from; None for a data set.
+        version: Version of a view or a table, in words; empty for a data set.
         first: The first samples by column, see `as_lines`.
     """
 
@@ -80,6 +81,7 @@ class DatasetInfo:
     shard_samples: tuple[int, int, int]
     kinds: tuple[ShardKind, ...]
     origin: TableOrigin | None = None
+    version: str = ""
     first: tuple[dict[str, Any], ...] = ()
 
 
@@ -95,9 +97,10 @@ def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
     """
     stream = streams(source)[0]
     with TemporaryDirectory() as folder:
-        index = stream.with_defaults(local=str(folder)).open().index
-        first = as_lines(stream, end=samples) if samples and index.size else ()
-        return describe(stream.url, index, [json.loads(line) for line in first])
+        opened = stream.with_defaults(local=str(folder)).open()
+        first = as_lines(stream, end=samples) if samples and opened.index.size else ()
+        info = describe(stream.url, opened.index, [json.loads(line) for line in first])
+        return replace(info, version=opened.version)
 
 
 def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> DatasetInfo:

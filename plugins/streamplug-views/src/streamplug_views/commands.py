@@ -49,7 +49,7 @@ def view() -> None:
 @view.command()
 @click.argument("source")
 @click.argument("out")
-@click.option("--version", help="Version or tag of SOURCE, if that is a view.")
+@click.option("--version", help="Version or tag of SOURCE, if that is a view or a table.")
 @click.option("--src-format", help="Format of SOURCE if it has no index.json.")
 @click.option("--concat", multiple=True, help="Append the samples of this data set or view.")
 @click.option("--add", multiple=True, help="Add the columns of this data set or view.")

@@ -89,6 +89,7 @@ def _tables(info: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
     yield pairs_table(
         [
             ("data set", info.url),
+            *([("version", info.version)] if info.version else []),
             ("samples", f"{info.samples:,}"),
             ("shards", f"{info.shards:,}"),
             ("bytes", f"{info.stored_bytes:,} stored, {info.raw_bytes:,} raw"),
@@ -107,7 +108,6 @@ def _tables(info: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
         )
         yield rows_table(("column", "encoding"), kind.columns.items())
     if info.origin is not None:
-        yield pairs_table([("view", info.origin.version)])
         yield rows_table(
             ("column", "data set"), ((n, ", ".join(u)) for n, u in info.origin.columns.items())
         )

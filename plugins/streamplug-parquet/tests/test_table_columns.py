@@ -1,0 +1,57 @@
+"""Columns of tables whose files are older than their schema."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from streamplug_parquet.table_columns import TableColumn, is_promotion, with_field_id
+
+from streamplug.errors import ConfigError, CorruptShardError
+
+INT32, INT64, FLOAT, DOUBLE = pa.int32(), pa.int64(), pa.float32(), pa.float64()
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        (pa.int8(), pa.int16()), (INT32, INT64), (INT32, DOUBLE), (INT32, pa.decimal128(10, 0)),
+        (INT64, pa.decimal128(21, 2)), (FLOAT, DOUBLE), (pa.decimal128(5, 2), pa.decimal128(9, 2)),
+        (pa.decimal128(5, 2), pa.decimal128(9, 4)), (pa.date32(), pa.timestamp("us")),
+        (pa.timestamp("ns"), pa.timestamp("us", "UTC")),
+        (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
+    ],
+)  # fmt: skip
+def test_wider_types(stored, wanted):
+    assert is_promotion(stored, wanted)
+    assert not is_promotion(wanted, stored) or pa.types.is_timestamp(stored)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        (INT64, INT32), (INT64, DOUBLE), (INT32, FLOAT), (INT64, pa.decimal128(18, 0)), (DOUBLE, FLOAT),
+        (pa.decimal128(5, 2), pa.decimal128(5, 3)), (pa.decimal128(5, 2), DOUBLE), (pa.string(), INT64),
+        (pa.date32(), pa.timestamp("us", "UTC")), (pa.timestamp("us", "UTC"), pa.timestamp("us")),
+        (pa.bool_(), pa.int8()), (pa.uint8(), pa.int16()), (INT64, pa.string()),
+    ],
+)  # fmt: skip
+def test_other_types_are_none(stored, wanted):
+    assert not is_promotion(stored, wanted)
+
+
+def test_columns_are_found_by_id_or_else_by_name():
+    column = TableColumn(with_field_id(pa.field("new", INT64), 7), True, ["old", "older"])
+    by_id = pa.schema(
+        [with_field_id(pa.field("new", INT64), 1), with_field_id(pa.field("x", INT32), 7)]
+    )
+    assert column.find_in(by_id).name == "x"
+    assert column.find_in(pa.schema([("new", INT64), ("older", INT64)])).name == "older"
+    assert column.find_in(pa.schema([("new", INT64)])) is None
+    assert column.find_in(pa.schema([with_field_id(pa.field("old", INT64), 3)])) is None
+    nameless = TableColumn(column.field, True, None)
+    with pytest.raises(CorruptShardError, match="no field ids"):
+        nameless.find_in(pa.schema([("new", INT64)]))
+    with pytest.raises(CorruptShardError, match="'new' is string, which cannot be read as int64"):
+        column.find_in(pa.schema([("old", pa.string())]))
+    with pytest.raises(ConfigError, match="column 'u'"):
+        TableColumn(pa.field("u", pa.dense_union([pa.field("a", INT64)])), True, ["u"]).as_column()
