@@ -236,5 +236,5 @@ def test_the_selection_is_shown(root):
 
 @pytest.mark.skipif(find_spec("streamplug_views") is not None, reason="it is installed")
 def test_an_expression_names_the_distribution_that_it_needs(root):
-    with pytest.raises(UnknownNameError, match="pip install streamplug-views"):
+    with pytest.raises(UnknownNameError, match=r"select='n > 3': .*pip install streamplug-views"):
         selected(root, "n > 3")

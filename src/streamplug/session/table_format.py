@@ -39,7 +39,8 @@ def find_table_format(stream: Stream) -> TableFormat | None:
     A stream with an expression as `select` is opened by the one that evaluates expressions.
     """
     if isinstance(stream.select, str):
-        return cast("TableFormat", make("table", EXPRESSION_FORMAT))
+        with needed_by(f"select={stream.select!r:.60}"):
+            return cast("TableFormat", make("table", EXPRESSION_FORMAT))
     if stream.format is not None:
         return make("table", stream.format) if is_known("table", stream.format) else None
     for manifest, name in MANIFESTS.items():
