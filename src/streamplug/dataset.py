@@ -68,12 +68,14 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             new order, and an epoch is only a count of `epoch_size` samples.
         batching_method: How batches are composed. ``"random"``: in the order of samples. ``"stratified"``:
             each rank's part of a batch has all streams in their proportions. ``"per_stream"``: a global batch
-            has one stream; ``"device_per_stream"``: a rank's batch has one.
+            has one stream; ``"device_per_stream"``: a rank's batch has one. ``"budget"`` of
+            streamplug-budget: a rank's batch has as many samples as `batch_budget` allows.
+        batch_budget: Options of ``batching_method="budget"``: a `BatchBudget`, or a mapping.
         num_canonical_nodes: Number of canonical nodes into which the order is partitioned; None for the
             default of `shuffle_algo`, shuffled or not: the number of nodes at the start of the run, 64 times
             that with py1s and py2s.
         batch_size: Samples per batch of one rank; must equal the loader's. None, for a single rank without
-            workers, treats every sample as a batch.
+            workers, treats every sample as a batch. The largest number of samples with a `batch_budget`.
         shuffle: Whether to shuffle.
         shuffle_algo: Name of the shuffle algorithm: ``"window"``, ``"global"``, or a plugin's.
         shuffle_seed: Seed of the order, the same on all ranks.
@@ -117,6 +119,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         sampling_granularity: int = 1,
         curriculum: Mapping[int | str, Sequence[float]] | None = None,
         batching_method: str = "random",
+        batch_budget: Any = None,
         num_canonical_nodes: int | None = None,
         batch_size: int | None = None,
         shuffle: bool = False,
@@ -144,6 +147,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
             num_canonical_nodes=num_canonical_nodes,
             partition_algo=partition_algo,
             batching_method=batching_method,
+            batch_budget=batch_budget,
             batch_size=batch_size,
             predownload=predownload,
             replication=replication,
@@ -187,7 +191,8 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
         for opened_stream in opened:
             opened_stream.check_columns(columns, allow_unsafe=allow_unsafe_types)
         self._reader = self.make_reader(opened, columns)
-        run = make_run(order, weights, self._reader, self.make_fingerprint(opened))
+        batches = order.batching().make_planner(order, opened)
+        run = make_run(order, weights, self._reader, self.make_fingerprint(opened), batches)
         source = SampleSource.of(opened, self._reader, order.predownload)
         self._session = Session(opened, source, run, monitor, placement)
         self._size = self._session.size

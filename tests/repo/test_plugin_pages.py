@@ -15,7 +15,7 @@ from streamplug.interfaces import (
     ShardWriter,
     WritableFormat,
 )
-from streamplug.plan import Partition
+from streamplug.plan import BatchPlanner, Epoch, Partition
 from streamplug.plugin.kinds import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,6 +33,7 @@ RETURNED_CLASSES = {
     ],
     "shuffle": [Order],
     "partition": [Partition],
+    "batching": [BatchPlanner, Epoch],
 }
 """Classes that authors write besides the interface."""
 

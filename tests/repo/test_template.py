@@ -77,7 +77,7 @@ def installed(made, tmp_path_factory):
 
 def test_there_is_an_example_of_each_kind():
     # Partitions and tables are made of more of the core than the interfaces for other authors.
-    assert set(EXAMPLES) == set(KINDS) - {"partition", "table"}
+    assert set(EXAMPLES) == set(KINDS) - {"batching", "partition", "table"}
 
 
 def test_their_own_tests_pass(made, installed):

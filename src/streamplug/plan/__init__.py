@@ -1,5 +1,6 @@
 """Order of samples: mixtures, partitions, batching and states of a run, computed on integers."""
 
+from streamplug.plan.batch_planner import BatchPlanner
 from streamplug.plan.curriculum import Curriculum, CurriculumChange
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
@@ -19,6 +20,7 @@ from streamplug.plan.selection import AllSamples, Selection, ShardSampler
 __all__ = [
     "BATCHING_METHODS",
     "AllSamples",
+    "BatchPlanner",
     "Curriculum",
     "CurriculumChange",
     "DatasetFingerprint",

@@ -94,11 +94,7 @@ class DatasetFingerprint:
                 for tokens in (before, now)
             ]
             return [] if before is now else [f"tokens: saved {names[0]}, now {names[1]}"]
-        return [
-            describe_difference(f"tokens.{name}", before.get(name), now.get(name))
-            for name in dict.fromkeys([*now, *before])
-            if before.get(name) != now.get(name)
-        ]
+        return [describe_difference("tokens", before, now)] if before != now else []
 
 
 def _differing_streams(before: object, now: Sequence[str]) -> list[str]:
@@ -111,6 +107,12 @@ def _differing_streams(before: object, now: Sequence[str]) -> list[str]:
 
 def describe_difference(name: str, before: Any, now: Any, meaning: str = "") -> str:
     """Describe the difference between a saved and a current value; `meaning` explains the name."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        return "; ".join(
+            describe_difference(f"{name}.{key}", before.get(key), now.get(key))
+            for key in dict.fromkeys([*now, *before])
+            if before.get(key) != now.get(key)
+        )
     if isinstance(before, list) and isinstance(now, list):
         return _describe_list_difference(name, before, now, meaning)
     return f"{name}: saved {reprlib.repr(before)}, now {reprlib.repr(now)}{meaning}"

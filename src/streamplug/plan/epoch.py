@@ -37,6 +37,10 @@ class Epoch(ABC):
     def where(self, world: World, batch: int, sample: int) -> list[Place]:
         """Return the places at which a sample is read, sorted by step."""
 
+    def rows_per_step(self, batch: int) -> int:
+        """Return the approximate number of samples of a rank's batch."""
+        return batch
+
     def length(self, world: World, batch: int) -> int:
         """Return the number of samples of a rank."""
         return int(np.count_nonzero(self.ids(world, batch, np.arange(self.steps)) >= 0))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.plan.batch_planner import BatchPlanner
 from streamplug.plan.curriculum import Curriculum, CurriculumSchedule
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.interleave import Interleaving
@@ -34,7 +36,7 @@ class EpochConfig:
 
     `block_size` is in samples. `initial_nodes` and `initial_batch_size` are those with which the run began:
     the first is for the partition ``relaxed``; with ``device_per_stream``, as many samples of one stream as
-    the second stay together.
+    the second stay together. `global_batch` is for the batching methods of plugins, in batches.
     """
 
     seed: int
@@ -44,6 +46,7 @@ class EpochConfig:
     initial_nodes: int
     batching_method: str
     initial_batch_size: int
+    global_batch: int = 0
 
     def parallelism(self, world: World, batch: int) -> Parallelism:
         return Parallelism(self.canonical_nodes, world, batch, self.initial_nodes)
@@ -64,6 +67,7 @@ class Planner:
     partition_algorithm: PartitionAlgorithm
     _: KW_ONLY
     shuffled: bool
+    batches: BatchPlanner | None = None
 
     @cached_property
     def first_ids(self) -> list[int]:
@@ -104,16 +108,40 @@ class Planner:
         parallelism = config.parallelism(world, batch)
         if isinstance(self.mixture, Curriculum):
             return self._curriculum_epoch(self.mixture, number, batch * world.ranks, config)
+        if self.batches is not None:
+            return self.batches.epoch(
+                partial(self.ordered, number, config),
+                number,
+                order_key=self._order_key(number, config),
+                world=world,
+                canonical_nodes=config.canonical_nodes,
+                global_batch=config.global_batch,
+                seed=config.seed,
+            )
         if config.batching_method == "random":
-            ordered = self._order(self.selection(number, config.seed), number, config)
+            ordered = self.ordered(number, config)
             partition = self.partition_algorithm.partition(self.size, parallelism)
             return PartitionedEpoch(ordered, partition)
         if self.partition_algorithm.elastic:
             return self._scheduled_epoch(number, batch * world.ranks, config)
         return self._combined_epoch(self.mixture, number, parallelism, config)
 
+    def ordered(self, number: int, config: EpochConfig) -> OrderedSamples:
+        """Return the samples of an epoch in one order over all streams."""
+        return self._order(self.selection(number, config.seed), number, config)
+
+    def _order_key(self, number: int, config: EpochConfig) -> str:
+        parts = (self.algorithm, self.mixture.sampler) if isinstance(self.mixture, Mixture) else ()
+        classes = [f"{type(part).__module__}.{type(part).__qualname__}" for part in parts]
+        digest = blake2b(np.ascontiguousarray(self.starts, "<i8").data, digest_size=16).hexdigest()
+        return (
+            f"{number} {config} {self.mixture.identity()} {self.stream_shards} {classes} {digest}"
+        )
+
     def length(self, world: World, batch: int, config: EpochConfig) -> int:
-        """Return the number of samples of a rank in an epoch."""
+        """Return the number of samples of a rank in an epoch, approximately with batches of varying size."""
+        if self.batches is not None:
+            return -(-self.size // world.ranks)
         parallelism = config.parallelism(world, batch)
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):

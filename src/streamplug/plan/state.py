@@ -38,6 +38,7 @@ class OrderIdentity:
         sampling_method: ``"balanced"`` samples anew in every epoch, ``"fixed"`` once.
         sampling_granularity: Samples chosen of a shard at a time.
         shares: Shares of the streams before rounding, where batches depend on them; else None.
+        batch_budget: What batches depend on that vary in size; None for those of a fixed size.
         fingerprint: Details behind the digest `shards`, saved for errors only.
     """
 
@@ -56,10 +57,17 @@ class OrderIdentity:
     sampling_method: str | None
     sampling_granularity: int | None
     shares: list[float] | None
+    batch_budget: dict[str, Any] | None = None
     fingerprint: DatasetFingerprint | None = None
 
     def to_state(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
+        values = {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
+        return {name: value for name, value in values.items() if name != "batch_budget" or value}
+
+    @property
+    def position_key(self) -> str:
+        """Key of the position in the epoch over all ranks: in samples, or in batches that vary in size."""
+        return "sample_in_epoch" if self.batch_budget is None else "batch_in_epoch"
 
 
 def save(
@@ -68,58 +76,75 @@ def save(
     step: int,
     initial_nodes: int,
     initial_batch_size: int | None = None,
+    *,
+    units_per_step: int | None = None,
 ) -> dict[str, Any]:
     """Return a state as JSON values; `step` is the first step of the epoch that is not done.
 
     ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes``, ``shuffle_seed`` and
     ``initial_physical_nodes`` are named as in the state of mosaicml-streaming. `initial_batch_size` is None
-    where the order does not depend on it.
+    where the order does not depend on it. `units_per_step` is the number of batches of a step over all ranks
+    where batches vary in size; None for a step of a global batch of samples.
     """
     initial = {"initial_physical_nodes": initial_nodes, "initial_batch_size": initial_batch_size}
     return {
         "version": STATE_VERSION,
         "epoch": epoch,
-        "sample_in_epoch": step * identity.global_batch,
+        identity.position_key: step * (units_per_step or identity.global_batch),
         **{name: value for name, value in initial.items() if value is not None},
         **identity.to_state(),
         **({} if identity.fingerprint is None else identity.fingerprint.to_state()),
     }
 
 
-def load(state: Mapping[str, Any], identity: OrderIdentity) -> tuple[int, int]:
+def load(
+    state: Mapping[str, Any], identity: OrderIdentity, *, units_per_step: int | None = None
+) -> tuple[int, int]:
     """Return the epoch and the step at which a run resumes, or raise StateError naming differences.
 
-    A state without ``version`` is treated as one of mosaicml-streaming, which has fewer values to compare.
+    `units_per_step` is as for `save`. A state without ``version`` is treated as one of mosaicml-streaming,
+    which has fewer values to compare.
     """
     version = state.get("version")
     if version is not None and (type(version) is not int or version != STATE_VERSION):
         raise StateError(
             f"the state has version {reprlib.repr(version)}; this streamplug loads {STATE_VERSION}"
         )
-    for key in ("epoch", "sample_in_epoch"):
-        value = state.get(key)
-        if type(value) is not int or not 0 <= value < MAX_COUNT:
-            raise StateError(f"the state has {key}={reprlib.repr(value)}; expected a whole number")
+    position = _read_position(state)
     ours = identity.to_state()
-    keys = ours if version else ("num_canonical_nodes", "shuffle_seed")
+    keys = [*ours] if version else ["num_canonical_nodes", "shuffle_seed"]
     differences = [
         _describe_shards(state, identity)
         if key == "shards"
-        else describe_difference(key, state.get(key), ours[key], VALUE_MEANINGS.get(key, ""))
-        for key in keys
-        if state.get(key) != ours[key]
+        else describe_difference(key, state.get(key), ours.get(key), VALUE_MEANINGS.get(key, ""))
+        for key in dict.fromkeys([*keys, "batch_budget"])
+        if state.get(key) != ours.get(key)
     ]
     if differences:
         raise StateError("the state is of another run: " + "; ".join(differences))
-    step, remainder = divmod(state["sample_in_epoch"], identity.global_batch)
-    if remainder and not version and state["sample_in_epoch"] >= identity.epoch_size:
+    units_per_step = units_per_step or identity.global_batch
+    step, remainder = divmod(position, units_per_step)
+    if remainder and not version and position >= identity.epoch_size:
         return state["epoch"], step + 1  # after the last batch of an epoch, which was short
     if remainder:
-        raise StateError(
-            f"the state is at sample {state['sample_in_epoch']}, inside a global batch of "
-            f"{identity.global_batch} samples; states are taken between global batches"
+        inside = (
+            f"sample {position}, inside a global batch of {units_per_step} samples"
+            if identity.batch_budget is None
+            else f"batch {position}, inside a step of {units_per_step} batches"
         )
+        raise StateError(f"the state is at {inside}; states are taken between global batches")
     return state["epoch"], step
+
+
+def _read_position(state: Mapping[str, Any]) -> int:
+    """Return the position in the epoch, in samples or in batches that vary in size."""
+    position_key = "batch_in_epoch" if "batch_in_epoch" in state else "sample_in_epoch"
+    for key in ("epoch", position_key):
+        value = state.get(key)
+        if type(value) is not int or not 0 <= value < MAX_COUNT:
+            raise StateError(f"the state has {key}={reprlib.repr(value)}; expected a whole number")
+    position: int = state[position_key]
+    return position
 
 
 def _describe_shards(state: Mapping[str, Any], identity: OrderIdentity) -> str:

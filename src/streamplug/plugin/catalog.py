@@ -44,6 +44,7 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "shuffle": {"mosaic": ("naive", "py1s", "py2s", "py1br", "py1e")},
     "partition": {"mosaic": ("orig", "relaxed")},
+    "batching": {"budget": ("budget",)},
     "table": {"delta": ("delta",), "iceberg": ("iceberg",), "views": ("view", "where")},
     "callback": {"opentelemetry": ("opentelemetry",)},
     "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",)},

@@ -77,6 +77,14 @@ KINDS: Mapping[str, Kind] = {
             "streamplug.plan.partition_algorithm:PartitionAlgorithm",
             {"elastic": "streamplug.plan.partition_algorithm:ElasticPartitionAlgorithm"},
         ),
+        Kind(
+            "batching",
+            "streamplug.session.batching_method:BatchingMethod",
+            dict.fromkeys(
+                ("random", "per_stream", "stratified", "device_per_stream"),
+                "streamplug.session.batching_method:BuiltinBatching",
+            ),
+        ),
         Kind("table", "streamplug.session.table_format:TableFormat", {}),
         Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
         Kind("engine", "streamplug.interfaces:Engine", _builtin("engines", local="local:Local")),

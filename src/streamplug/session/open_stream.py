@@ -11,8 +11,9 @@ import numpy as np
 
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
-from streamplug.errors import ConfigError, UnsafeTypeError
+from streamplug.errors import ConfigError, DataError, UnsafeTypeError
 from streamplug.index import Index, check_same_columns, shards_digest
+from streamplug.interfaces import RangeReadableFormat
 from streamplug.plan import DatasetFingerprint, RowSelection, StreamSelections
 from streamplug.read import OpenShards, RangeShards, Reader, SampleReader, SelectedReader
 from streamplug.read.auto_shards import AutoShards
@@ -79,6 +80,29 @@ class OpenStream:
             return shards
         rows = np.diff(self.selection.ranks(self.index.starts))
         return AutoShards(shards, ranges, self.store, self.index, rows)
+
+    def header_sizes(self, shard: int, column: str) -> Int64 | None:
+        """Return the stored bytes of each value of a column of a shard, from the header of the shard.
+
+        Returns:
+            Bytes of each value, shape ``[n]``; None if the header does not have them, or is compressed.
+
+        Raises:
+            StreamplugError: If the header cannot be fetched, or is damaged.
+        """
+        schema, info = self.index.schema(shard), self.index.shard(shard)
+        format_, found = schema.format, schema.column(column)
+        if found is None or not isinstance(format_, RangeReadableFormat) or schema.compression:
+            return None
+        span = format_.header_range(info)
+        if span is None:
+            return None
+        file = info.files[format_.header_role].raw
+        [header] = self.ranges.read(file, np.array([span], np.int64))
+        try:
+            return format_.open_header(info, header, schema.columns).sizes(found)
+        except DataError as error:
+            raise type(error)(f"{self.where}: shard {shard}: {error}") from error
 
     @property
     def ranges(self) -> RangeReader:

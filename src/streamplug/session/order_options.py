@@ -18,7 +18,9 @@ from streamplug.plan import (
     choose_per_stream,
     proportion_per_stream,
 )
-from streamplug.plugin.registry import make
+from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.registry import is_known, list_names, make
+from streamplug.session.batching_method import BatchingMethod
 
 _LOWEST_VALUES = {
     "batch_size": 1,
@@ -46,6 +48,7 @@ class OrderOptions:
     num_canonical_nodes: int | None
     partition_algo: str
     batching_method: str
+    batch_budget: Any
     batch_size: int | None
     predownload: int | None
     replication: int | None
@@ -56,7 +59,6 @@ class OrderOptions:
 
     def __post_init__(self) -> None:
         check_flags(shuffle=self.shuffle)
-        _check_choice("batching_method", self.batching_method, BATCHING_METHODS)
         _check_choice("sampling_method", self.sampling_method, ("balanced", "fixed"))
         _check_name("partition_algo", self.partition_algo, "expected the name of a partition")
         _check_name(
@@ -76,6 +78,7 @@ class OrderOptions:
             object.__setattr__(self, "epoch_size", parse_count(self.epoch_size, "epoch_size"))
         if self.curriculum is not None:
             self._check_curriculum()
+        self.batching().check(self)
 
     def _check_curriculum(self) -> None:
         if not self.elastic:
@@ -95,6 +98,16 @@ class OrderOptions:
     def used_shuffle(self) -> str | None:
         """Name of the shuffle algorithm; None without shuffling."""
         return self.shuffle_algo if self.shuffle else None
+
+    def batching(self) -> BatchingMethod:
+        """Return the method that composes batches."""
+        name = self.batching_method
+        _check_name("batching_method", name, "expected the name of a batching method")
+        if not (is_known("batching", name) or name in CATALOG["batching"]):
+            others = set(list_names("batching")) - set(BATCHING_METHODS)
+            _check_choice("batching_method", name, (*BATCHING_METHODS, *sorted(others)))
+        method: BatchingMethod = make("batching", name)
+        return method
 
     def partition_algorithm(self) -> PartitionAlgorithm:
         """Return the algorithm that partitions epochs among ranks."""

@@ -105,7 +105,7 @@ def plan_blocks(
     The first blocks are smaller, to shorten the start.
     """
     steps = worker_steps(world, first, plan.steps)
-    max_count = max(rows // batch, 1)
+    max_count = max(rows // plan.rows_per_step(batch), 1)
     start, count = 0, 1
     while start < len(steps):
         chunk = np.array(steps[start : start + count], np.int64)

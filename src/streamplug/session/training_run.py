@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
+    BatchPlanner,
     Curriculum,
     DatasetFingerprint,
     Epoch,
@@ -22,25 +23,10 @@ from streamplug.read import SampleReader
 from streamplug.session.epoch_counter import EpochCounter, WorkerLoop, private_cells
 from streamplug.session.hints import warn_about_batches, warn_about_order
 from streamplug.session.order_options import OrderOptions
+from streamplug.session.run_start import RunStart, positive_count
 from streamplug.types import World
 
-_MAX_STATE_COUNT = 1 << 20  # exclusive upper bound of counts that are accepted from a state
 _MAX_RUN_SAMPLES = 1 << 62  # exclusive upper bound
-
-
-@dataclass(frozen=True, slots=True)
-class RunStart:
-    """How a run began, according to the loaded state; None if unknown."""
-
-    canonical_nodes: int | None = None
-    nodes: int | None = None
-    batch_size: int | None = None
-
-    @classmethod
-    def from_state(cls, saved: Mapping[str, Any]) -> RunStart:
-        """Return what a state says, without values that are invalid."""
-        names = ("num_canonical_nodes", "initial_physical_nodes", "initial_batch_size")
-        return cls(*(_positive(saved, name) for name in names))
 
 
 class TrainingRun:
@@ -103,11 +89,16 @@ class TrainingRun:
                 f"batch_size={batch_size} differs from batch_size={self.batch_size} of the data set, on "
                 "which the order depends; give both the same number, or leave it out here"
             )
-        if self.batch_size is None:
+        if self.batch_size is None and not self.varies:
             raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
 
+    @property
+    def varies(self) -> bool:
+        """Whether batches vary in size; positions then count batches over all ranks, not samples."""
+        return self._planner.batches is not None
+
     def length(self, world: World) -> int:
-        """Return the number of samples of a rank in an epoch."""
+        """Return the number of samples of a rank in an epoch, approximately if batches vary in size."""
         self._check_size()
         return self._planner.length(world, self.batch, self._epoch_config(world))
 
@@ -154,7 +145,19 @@ class TrainingRun:
             initial_nodes=self._start.nodes or world.nodes,
             batching_method=options.batching_method,
             initial_batch_size=self._start.batch_size or self.batch,
+            global_batch=self._global_batch(world),
         )
+
+    def _global_batch(self, world: World) -> int:
+        """Return the samples of a global batch, or its batches if these vary in size."""
+        batches = self._planner.batches
+        if batches is None:
+            return self.batch * world.ranks
+        return batches.global_batch or self._start.global_batch or world.ranks
+
+    def _batches_per_step(self, world: World) -> int | None:
+        """Return the batches of a step over all ranks if they vary in size, else None."""
+        return world.ranks if self.varies else None
 
     def identity(self, world: World) -> state.OrderIdentity:
         """Return what determines this run's order."""
@@ -162,7 +165,7 @@ class TrainingRun:
         return state.OrderIdentity(
             size=planner.samples,
             shards=self._fingerprint.digest,
-            global_batch=self.batch * world.ranks,
+            global_batch=config.global_batch,
             epoch_size=planner.size,
             streams=planner.streams,
             shuffle_algo=self.options.used_shuffle,
@@ -172,6 +175,7 @@ class TrainingRun:
             partition_algo=config.partition_algo,
             batching_method=config.batching_method,
             **planner.mixture.identity(),
+            batch_budget=None if planner.batches is None else planner.batches.identity(),
             fingerprint=self._fingerprint,
         )
 
@@ -206,10 +210,12 @@ class TrainingRun:
             return
         if (next_epoch, first) == (0, 0):
             self._continue(epoch, 0, changed=False)
-        elif self._is_over(first, world):
+        elif self._is_over(next_epoch, first, world):
             self._continue(next_epoch + 1, 0, changed=False)
 
-    def _is_over(self, step: int, world: World) -> bool:
+    def _is_over(self, epoch: int, step: int, world: World) -> bool:
+        if self.varies:
+            return step > 0 and step >= self.epoch(epoch, world).steps
         return step > 0 and step * self.batch >= self.length(world)
 
     def check_sets(self, sets: int) -> None:
@@ -241,10 +247,16 @@ class TrainingRun:
 
         With 0 samples after the end of an epoch, return the start of the next one.
         """
+        if self.varies:
+            raise StateError(
+                "num_samples= of batches that vary in size: use state_dict() of the data set or the loader"
+            )
         global_batch = self.batch * world.ranks
         epoch, first = self.clock.current()
         _, own_epoch, own_step = self._cursor
-        is_over = own_epoch > epoch or (own_epoch == epoch and self._is_over(own_step, world))
+        is_over = own_epoch > epoch or (
+            own_epoch == epoch and self._is_over(epoch, own_step, world)
+        )
         if not samples and is_over:
             epoch, first = epoch + 1, 0
         steps, rest = divmod(samples, global_batch)
@@ -266,7 +278,12 @@ class TrainingRun:
             config.initial_batch_size if config.batching_method == "device_per_stream" else None
         )
         saved = state.save(
-            self.identity(world), epoch, step, config.initial_nodes, initial_batch_size
+            self.identity(world),
+            epoch,
+            step,
+            config.initial_nodes,
+            initial_batch_size,
+            units_per_step=self._batches_per_step(world),
         )
         if isinstance(self._planner.mixture, Curriculum):
             run_step = self._step_of_run(world, epoch, step)
@@ -283,12 +300,14 @@ class TrainingRun:
         before, order = (self._start, self.batch_size), self._order(world)
         # Options that were not given are taken from the state.
         self._start = RunStart.from_state(saved)
-        batch = _positive(saved, "global_batch")
-        if self.batch_size is None and batch and batch % world.ranks == 0:
+        batch = positive_count(saved, "global_batch")
+        if self.batch_size is None and not self.varies and batch and batch % world.ranks == 0:
             self.batch_size = batch // world.ranks
         try:
-            epoch, step = state.load(saved, self.identity(world))
-            self._check_position(saved, epoch, step, world)
+            epoch, step = state.load(
+                saved, self.identity(world), units_per_step=self._batches_per_step(world)
+            )
+            self._check_position(epoch, step, world)
             if isinstance(self._planner.mixture, Curriculum):
                 run_step = self._step_of_run(world, epoch, step)
                 self._planner.mixture = self._planner.mixture.resume(saved, run_step)
@@ -297,10 +316,8 @@ class TrainingRun:
             raise
         self._continue(epoch, step, changed=self._order(world) != order)
 
-    def _check_position(
-        self, saved: Mapping[str, Any], epoch: int, step: int, world: World
-    ) -> None:
-        size, total = self._planner.size, self.batch * world.ranks
+    def _check_position(self, epoch: int, step: int, world: World) -> None:
+        size, total = self._planner.size, self._batches_per_step(world) or self.batch * world.ranks
         # Each stream may pad a batch of its own, and ranks may repeat some.
         steps = -(-size // total) + len(self._planner.streams) + world.ranks
         if not self.options.elastic:
@@ -309,8 +326,7 @@ class TrainingRun:
             steps += 3 * self._epoch_config(world).canonical_nodes * len(self._planner.streams)
         if step > steps or (epoch + 1) * (size + steps * total) >= _MAX_RUN_SAMPLES:
             raise StateError(
-                f"the state is at epoch {epoch}, sample {saved['sample_in_epoch']}; "
-                f"an epoch has {size} samples"
+                f"the state is at epoch {epoch}, step {step}; an epoch has {size} samples"
             )
 
     def set_proportions(self, proportions: Sequence[float], world: World) -> None:
@@ -331,18 +347,17 @@ class TrainingRun:
         self.clock.set(epoch, step, self.version)
 
 
-def _positive(saved: Mapping[str, Any], key: str) -> int | None:
-    value = saved.get(key)
-    return value if type(value) is int and 0 < value < _MAX_STATE_COUNT else None
-
-
 def make_run(
     options: OrderOptions,
     weights: Sequence[Weight],
     reader: SampleReader,
     fingerprint: DatasetFingerprint,
+    batches: BatchPlanner | None,
 ) -> TrainingRun:
-    """Return the run over the streams that `reader` reads, which have these weights."""
+    """Return the run over the streams that `reader` reads, which have these weights.
+
+    `batches` plans them if a plugin composes them.
+    """
     starts, shards = reader.starts, reader.stream_shards
     sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
     planner = Planner(
@@ -352,5 +367,6 @@ def make_run(
         options.shuffle_algorithm(),
         options.partition_algorithm(),
         shuffled=options.shuffle,
+        batches=batches,
     )
     return TrainingRun(planner, fingerprint, options)

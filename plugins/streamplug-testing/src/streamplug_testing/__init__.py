@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamplug_testing.answers import AnswerTests
+    from streamplug_testing.batching import BatchingTests
     from streamplug_testing.callback import CallbackTests
     from streamplug_testing.compression import CompressionTests
     from streamplug_testing.deviations import ConformanceBase
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AnswerTests": "answers",
+    "BatchingTests": "batching",
     "CallbackTests": "callback",
     "CompressionTests": "compression",
     "ConformanceBase": "deviations",
@@ -42,6 +44,7 @@ _HOME = {
 
 __all__ = [
     "AnswerTests",
+    "BatchingTests",
     "CallbackTests",
     "CompressionTests",
     "ConformanceBase",

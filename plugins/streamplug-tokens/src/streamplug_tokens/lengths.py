@@ -13,7 +13,7 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
 from streamplug.index.columns import offsets_from_sizes
-from streamplug.interfaces import Column, RangeReadableFormat, VectorColumn
+from streamplug.interfaces import Column, VectorColumn
 from streamplug.read import OpenShards, RangeShards
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.pool import map_threads
@@ -163,7 +163,7 @@ class DocumentCounter:
             return True
         schema = self._stream.index.schema(shard)
         column = _column(self._stream, schema, self._name)
-        sizes = self._header_sizes(shard, schema, column)
+        sizes = self._stream.header_sizes(shard, self._name)
         if sizes is None:
             return False
         lengths[:] = _vectors(column).lengths(sizes, self._dtype)
@@ -174,21 +174,6 @@ class DocumentCounter:
                 f"{sizes[row]} bytes is no array of {self._dtype.name} tokens"
             )
         return True
-
-    def _header_sizes(self, shard: int, schema: Schema, column: Column) -> Int64 | None:
-        """Return the bytes of the values of a shard, or None if its header does not have them."""
-        info, format_ = self._stream.index.shard(shard), schema.format
-        if not isinstance(format_, RangeReadableFormat) or schema.compression is not None:
-            return None
-        span = format_.header_range(info)
-        if span is None:
-            return None
-        file = info.files[format_.header_role].raw
-        [header] = self._stream.ranges.read(file, np.array([span], np.int64))
-        try:
-            return format_.open_header(info, header, schema.columns).sizes(column)
-        except DataError as error:
-            raise type(error)(f"{self._stream.where}: shard {shard}: {error}") from error
 
     def _count(self, shard: int, lengths: Int64) -> None:
         """Fill in lengths by decoding all documents of a shard."""

@@ -1,0 +1,39 @@
+"""Round robin over sequences of bins of different lengths, with random access."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+class BinOrder:
+    """Bins of several sequences, one of each in turn; sequences that have ended are left out.
+
+    Attributes:
+        size: Number of bins of all sequences.
+    """
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        """Interleave sequences with these numbers of bins."""
+        self.size = sum(counts)
+        self._counts = np.array(counts, np.int64)
+        # Rounds with the same sequences: the first round of each run of them, and the bins before it.
+        self._rounds = np.unique([0, *counts])[:-1]
+        self._members = [np.flatnonzero(self._counts > first) for first in self._rounds.tolist()]
+        lengths = np.diff(self._rounds) * [len(members) for members in self._members[:-1]]
+        self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+    def locate(self, position: int) -> tuple[int, int]:
+        """Return the sequence of the bin at a position, and the number of the bin in it."""
+        run = int(np.searchsorted(self._starts, position, side="right")) - 1
+        members = self._members[run]
+        rounds, turn = divmod(position - int(self._starts[run]), len(members))
+        return int(members[turn]), int(self._rounds[run]) + rounds
+
+    def position(self, sequence: int, number: int) -> int:
+        """Return the position of a bin of a sequence."""
+        run = int(np.searchsorted(self._rounds, number, side="right")) - 1
+        members = self._members[run]
+        turn = int(np.searchsorted(members, sequence))
+        return int(self._starts[run]) + (number - int(self._rounds[run])) * len(members) + turn

@@ -1,0 +1,187 @@
+"""Lengths of the samples of a stream: from shard headers, else by reading the column, once for a cache."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from streamplug_tokens.length_cache import ArrayCache
+from xxhash import xxh3_128
+
+from streamplug.config import check_names
+from streamplug.errors import ConfigError, CorruptShardError, DataError
+from streamplug.interfaces import VectorColumn
+from streamplug.session.open_stream import OpenStream, read_all
+from streamplug.transfer.pool import map_threads
+from streamplug.types import Int64
+from streamplug_budget.budget import BatchBudget
+from streamplug_budget.sample_lengths import (
+    Lengths,
+    StreamLengths,
+    pack_lengths,
+    summarize_lengths,
+    unpack_lengths,
+)
+
+MAX_HEADERS_IN_FLIGHT = 32
+SAMPLES_PER_READ = 1024
+SAMPLES_PER_PROCESS = 1 << 15
+"""Samples to read from which on another process is worth its start."""
+MAX_LENGTH = (1 << 32) - 1
+
+_LOG = logging.getLogger("streamplug_budget")
+
+
+def read_lengths(stream: OpenStream, budget: BatchBudget) -> StreamLengths:
+    """Return the lengths of the samples of a stream.
+
+    Raises:
+        StreamplugError: If the column does not exist, has no such lengths, or cannot be read.
+    """
+    for schema in stream.index.schemas:
+        names = [column.name for column in schema.columns]
+        columns = [] if budget.column is None else [budget.column]
+        check_names(f"batch_budget: column={budget.column!r}", stream.where, columns, names)
+    size = stream.index.size if stream.selection is None else len(stream.selection)
+    counter = LengthCounter(stream, budget.column, budget.measure, size)
+    key = f"lengths of {budget.column!r} by {_measure_key(budget.measure)}"
+    if stream.selection is not None:
+        key = f"{key} of {stream.selection.digest}"
+    cache = ArrayCache(stream)
+    packed = cache.array(key, lambda: pack_lengths(counter.lengths()))
+    summary = cache.array(
+        f"{key}: summary", lambda: summarize_lengths(unpack_lengths(packed, size))
+    )
+    total, longest, digest = summary.tolist()
+    return StreamLengths(packed, size, total, longest, f"{digest:016x}")
+
+
+def _measure_key(measure: str | Callable[[Any], int]) -> str:
+    if isinstance(measure, str):
+        return measure
+    import cloudpickle
+
+    return f"function {xxh3_128(cloudpickle.dumps(measure)).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class LengthCounter:
+    """Measures the samples of a stream; see `BatchBudget` for `column` and `measure`."""
+
+    stream: OpenStream
+    column: str | None
+    measure: str | Callable[[Any], int]
+    size: int
+
+    def lengths(self) -> Lengths:
+        """Return the length of each sample, shape ``[size]``."""
+        if self.column is not None and self.measure in ("length", "bytes"):
+            lengths = self._from_headers(self.column)
+            if lengths is not None:
+                return lengths
+        if self.measure == "bytes":
+            raise ConfigError(
+                f"batch_budget: measure='bytes': {self.stream.where} does not store the sizes of column "
+                f"{self.column!r} where they can be read without the values; give another measure="
+            )
+        _LOG.info("%s: reading %d samples for their lengths", self.stream.where, self.size)
+        cuts = [*range(0, self.size, SAMPLES_PER_PROCESS), self.size]
+        parts = [range(*cut) for cut in pairwise(cuts)]
+        processes = min(os.cpu_count() or 1, len(parts))
+        # Workers of a loader are daemons, which may not start processes.
+        if processes < 2 or multiprocessing.current_process().daemon:
+            return np.concatenate([np.zeros(0, np.uint32), *map(self.read, parts)])
+        import cloudpickle
+
+        pickled = cloudpickle.dumps(self)
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+            return np.concatenate(list(pool.map(partial(_read_part, pickled), parts)))
+
+    def _from_headers(self, column: str) -> Lengths | None:
+        """Return the lengths as shard headers have them; None if any of them has not."""
+        try:
+            stored = self.stream.as_stored(column)
+        except ConfigError:  # a view of several data sets
+            return None
+        index, selection = stored.index, stored.selection
+        starts, lengths = index.starts.tolist(), np.zeros(index.size, np.uint32)
+        shards: Sequence[int] = range(len(index))
+        if selection is not None:
+            shards = np.flatnonzero(np.diff(selection.ranks(index.starts))).tolist()
+        # A damaged header is reported by reading the shard.
+        with suppress(_NoSizesError, CorruptShardError):
+            for shard, sizes in zip(
+                shards,
+                map_threads(
+                    partial(self._shard_lengths, stored, column), shards, MAX_HEADERS_IN_FLIGHT
+                ),
+            ):
+                lengths[starts[shard] : starts[shard + 1]] = sizes
+            return lengths if selection is None else lengths[selection.rows(np.arange(self.size))]
+        return None
+
+    def _shard_lengths(self, stored: OpenStream, name: str, shard: int) -> Int64:
+        column = stored.index.schema(shard).column(name)
+        sizes = stored.header_sizes(shard, name)
+        if column is None or sizes is None:
+            raise _NoSizesError
+        if self.measure == "bytes":
+            return sizes
+        if not isinstance(column.encoding, VectorColumn) or column.encoding.item is None:
+            raise _NoSizesError
+        lengths = column.encoding.lengths(sizes, column.encoding.item)
+        if (lengths < 0).any():
+            raise _NoSizesError
+        return lengths
+
+    def read(self, samples: range) -> Lengths:
+        """Return the lengths of some samples by reading them."""
+        reader = read_all([self.stream], None if self.column is None else [self.column])
+        lengths = np.empty(len(samples), np.uint32)
+        for start in range(0, len(samples), SAMPLES_PER_READ):
+            part = samples[start : start + SAMPLES_PER_READ]
+            rows = reader.rows(np.array(part, np.int64))
+            for place, (sample, row) in enumerate(zip(part, rows), start):
+                lengths[place] = self._measure(sample, row)
+        return lengths
+
+    def _measure(self, sample: int, row: dict[str, Any]) -> int:
+        value = row if self.column is None else row[self.column]
+        try:
+            length: Any = value
+            if callable(self.measure):
+                length = self.measure(value)
+            elif self.measure == "length":
+                length = len(value)
+            if 0 <= length <= MAX_LENGTH and length == int(length):
+                return int(length)
+        except Exception as error:
+            raise self._error(sample, f"{type(error).__name__}: {error}") from error
+        raise self._error(sample, f"{length!r:.60} is no whole number from 0 to {MAX_LENGTH}")
+
+    def _error(self, sample: int, reason: str) -> DataError:
+        name = self.measure if isinstance(self.measure, str) else "a function"
+        of_column = "" if self.column is None else f", column {self.column!r}"
+        return DataError(
+            f"{self.stream.where}: sample {sample}{of_column}: batch_budget with measure={name}: {reason}"
+        )
+
+
+class _NoSizesError(Exception):
+    """A shard header does not have the sizes of the values."""
+
+
+def _read_part(pickled: bytes, samples: range) -> Lengths:
+    import cloudpickle
+
+    counter: LengthCounter = cloudpickle.loads(pickled)
+    return counter.read(samples)

@@ -1,0 +1,64 @@
+"""The batching method ``budget``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from streamplug_tokens.length_cache import ArrayCache
+
+from streamplug.errors import ConfigError
+from streamplug.session.batching_method import BatchingMethod
+from streamplug.session.open_stream import OpenStream
+from streamplug.session.order_options import OrderOptions
+from streamplug_budget.budget import BatchBudget
+from streamplug_budget.length_counter import read_lengths
+from streamplug_budget.planner import BudgetPlanner
+from streamplug_budget.sample_lengths import SampleLengths
+from streamplug_budget.windows import CostModel
+
+
+class BudgetBatching(BatchingMethod):
+    """Batches of as many samples as a limit of their cost allows."""
+
+    def check(self, options: OrderOptions) -> None:
+        parse_budget(options.batch_budget)
+        if not options.elastic:
+            raise ConfigError(
+                f"batching_method='budget' needs partition_algo='elastic', not {options.partition_algo!r}"
+            )
+        if options.curriculum is not None:
+            raise ConfigError(
+                "batching_method='budget' with curriculum=: proportions change at steps, but the number of "
+                "samples of a step depends on the budget; use proportion= of the streams"
+            )
+
+    def make_planner(self, options: OrderOptions, opened: Sequence[OpenStream]) -> BudgetPlanner:
+        budget = parse_budget(options.batch_budget)
+        lengths = SampleLengths([read_lengths(stream, budget) for stream in opened])
+        cost = int(budget.costs(np.array([lengths.longest]))[0])
+        if cost > budget.largest_cost:
+            raise ConfigError(
+                f"batch_budget: sample {lengths.find_longest()} of length {lengths.longest} costs {cost}, "
+                f"more than limit={budget.largest_cost}; give a larger limit=, or max_length= if a transform "
+                "cuts long samples"
+            )
+        model = CostModel(lengths, budget, options.batch_size)
+        return BudgetPlanner(model, ArrayCache(opened[0]))
+
+
+def parse_budget(budget: Any) -> BatchBudget:
+    """Return the options of a data set's `batch_budget`.
+
+    Raises:
+        ConfigError: If they are invalid.
+    """
+    if isinstance(budget, BatchBudget):
+        return budget
+    if isinstance(budget, Mapping) and all(isinstance(name, str) for name in budget):
+        return BatchBudget(**budget)
+    raise ConfigError(
+        f"batch_budget={budget!r:.80}: expected a BatchBudget of streamplug_budget, or a mapping of its "
+        'options, such as {"limit": 65536, "column": "tokens"}'
+    )

@@ -1,0 +1,77 @@
+"""Planner of batches of limited cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from streamplug_tokens.length_cache import ArrayCache
+
+from streamplug.plan import BatchPlanner, Epoch, OrderedSamples
+from streamplug.types import World
+from streamplug_budget.bin_counts import count_all_bins
+from streamplug_budget.epoch import BudgetEpoch
+from streamplug_budget.windows import CostModel, EpochWindows
+
+_MIN_CACHED_SAMPLES = 1 << 20
+"""Samples of an epoch from which on the numbers of bins are worth a file."""
+_GENERATOR_USE = 32
+"""Distinguishes the random numbers from those of shuffles."""
+
+
+class BudgetPlanner(BatchPlanner):
+    """Planner of batches of limited cost."""
+
+    def __init__(self, model: CostModel, cache: ArrayCache) -> None:
+        """Plan batches by costs; `cache` keeps the numbers of bins of an epoch for all processes."""
+        self._model, self._cache = model, cache
+        self.global_batch = model.budget.micro_batches
+
+    def epoch(
+        self,
+        make_order: Callable[[], OrderedSamples],
+        number: int,
+        *,
+        order_key: str,
+        world: World,
+        canonical_nodes: int,
+        global_batch: int,
+        seed: int,
+    ) -> Epoch:
+        make_windows = partial(
+            _make_windows, make_order, canonical_nodes, self._model, global_batch, (seed, number)
+        )
+        windows = make_windows()
+        count = partial(count_all_bins, windows, make_windows)
+        if windows.samples >= _MIN_CACHED_SAMPLES:
+            counts = self._cache.array(f"bins {self.identity()} {global_batch} {order_key}", count)
+        else:
+            counts = count()
+        return BudgetEpoch(windows, counts, global_batch, world)
+
+    def identity(self) -> dict[str, Any]:
+        model = self._model
+        return {
+            **model.budget.identity(),
+            "max_samples": model.max_samples,
+            "lengths": model.lengths.digest,
+        }
+
+
+def _make_windows(
+    make_order: Callable[[], OrderedSamples],
+    canonical_nodes: int,
+    model: CostModel,
+    global_batch: int,
+    seed_and_epoch: tuple[int, int],
+) -> EpochWindows:
+    seed, epoch = seed_and_epoch
+
+    def draw(sequence: int, window: int) -> np.random.Generator:
+        key = np.array([seed % (1 << 64), epoch], np.uint64)
+        counter = [0, window, sequence, _GENERATOR_USE]
+        return np.random.Generator(np.random.Philox(counter=counter, key=key))
+
+    return EpochWindows(make_order(), canonical_nodes, model, global_batch, draw)

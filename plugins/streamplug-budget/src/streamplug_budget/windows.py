@@ -1,0 +1,182 @@
+"""Bins of the samples of an epoch, window by window of its order.
+
+The order of an epoch is split into sequences, each of the samples of some canonical nodes, and every
+sequence into windows of a fixed number of samples. The samples of a window are packed into bins. Their number
+depends on sums of costs only, so the bins before any window are known after one pass over the costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from streamplug.plan import OrderedSamples
+from streamplug.plan.canonical_nodes import CanonicalNodes
+from streamplug.types import Int64
+from streamplug_budget.budget import BatchBudget
+from streamplug_budget.packing import count_bins, group_padded, pack
+from streamplug_budget.sample_lengths import SampleLengths
+
+_BINS_PER_WINDOW, _MIN_BINS_PER_WINDOW = 256, 16
+_MIN_WINDOW, _MAX_WINDOW = 1 << 10, 1 << 16
+"""Samples of a window; more where these would make too few bins."""
+_MIN_BINS_PER_SEQUENCE = 64
+_MAX_PACKED_WINDOWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Lengths of the samples, and the options that make costs and bins of them.
+
+    `max_samples` is the largest number of samples of a bin; None for any number.
+    """
+
+    lengths: SampleLengths
+    budget: BatchBudget
+    max_samples: int | None
+
+    @property
+    def mean(self) -> float:
+        """Approximate mean cost of a sample."""
+        return float(self.budget.costs(np.array([round(self.lengths.mean)]))[0])
+
+    def _pack_costs(self, costs: Int64) -> Int64:
+        # Costs of at least limit / n allow no more than n samples in a bin.
+        limit = self.budget.largest_cost
+        return (
+            costs if self.max_samples is None else np.maximum(costs, -(-limit // self.max_samples))
+        )
+
+    def count_bins(self, samples: Int64) -> int:
+        """Return the number of bins of a window of samples."""
+        costs, limit = self.budget.costs(self.lengths.of(samples)), self.budget.largest_cost
+        if self.budget.pad_to == "batch":
+            return group_padded(costs, limit, self.max_samples)[1]
+        return count_bins(self._pack_costs(costs), limit)
+
+    def pack(self, samples: Int64) -> tuple[Int64, Int64]:
+        """Return the bin of each sample of a window, and the cost of each bin."""
+        costs, limit = self.budget.costs(self.lengths.of(samples)), self.budget.largest_cost
+        if self.budget.pad_to == "batch":
+            chosen, bins = group_padded(costs, limit, self.max_samples)
+            largest = np.zeros(bins, np.int64)
+            np.maximum.at(largest, chosen, costs)
+            return chosen, largest * np.bincount(chosen)
+        chosen, bins = pack(self._pack_costs(costs), limit)
+        return chosen, np.bincount(chosen, costs, bins).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Samples of a window in the order of their bins, and the bounds of the bins, shape ``[bins + 1]``.
+
+    `positions` has the position of each sample in its sequence.
+    """
+
+    samples: Int64
+    positions: Int64
+    bounds: Int64
+
+    def bin(self, number: int) -> Int64:
+        """Return the samples of a bin."""
+        return self.samples[self.bounds[number] : self.bounds[number + 1]]
+
+
+class EpochWindows:
+    """Windows of the order of one epoch.
+
+    Attributes:
+        samples: Number of samples of the epoch.
+        sequences: Number of sequences.
+        window_counts: Number of windows of each sequence.
+        samples_per_bin: Approximate number of samples of a bin.
+    """
+
+    def __init__(
+        self,
+        ordered: OrderedSamples,
+        canonical_nodes: int,
+        model: CostModel,
+        group: int,
+        draw: Callable[[int, int], np.random.Generator],
+    ) -> None:
+        """Split an order into windows.
+
+        Args:
+            ordered: The samples in the order of the epoch.
+            canonical_nodes: Number of canonical nodes of the order.
+            model: The costs.
+            group: Number of batches of a step, which have similar costs where a window has them.
+            draw: Returns the random generator of a window, by sequence and window.
+        """
+        self._ordered, self._model, self._draw = ordered, model, draw
+        self.samples = ordered.size
+        self._nodes = CanonicalNodes(ordered.size, canonical_nodes)
+        samples_per_bin = max(model.budget.largest_cost / model.mean, 1.0)
+        if model.max_samples is not None:
+            samples_per_bin = min(samples_per_bin, model.max_samples)
+        bins = ordered.size / samples_per_bin
+        self.sequences = next(
+            count
+            for count in range(canonical_nodes, 0, -1)
+            if canonical_nodes % count == 0
+            and (count == 1 or bins >= count * _MIN_BINS_PER_SEQUENCE)
+        )
+        window = min(max(int(_BINS_PER_WINDOW * samples_per_bin), _MIN_WINDOW), _MAX_WINDOW)
+        self._window = max(window, int(_MIN_BINS_PER_WINDOW * samples_per_bin))
+        self.samples_per_bin = max(int(samples_per_bin), 1)
+        self._group = max(group // self.sequences, 1)
+        self.window_counts = [
+            -(-self._size(sequence) // self._window) for sequence in range(self.sequences)
+        ]
+        self.window = lru_cache(max(_MAX_PACKED_WINDOWS, 2 * self.sequences))(self._pack)
+
+    def _size(self, sequence: int) -> int:
+        return max(-(-(self._nodes.size - sequence) // self.sequences), 0)
+
+    def _positions(self, sequence: int, window: int) -> Int64:
+        first = window * self._window
+        last = min(first + self._window, self._size(sequence))
+        return np.arange(first, last, dtype=np.int64)
+
+    def _samples(self, sequence: int, positions: Int64) -> Int64:
+        entries = self._nodes.entries(positions * self.sequences + sequence)
+        return self._ordered.samples(entries)
+
+    def count_bins(self, sequence: int, window: int) -> int:
+        """Return the number of bins of a window."""
+        return self._model.count_bins(self._samples(sequence, self._positions(sequence, window)))
+
+    def _pack(self, sequence: int, window: int, first_bin: int) -> Window:
+        """Return a window whose first bin has the number `first_bin` in its sequence."""
+        positions = self._positions(sequence, window)
+        samples = self._samples(sequence, positions)
+        chosen, costs = self._model.pack(samples)
+        new_numbers = np.empty(len(costs), np.int64)
+        new_numbers[self._order_bins(costs, first_bin, self._draw(sequence, window))] = np.arange(
+            len(costs)
+        )
+        chosen = new_numbers[chosen]
+        order = np.argsort(chosen, kind="stable")
+        bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(chosen))])
+        return Window(samples[order], positions[order], bounds)
+
+    def _order_bins(self, costs: Int64, first_bin: int, draw: np.random.Generator) -> Int64:
+        """Return a random order of bins in which those that one step takes have similar costs."""
+        by_cost, group = np.argsort(costs, kind="stable"), self._group
+        head = min(-first_bin % group, len(costs))  # completes the last step of the window before
+        whole = (len(costs) - head) // group * group
+        groups = draw.permuted(draw.permutation(by_cost[:whole].reshape(-1, group)), axis=1)
+        tail_end = len(costs) - head
+        return np.concatenate([by_cost[tail_end:], groups.reshape(-1), by_cost[whole:tail_end]])
+
+    def locate(self, sample: int) -> list[tuple[int, int, int]]:
+        """Return sequence, window and position in the sequence of each occurrence of a sample."""
+        places = []
+        for entry in self._ordered.entries(sample):
+            position, sequence = divmod(self._nodes.position(entry), self.sequences)
+            places.append((sequence, position // self._window, position))
+        return places

@@ -1,0 +1,56 @@
+"""Interface of batches that a plugin composes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from streamplug.plan.epoch import Epoch
+from streamplug.plan.ordered_samples import OrderedSamples
+from streamplug.types import World
+
+
+class BatchPlanner(ABC):
+    """Planner of batches of varying size; its epochs are a pure function of its arguments.
+
+    Each step of its epochs has one batch of each rank; a global batch is a number of them, and the same for
+    every world. It is sent to loader workers, so it must pickle.
+
+    Attributes:
+        global_batch: Batches of a global batch over all ranks; None for the number of ranks with which a run
+            begins.
+    """
+
+    global_batch: int | None = None
+
+    @abstractmethod
+    def epoch(
+        self,
+        make_order: Callable[[], OrderedSamples],
+        number: int,
+        *,
+        order_key: str,
+        world: World,
+        canonical_nodes: int,
+        global_batch: int,
+        seed: int,
+    ) -> Epoch:
+        """Return an epoch.
+
+        Args:
+            make_order: Returns the samples in the order of the epoch; it can be pickled, the order cannot.
+            number: Number of the epoch.
+            order_key: Text that differs for different orders, for caches.
+            world: The number of nodes and ranks.
+            canonical_nodes: Number of canonical nodes of the order.
+            global_batch: Batches of a global batch over all ranks.
+            seed: Seed of the run.
+
+        Raises:
+            ConfigError: If the ranks do not divide the global batch.
+        """
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return what batches depend on besides the order, as JSON values that states compare."""
