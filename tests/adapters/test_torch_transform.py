@@ -112,8 +112,7 @@ def test_a_transform_has_the_numbers_of_its_sample(folder):
 
 
 @HOWS
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(("workers", "persistent"), [(1, False), (3, True)])
 def test_numbers_are_the_same_with_workers(folder, how, workers, persistent):
     alone = steps(loader(folder, how), epochs=2)
     assert len({x for step in alone for _, x in step}) == 2 * SIZE
