@@ -36,7 +36,7 @@ napoleon_use_ivar = True
 
 # Types of other libraries, and private helpers: no pages of ours to point to.
 nitpick_ignore_regex = [
-    ("py:.*", r"(collections\.abc|typing|types|numpy|np|pathlib|pytest|torch|hypothesis|st)\..*"),
+    ("py:.*", r"(collections|typing|types|numpy|np|pathlib|pytest|torch|hypothesis|st)\..*"),
     ("py:.*", r"(Any|BinaryIO|Callable|ClassVar|Iterable|Iterator|Mapping|NDArray|Path|Sequence)"),
     ("py:.*", r"(Buffer|Bytes1D|ColumnValues|Decoder|Int64|Sample|TracebackType|dtype|optional)"),
     ("py:class", r"TypeAliasForwardRef|(os\.)?PathLike|Mapping\[str"),

@@ -25,6 +25,7 @@ from streamplug.session.open_stream import (
 )
 from streamplug.session.order_options import OrderOptions
 from streamplug.session.placement import Placement
+from streamplug.session.sample_rng import RngIteration
 from streamplug.session.sample_source import SampleSource
 from streamplug.session.sample_usage import SampleUse, explain, where
 from streamplug.session.session import Session
@@ -34,7 +35,7 @@ from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
 
 
-class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
+class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="dataset"):
     """Samples of one or several streams, in an order that does not depend on the hardware.
 
     For a fixed data set, seed, number of canonical nodes and global batch size (`batch_size` times the number
@@ -289,7 +290,7 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
     ) -> dict[str, Any]:
         """Return the state of the run between two global batches, as plain JSON values.
 
-        It contains no random numbers of transforms and workers: derive those from the sample and the epoch.
+        It needs no random numbers: the generators of transforms and of `samples_with_rng` follow from it.
 
         Args:
             num_samples: Samples used in the current epoch over all ranks. None uses the data set's own count,

@@ -16,6 +16,7 @@ PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_web
 MOSAIC = ROOT / "plugins" / "streamplug-mosaic" / "src" / "streamplug_mosaic" / "compat"
 TORCH = (
     CORE / "adapters" / "torch.py", CORE / "adapters" / "torch_batches.py",
+    CORE / "adapters" / "torch_transform.py",
     ROOT / "plugins" / "streamplug-torch",
     PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
     MOSAIC / "distributed.py", MOSAIC / "loader.py",

@@ -76,6 +76,7 @@ def states(dataset: StreamingDataset) -> None:
     dataset.load_state_dict(3)  # type: ignore[arg-type]
     dataset.state_dict("all")  # type: ignore[arg-type]
     assert_type([use.sample for use in dataset.explain(3, rank=0)], list[int])
+    assert_type([rng for _, rng in dataset.samples_with_rng()], list[np.random.Generator])
 
 
 def loading(dataset: StreamingDataset) -> None:
@@ -85,6 +86,8 @@ def loading(dataset: StreamingDataset) -> None:
     loader.load_state_dict(loader.state_dict())
     StreamingDataLoader([1, 2])  # type: ignore[arg-type]
     StreamingDataLoader(dataset, batch_size="8")  # type: ignore[arg-type]
+    StreamingDataLoader(dataset, transform=lambda s, rng: s["n"] + rng.random(), seed_torch=True)
+    StreamingDataLoader(dataset, batch_transform=lambda batch, rng: rng.permuted(batch["n"]))
     StreamingDataLoader(dataset, transform="n")  # type: ignore[arg-type]
 
 

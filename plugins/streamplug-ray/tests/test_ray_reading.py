@@ -132,6 +132,8 @@ def test_a_killed_worker_is_replaced_and_its_batches_are_the_same(config, tmp_pa
     undisturbed = plain(RayBatches(config, transform=augmented))
     assert plain(RayBatches(config, transform=augmented, workers=1)) == undisturbed
     assert undisturbed[0]["n"] != undisturbed[1]["n"]
+    alone = StreamingDataset(**config).batches_with_rng()
+    assert undisturbed == plain(augmented(columns, rng) for columns, rng in alone)
     for path in seen.iterdir():
         path.unlink()
     found = []

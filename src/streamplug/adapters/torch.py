@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import proxy
 
 import torch
+from numpy.random import Generator
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from streamplug import dataset
 from streamplug.adapters.message_batching import round_robin
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import WorkerBatches, identity, move_batches
+from streamplug.adapters.torch_transform import random_transform
 from streamplug.config import Configurable, detect_world, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
@@ -90,17 +92,27 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
 
     Workers read batches column by column into memory shared with this process. Its tensors are views of that
     memory until the last tensor of a batch is dropped here: pass a copy to a forked process that reads a
-    batch later. With `collate_fn` or `transform`, samples are read one by one. The state contains no random
-    numbers of these functions: derive them from the sample and the epoch.
+    batch later. With `collate_fn` or `transform`, samples are read one by one.
+
+    A transform with two required parameters, according to `inspect.signature`, is called with a random
+    generator as well; one whose signature cannot be read, with one argument. The generator of a sample
+    depends on `shuffle_seed`, the epoch, the step and the sample id alone, so its numbers are the same on any
+    number of nodes, ranks and workers, and after a resume; see `streamplug.sample_rng`. That of a batch
+    depends on the rank instead of the sample: it is the same after a resume on as many ranks. A generator is
+    set anew for each call. Numbers that are drawn elsewhere, such as in `collate_fn`, are not reproducible.
 
     Args:
         dataset: A `StreamingDataset`.
         batch_size: Samples per batch, equal to the data set's; None for the data set's. Sets the data set's
             if that has none.
-        transform: Applied in the worker to each sample, a dict; its results are collated.
+        transform: Applied in the worker to each sample, a dict; its results are collated. Called with
+            ``(sample)`` or ``(sample, rng)``.
         batch_transform: Applied in the worker to each batch: takes the values by column name, an array whose
-            first axis has length `batch_size` or a list, and returns the batch.
+            first axis has length `batch_size` or a list, and returns the batch. Called with ``(batch)`` or
+            ``(batch, rng)``.
         collate_fn: Makes a batch of a list of samples; None collates as torch does.
+        seed_torch: Whether to seed torch's CPU generator, `random` and `numpy.random` around each call of the
+            transform, for transforms that draw from these; the states are restored after each batch.
         num_threads: Threads per reading process that read and decode ahead of use; 0 reads on demand.
         device: Device to which batches are copied, one ahead of use, on a separate CUDA stream; None leaves
             them in host memory. A CUDA device implies `pin_memory`.
@@ -108,7 +120,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
 
     Raises:
         ConfigError: If the batch sizes differ, `in_order` is false, or `num_threads` or `batch_transform` is
-            combined with `transform`, `collate_fn` or a data set that changes samples.
+            combined with `transform`, `collate_fn` or a data set that changes samples; if a transform
+            requires other parameters, or `seed_torch` has none to seed for.
     """
 
     dataset: StreamingDataset  # the constructor takes no other
@@ -120,9 +133,12 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         dataset: StreamingDataset,
         batch_size: int | None = None,
         *,
-        transform: Callable[[Sample], Any] | None = None,
-        batch_transform: Callable[[dict[str, ColumnValues]], Any] | None = None,
+        transform: Callable[[Sample], Any] | Callable[[Sample, Generator], Any] | None = None,
+        batch_transform: Callable[[dict[str, ColumnValues]], Any]
+        | Callable[[dict[str, ColumnValues], Generator], Any]
+        | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        seed_torch: bool = False,
         num_threads: int = 0,
         device: str | torch.device | None = None,
         **kwargs: Any,
@@ -143,6 +159,9 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
             )
+        used_transform = random_transform(
+            seed_torch, transform=transform, batch_transform=batch_transform
+        )
         changes_samples = (
             dataset.one_by_one or type(dataset).__iter__ is not StreamingDataset.__iter__
         )
@@ -158,7 +177,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             dataset, batch_size=dataset.session.run.batch, collate_fn=collate_fn, **kwargs
         )
         self._by_sample = transform is not None or collate_fn is not None or changes_samples
-        self._transform = transform if self._by_sample else batch_transform
+        self._transform = used_transform
         self._threads = num_threads
         self._version = dataset.session.run.version
         # Some trainers call set_epoch of the sampler only.
@@ -216,7 +235,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         return session.monitor.progress_line(session.placement.rank(), fetches)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state after the batch yielded last; it contains no random numbers."""
+        """Return the state after the batch yielded last; the generators of transforms follow from it."""
         run, world = self.dataset.session.run, self.dataset.session.world
         if self._loop is None or self._loop[3] != run.clock.sets:
             return run.next_state(world)

@@ -18,6 +18,7 @@ from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.adapters.message_batching import group_batches
 from streamplug.adapters.shared_memory import PackedArrays, SharedArrays, unpack_arrays
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
+from streamplug.adapters.torch_transform import RandomTransform
 
 if TYPE_CHECKING:
     from streamplug.adapters.torch import StreamingDataset
@@ -31,7 +32,7 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
     def __init__(
         self,
         dataset: StreamingDataset,
-        transform: Callable[[Any], Any] | None,
+        transform: Callable[[Any], Any] | RandomTransform | None,
         collate: Callable[[list[Any]], Any] | None,
         batch_size: int,
         *,
@@ -53,6 +54,12 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         return group_batches((_pack(batch, shared) for batch in batches), _nbytes, worker.id)
 
     def _of_columns(self) -> Iterator[Any]:
+        if isinstance(self._transform, RandomTransform):
+            batches = self.dataset.batches_with_rng(num_threads=self._threads)
+            for columns, rng in batches:
+                if not self._drop_last or len(next(iter(columns.values()))) == self._size:
+                    yield self._transform.of_batch(columns, rng)
+            return
         finish = self._transform or partial(collate_columns, collate=default_collate)
         for columns in self.dataset.batches(num_threads=self._threads):
             if not self._drop_last or len(next(iter(columns.values()))) == self._size:
@@ -61,9 +68,12 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
     def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
         if collate is default_collate:
             collate = partial(collate_samples, collate=default_collate)
-        samples = iter(self.dataset)
-        if self._transform is not None:
-            samples = map(self._transform, samples)
+        if isinstance(self._transform, RandomTransform):
+            samples = self._transform.of_samples(self.dataset.samples_with_rng(), self._size)
+        else:
+            samples = iter(self.dataset)
+            if self._transform is not None:
+                samples = map(self._transform, samples)
         while batch := list(islice(samples, self._size)):
             if not self._drop_last or len(batch) == self._size:
                 yield collate(batch)

@@ -53,6 +53,11 @@ class Block:
                 self._num_yielded = end
                 yield step, slice(start, end)
 
+    def samples(self) -> Iterator[tuple[int, int]]:
+        """Yield step and sample id of each sample."""
+        steps, ids = self._table
+        return zip(np.repeat(steps, (ids >= 0).sum(1)).tolist(), self.ids.tolist())
+
     @property
     def parts(self) -> list[slice]:
         """Slices of the samples of the batches that are not empty."""

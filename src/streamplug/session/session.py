@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ class Session:
         self.monitor, self.placement = monitor, placement
         self.reader: SampleReader = source.reader
         self.size = int(source.reader.starts[-1])
+        self._block_log: deque[tuple[int, Block]] | None = None
 
     def read_epoch(
         self, read: Callable[[Block], T], rows: int, num_threads: int = 0
@@ -47,6 +49,7 @@ class Session:
         The caller calls `run.set_position` before it yields the last sample of a step, and closes the
         generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
         """
+        log, self._block_log = self._block_log, None
         epoch, first, blocks = self.begin_blocks(rows)
         process = self.placement.worker()
         parts = self.source.parts(
@@ -54,9 +57,16 @@ class Session:
         )
         with self.monitor.loop(epoch, first, process, self.source.remote), closing(parts):
             for part, values in parts:
+                if log is not None:
+                    log.append((epoch, part))
                 with self.monitor.count_yielded(part):
                     yield epoch, part, values
             self.run.set_position(epoch + 1, 0)
+
+    def record_blocks(self) -> deque[tuple[int, Block]]:
+        """Return a queue to which the next `read_epoch` appends epoch and block before it yields them."""
+        self._block_log = deque()
+        return self._block_log
 
     def begin_blocks(self, rows: int) -> tuple[int, int, Generator[Block, None, None]]:
         """Start an epoch; return it, its first step, and this worker's blocks of about `rows` samples."""

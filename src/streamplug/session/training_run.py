@@ -192,6 +192,11 @@ class TrainingRun:
         self._sets = None if self._in_worker else self.clock.sets
         return epoch, step
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """Epoch and step after the last batch of this process."""
+        return self._cursor[1:]
+
     def set_position(self, epoch: int, step: int) -> None:
         """Set the position of this process: everything before `step` was yielded."""
         if self._sets is not None:

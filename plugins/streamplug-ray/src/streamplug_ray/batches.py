@@ -11,6 +11,7 @@ import numpy as np
 
 from streamplug import StreamingDataset, World
 from streamplug.errors import ConfigError, StreamplugError
+from streamplug.session.sample_rng import SampleRng
 from streamplug.types import ColumnValues
 from streamplug_ray.cluster import connected
 from streamplug_ray.remote_batches import BatchRequest, remote_batches, take
@@ -35,8 +36,8 @@ class RayBatches:
         batch_size: Samples per batch; None for that in `config`.
         workers: Number of workers.
         transform: Called in a worker with the column values by name and a random generator; returns the
-            batch. The generator is seeded by the seed of the order, the epoch and the samples, so that
-            retries return the same batch.
+            batch. The generator is that of `StreamingDataLoader` for a ``batch_transform``: it depends on
+            `shuffle_seed`, the epoch, the step and the rank, so that retries return the same batch.
         prefetch: Batches requested ahead per worker.
         num_cpus: CPUs that Ray reserves for each worker.
         max_retries: Retries of a batch whose worker was lost.
@@ -86,7 +87,7 @@ class RayBatches:
             turns = cycle(pool)
 
             def ask(step: BatchRequest) -> tuple[BatchRequest, Any]:
-                return step, next(turns).read.remote(step.epoch, step.ids)
+                return step, next(turns).read.remote(step)
 
             def answer(request: tuple[BatchRequest, Any]) -> Any:
                 step, ref = request
@@ -112,8 +113,9 @@ class RayBatches:
             max_restarts=-1,
             max_task_retries=self._retries,
         )(_BatchWorker)
-        seed = self._config.get("shuffle_seed", 0)
-        sent = ray.put((self._config, self._transform, seed))
+        session = self.dataset.session
+        seed, rank = session.run.options.shuffle_seed, session.world.rank
+        sent = ray.put((self._config, self._transform, seed, rank))
         pool = [make.remote(sent) for _ in range(self._workers)]
         try:
             yield pool
@@ -124,7 +126,7 @@ class RayBatches:
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the last yielded batch.
 
-        It has no random state, as generators are seeded per batch.
+        It has no random state, as generators depend on the step.
         """
         return self.dataset.state_dict()
 
@@ -143,13 +145,15 @@ class RayBatches:
 class _BatchWorker:
     """Reads batches by sample ids."""
 
-    def __init__(self, sent: tuple[dict[str, Any], Transform | None, int]) -> None:
-        config, self._transform, self._seed = sent
+    def __init__(self, sent: tuple[dict[str, Any], Transform | None, int, int]) -> None:
+        config, self._transform, self._seed, self._rank = sent
         # Workers get sample ids, so they need no rank.
         self._dataset = StreamingDataset(**{**config, "world": World(), "replication": None})
 
-    def read(self, epoch: int, ids: Any) -> Any:
-        batch = take(self._dataset, ids)
+    def read(self, step: BatchRequest) -> Any:
+        batch = take(self._dataset, step.ids)
         if self._transform is None:
             return batch
-        return self._transform(batch, np.random.default_rng([self._seed, epoch, *ids.tolist()]))
+        # A generator of its own for each call, as several run at a time.
+        rng = SampleRng(self._seed).of_batch(step.epoch, step.number, self._rank)
+        return self._transform(batch, rng)

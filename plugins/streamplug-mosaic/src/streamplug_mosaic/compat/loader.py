@@ -45,7 +45,8 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         if not self._is_plain:
             super().__init__(dataset, **_drop_empty(kwargs))
             return
-        own = {"transform", "batch_transform", "num_threads", "device"} & kwargs.keys()
+        own = {"transform", "batch_transform", "seed_torch", "num_threads", "device"}
+        own &= kwargs.keys()
         if own:
             raise ConfigError(
                 f"{sorted(own)}: only if batch_size={size} of the loader is that of the data set"

@@ -1,0 +1,123 @@
+"""Transforms of a loader that draw random numbers."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import islice, starmap
+from typing import Any
+
+import numpy as np
+import torch
+
+from streamplug.config import check_flags
+from streamplug.errors import ConfigError
+
+_PARAMETERS = {"transform": "sample", "batch_transform": "batch"}
+
+
+@dataclass(frozen=True, slots=True)
+class RandomTransform:
+    """A transform that is called with a random generator, or with torch and others seeded by one."""
+
+    function: Callable[..., Any]
+    takes_rng: bool
+    seed_torch: bool
+
+    def of_samples(
+        self, samples: Iterator[tuple[Any, np.random.Generator]], batch_size: int
+    ) -> Iterator[Any]:
+        """Yield the result of the transform for each sample, computed for `batch_size` samples at a time."""
+        results = starmap(self._call, samples)
+        while True:
+            with self._states():
+                batch = list(islice(results, batch_size))
+            if not batch:
+                return
+            yield from batch
+
+    def of_batch(self, batch: Any, rng: np.random.Generator) -> Any:
+        """Return the result of the transform for a batch."""
+        with self._states():
+            return self._call(batch, rng)
+
+    def _call(self, value: Any, rng: np.random.Generator) -> Any:
+        if self.seed_torch:
+            _seed(rng)
+        return self.function(value, rng) if self.takes_rng else self.function(value)
+
+    def _states(self) -> AbstractContextManager[None]:
+        return _preserve_states() if self.seed_torch else nullcontext()
+
+
+def random_transform(seed_torch: bool, **functions: Callable[..., Any] | None) -> Any:
+    """Return the transform of a loader: as it is, or a `RandomTransform` if it needs a generator.
+
+    A function with two required parameters takes a generator. One whose signature is unknown takes none.
+
+    Args:
+        seed_torch: Whether to seed torch, `random` and NumPy around each call.
+        **functions: The functions by their parameter of the loader, of which one at most is not None.
+
+    Raises:
+        ConfigError: If the function has other required parameters, or there is none to seed torch for.
+    """
+    check_flags(seed_torch=seed_torch)
+    used = {name: function for name, function in functions.items() if function is not None}
+    if not used:
+        if seed_torch:
+            raise ConfigError(
+                "seed_torch=True: give the transform= or batch_transform= to seed for"
+            )
+        return None
+    [(name, function)] = used.items()
+    takes_rng = _takes_rng(function, name)
+    if takes_rng or seed_torch:
+        return RandomTransform(function, takes_rng, bool(seed_torch))
+    return function
+
+
+def _takes_rng(function: Callable[..., Any], name: str) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    required = [
+        p
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):
+        value = _PARAMETERS[name]
+        raise ConfigError(
+            f"{name}={function!r:.80} requires {[p.name for p in required]}: expected a function of "
+            f"({value}) or ({value}, rng); bind other arguments by functools.partial"
+        )
+    return len(required) == 2
+
+
+def _seed(rng: np.random.Generator) -> None:
+    """Seed torch, `random` and NumPy; `rng` has the same numbers afterwards."""
+    generator = rng.bit_generator
+    state = generator.state
+    # Different seeds: torch and NumPy have the same algorithm, and would draw the same numbers.
+    for_torch, for_python, for_numpy = generator.random_raw(3).tolist()
+    generator.state = state
+    torch.default_generator.manual_seed(for_torch)
+    random.seed(for_python)
+    np.random.seed(for_numpy >> 32)
+
+
+@contextmanager
+def _preserve_states() -> Iterator[None]:
+    """Restore the random states of torch, `random` and NumPy at the end of a block."""
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state(legacy=False)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        np.random.set_state(states[2])

@@ -1,0 +1,132 @@
+"""Random generators that depend on nothing but the seed, the epoch, the step and the sample."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from streamplug.config import whole_number
+from streamplug.errors import ConfigError
+from streamplug.session.sample_source import Block
+from streamplug.types import ColumnValues, Sample
+
+_SAMPLE, _BATCH = 0, 1  # part of the counter, so that a sample and a batch share no numbers
+_WORD = (1 << 64) - 1
+
+
+class SampleRng:
+    """A random generator that is set anew for each sample: seed and epoch are its key, the rest its counter.
+
+    The Philox generator turns a counter into random numbers, so each place has a stream of its own, of 2**64
+    blocks, and none has to be drawn to reach another.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._philox = np.random.Philox(0)
+        self._rng = np.random.Generator(self._philox)
+        self._key = [seed & _WORD, 0]
+        self._counter = [0, 0, 0, 0]
+        # Lists: NumPy copies them item by item, which takes twice as long with arrays.
+        self._state: Any = {
+            "bit_generator": "Philox",
+            "state": {"counter": self._counter, "key": self._key},
+            "buffer": [0, 0, 0, 0],
+            "buffer_pos": 4,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+
+    def of_sample(self, epoch: int, step: int, sample_id: int) -> np.random.Generator:
+        """Return the generator, set to the numbers of a sample; valid until the next call."""
+        return self._set(epoch, _SAMPLE, step, sample_id)
+
+    def of_batch(self, epoch: int, step: int, rank: int) -> np.random.Generator:
+        """Return the generator, set to the numbers of a rank's batch; valid until the next call."""
+        return self._set(epoch, _BATCH, step, rank)
+
+    def _set(self, epoch: int, kind: int, step: int, number: int) -> np.random.Generator:
+        self._key[1] = epoch
+        self._counter[1:] = kind, step, number
+        self._philox.state = self._state
+        return self._rng
+
+
+def sample_rng(seed: int, epoch: int, step: int, sample_id: int) -> np.random.Generator:
+    """Return the random generator with which a loader calls ``transform(sample, rng)``.
+
+    Args:
+        seed: The data set's `shuffle_seed`.
+        epoch: Number of the epoch, from 0.
+        step: Number of the global batch in the epoch, from 0.
+        sample_id: Sample id, from 0, as in `StreamingDataset.explain`.
+
+    Raises:
+        ConfigError: If a number is negative or no integer.
+    """
+    place = {"seed": seed, "epoch": epoch, "step": step, "sample_id": sample_id}
+    for name, number in place.items():
+        if whole_number(name, number, 0) is None:
+            raise ConfigError(f"{name}=None: must be a whole number of at least 0")
+    return SampleRng(int(seed)).of_sample(int(epoch), int(step), int(sample_id))
+
+
+class RngIteration:
+    """Mixin with the iterations of a data set that yield random generators."""
+
+    def samples_with_rng(self: Any) -> Iterator[tuple[Sample, np.random.Generator]]:
+        """Yield this worker's samples of the next epoch, each with its random generator.
+
+        A generator depends on `shuffle_seed`, the epoch, the step and the sample id alone, see `sample_rng`.
+        It is one object, set anew for each sample: use it before the next sample is taken.
+
+        Raises:
+            ConfigError: If a subclass yields more or fewer samples than the order has.
+        """
+        rng = SampleRng(self._session.run.options.shuffle_seed)
+        blocks: deque[tuple[int, Block]] = self._session.record_blocks()
+        places = _places(blocks)
+        for sample in self:
+            if (place := next(places, None)) is None:
+                raise _one_to_one(self)
+            yield sample, rng.of_sample(*place)
+        if next(places, None) is not None:
+            raise _one_to_one(self)
+
+    def batches_with_rng(
+        self: Any, batch_size: int | None = None, *, num_threads: int = 0
+    ) -> Iterator[tuple[dict[str, ColumnValues], np.random.Generator]]:
+        """Yield this rank's batches of the next epoch as `batches`, each with its random generator.
+
+        A generator depends on `shuffle_seed`, the epoch, the step and the rank. It is one object, set anew
+        for each batch: use it before the next batch is taken.
+
+        Args:
+            batch_size: As for `batches`.
+            num_threads: As for `batches`.
+
+        Raises:
+            ConfigError: As for `batches`.
+        """
+        session = self._session
+        rng, rank = SampleRng(session.run.options.shuffle_seed), session.world.rank
+        for batch in self.batches(batch_size, num_threads=num_threads):
+            epoch, next_step = session.run.position
+            yield batch, rng.of_batch(epoch, next_step - 1, rank)
+
+
+def _places(blocks: deque[tuple[int, Block]]) -> Iterator[tuple[int, int, int]]:
+    """Yield epoch, step and sample id of each sample of some blocks, which it removes from the left."""
+    while blocks:
+        epoch, block = blocks.popleft()
+        for step, sample_id in block.samples():
+            yield epoch, step, sample_id
+
+
+def _one_to_one(dataset: Any) -> ConfigError:
+    return ConfigError(
+        f"{type(dataset).__name__}.__iter__ must yield one value per sample, in order, for random generators "
+        "that belong to samples; change samples in __getitem__ or in the transform"
+    )
