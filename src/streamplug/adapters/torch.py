@@ -203,6 +203,11 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         settings |= {"batch_size": None, "collate_fn": identity}
         return iter(DataLoader(batches, **settings))
 
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch, of the next one if batches vary in size."""
+        run = self.dataset.session.run
+        return run.steps(self.dataset.session.world) if run.varies else super().__len__()
+
     def _make_shared_arrays(self) -> list[SharedArrays]:
         if not SharedArrays.possible():
             return []

@@ -57,26 +57,44 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         if isinstance(self._transform, RandomTransform):
             batches = self.dataset.batches_with_rng(num_threads=self._threads)
             for columns, rng in batches:
-                if not self._drop_last or len(next(iter(columns.values()))) == self._size:
+                if self._is_kept(len(next(iter(columns.values())))):
                     yield self._transform.of_batch(columns, rng)
             return
         finish = self._transform or partial(collate_columns, collate=default_collate)
         for columns in self.dataset.batches(num_threads=self._threads):
-            if not self._drop_last or len(next(iter(columns.values()))) == self._size:
+            if self._is_kept(len(next(iter(columns.values())))):
                 yield finish(columns)
 
     def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
         if collate is default_collate:
             collate = partial(collate_samples, collate=default_collate)
         if isinstance(self._transform, RandomTransform):
-            samples = self._transform.of_samples(self.dataset.samples_with_rng(), self._size)
+            samples_with_rng = self.dataset.samples_with_rng()
+            batches = self._transform.of_samples(samples_with_rng, self._take_batch)
         else:
             samples = iter(self.dataset)
             if self._transform is not None:
                 samples = map(self._transform, samples)
-        while batch := list(islice(samples, self._size)):
-            if not self._drop_last or len(batch) == self._size:
+            batches = iter(lambda: self._take_batch(samples), [])
+        for batch in batches:
+            if self._is_kept(len(batch)):
                 yield collate(batch)
+
+    def _take_batch(self, samples: Iterator[Any]) -> list[Any]:
+        """Return the next samples of an iterator over those of the data set, changed or not."""
+        run = self.dataset.session.run
+        if not run.varies:
+            return list(islice(samples, self._size))
+        batch, done = [], run.completed_steps
+        for sample in samples:
+            batch.append(sample)
+            if run.completed_steps != done:
+                break
+        return batch
+
+    def _is_kept(self, size: int) -> bool:
+        """Return whether a batch of some samples is not dropped as a short one."""
+        return not self._drop_last or size == self._size or self.dataset.session.run.varies
 
 
 def identity(batch: Any) -> Any:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import islice, starmap
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -28,16 +28,18 @@ class RandomTransform:
     seed_torch: bool
 
     def of_samples(
-        self, samples: Iterator[tuple[Any, np.random.Generator]], batch_size: int
-    ) -> Iterator[Any]:
-        """Yield the result of the transform for each sample, computed for `batch_size` samples at a time."""
+        self,
+        samples: Iterator[tuple[Any, np.random.Generator]],
+        take_batch: Callable[[Iterator[Any]], list[Any]],
+    ) -> Iterator[list[Any]]:
+        """Yield the results of the transform, as lists that `take_batch` makes of an iterator of them."""
         results = starmap(self._call, samples)
         while True:
             with self._states():
-                batch = list(islice(results, batch_size))
+                batch = take_batch(results)
             if not batch:
                 return
-            yield from batch
+            yield batch
 
     def of_batch(self, batch: Any, rng: np.random.Generator) -> Any:
         """Return the result of the transform for a batch."""

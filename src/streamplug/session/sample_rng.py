@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,8 @@ class RngIteration:
         """
         rng = SampleRng(self._session.run.options.shuffle_seed)
         blocks: deque[tuple[int, Block]] = self._session.record_blocks()
-        places = _places(blocks)
+        run, world = self._session.run, self._session.world
+        places = _places(blocks, lambda step: run.global_step(step, world))
         for sample in self:
             if (place := next(places, None)) is None:
                 raise _one_to_one(self)
@@ -117,12 +118,14 @@ class RngIteration:
             yield batch, rng.of_batch(epoch, next_step - 1, rank)
 
 
-def _places(blocks: deque[tuple[int, Block]]) -> Iterator[tuple[int, int, int]]:
+def _places(
+    blocks: deque[tuple[int, Block]], global_step: Callable[[int], int]
+) -> Iterator[tuple[int, int, int]]:
     """Yield epoch, step and sample id of each sample of some blocks, which it removes from the left."""
     while blocks:
         epoch, block = blocks.popleft()
         for step, sample_id in block.samples():
-            yield epoch, step, sample_id
+            yield epoch, global_step(step), sample_id
 
 
 def _one_to_one(dataset: Any) -> ConfigError:

@@ -45,6 +45,7 @@ class TrainingRun:
         self._sets: int | None = None
         self._in_worker = False
         self.version = 0  # number of changes of the order
+        self.completed_steps = 0  # by this process, over all epochs
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
@@ -97,6 +98,14 @@ class TrainingRun:
         """Whether batches vary in size; positions then count batches over all ranks, not samples."""
         return self._planner.batches is not None
 
+    def global_step(self, step: int, world: World) -> int:
+        """Return the number of the global batch of a step; batches that vary may take several steps."""
+        return step * world.ranks // self._global_batch(world) if self.varies else step
+
+    def steps(self, world: World) -> int:
+        """Return the number of steps of the next epoch."""
+        return self.epoch(self.clock.next()[0], world).steps
+
     def length(self, world: World) -> int:
         """Return the number of samples of a rank in an epoch, approximately if batches vary in size."""
         self._check_size()
@@ -118,7 +127,8 @@ class TrainingRun:
         # Only some shuffles use blocks; an explicit block size indicates one that does.
         shuffle, blocks = self.options.used_shuffle, self.options.shuffle_block_size is not None
         blocks = shuffle == "window" or (blocks and shuffle != "global")
-        warn_about_batches(self.batch_size, world)
+        if not self.varies:
+            warn_about_batches(self.batch_size, world)
         warn_about_order(
             shuffle=shuffle,
             block=config.block_size if blocks else None,
@@ -202,6 +212,7 @@ class TrainingRun:
         if self._sets is not None:
             self.check_sets(self._sets)
         self._cursor = (self._cursor[0], epoch, step)
+        self.completed_steps += 1
 
     def set_loader_position(self, epoch: int, step: int) -> None:
         """Set the position of a loader, whose workers may be ahead."""

@@ -67,11 +67,5 @@ def _make_windows(
     global_batch: int,
     seed_and_epoch: tuple[int, int],
 ) -> EpochWindows:
-    seed, epoch = seed_and_epoch
-
-    def draw(sequence: int, window: int) -> np.random.Generator:
-        key = np.array([seed % (1 << 64), epoch], np.uint64)
-        counter = [0, window, sequence, _GENERATOR_USE]
-        return np.random.Generator(np.random.Philox(counter=counter, key=key))
-
-    return EpochWindows(make_order(), canonical_nodes, model, global_batch, draw)
+    offset = np.random.default_rng([_GENERATOR_USE, *seed_and_epoch]).integers(1 << 63)
+    return EpochWindows(make_order(), canonical_nodes, model, global_batch, int(offset))

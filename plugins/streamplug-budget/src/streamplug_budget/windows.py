@@ -7,7 +7,6 @@ depends on sums of costs only, so the bins before any window are known after one
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,6 +24,8 @@ _MIN_WINDOW, _MAX_WINDOW = 1 << 10, 1 << 16
 """Samples of a window; more where these would make too few bins."""
 _MIN_BINS_PER_SEQUENCE = 64
 _MAX_PACKED_WINDOWS = 64
+_GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
+"""The golden ratio's fraction, times 2**64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class EpochWindows:
         canonical_nodes: int,
         model: CostModel,
         group: int,
-        draw: Callable[[int, int], np.random.Generator],
+        offset: int,
     ) -> None:
         """Split an order into windows.
 
@@ -110,9 +111,9 @@ class EpochWindows:
             canonical_nodes: Number of canonical nodes of the order.
             model: The costs.
             group: Number of batches of a step, which have similar costs where a window has them.
-            draw: Returns the random generator of a window, by sequence and window.
+            offset: Random number below 2**64 on which the order of bins depends.
         """
-        self._ordered, self._model, self._draw = ordered, model, draw
+        self._ordered, self._model, self._offset = ordered, model, offset
         self.samples = ordered.size
         self._nodes = CanonicalNodes(ordered.size, canonical_nodes)
         samples_per_bin = max(model.budget.largest_cost / model.mean, 1.0)
@@ -156,22 +157,23 @@ class EpochWindows:
         samples = self._samples(sequence, positions)
         chosen, costs = self._model.pack(samples)
         new_numbers = np.empty(len(costs), np.int64)
-        new_numbers[self._order_bins(costs, first_bin, self._draw(sequence, window))] = np.arange(
-            len(costs)
-        )
+        new_numbers[self._order_bins(costs, first_bin)] = np.arange(len(costs))
         chosen = new_numbers[chosen]
         order = np.argsort(chosen, kind="stable")
         bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(chosen))])
         return Window(samples[order], positions[order], bounds)
 
-    def _order_bins(self, costs: Int64, first_bin: int, draw: np.random.Generator) -> Int64:
-        """Return a random order of bins in which those that one step takes have similar costs."""
-        by_cost, group = np.argsort(costs, kind="stable"), self._group
-        head = min(-first_bin % group, len(costs))  # completes the last step of the window before
-        whole = (len(costs) - head) // group * group
-        groups = draw.permuted(draw.permutation(by_cost[:whole].reshape(-1, group)), axis=1)
-        tail_end = len(costs) - head
-        return np.concatenate([by_cost[tail_end:], groups.reshape(-1), by_cost[whole:tail_end]])
+    def _order_bins(self, costs: Int64, first_bin: int) -> Int64:
+        """Return a mixed order of the bins of a window in which those of one step have similar costs.
+
+        The share of bins that cost less than a bin follows from its number alone, by a golden-ratio sequence
+        (Kronecker), so that it is the same in all sequences.
+        """
+        groups = (first_bin + np.arange(len(costs), dtype=np.uint64)) // np.uint64(self._group)
+        shares = groups * _GOLDEN_RATIO + np.uint64(self._offset)
+        order = np.empty(len(costs), np.int64)
+        order[np.argsort(shares, kind="stable")] = np.argsort(costs, kind="stable")
+        return order
 
     def locate(self, sample: int) -> list[tuple[int, int, int]]:
         """Return sequence, window and position in the sequence of each occurrence of a sample."""
