@@ -17,6 +17,7 @@ MOSAIC = ROOT / "plugins" / "streamplug-mosaic" / "src" / "streamplug_mosaic" / 
 TORCH = (
     CORE / "adapters" / "torch.py", CORE / "adapters" / "torch_batches.py",
     ROOT / "plugins" / "streamplug-torch",
+    ROOT / "plugins" / "streamplug-packing" / "src" / "streamplug_packing" / "loader.py",
     PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
     MOSAIC / "distributed.py", MOSAIC / "loader.py",
 )  # fmt: skip
