@@ -215,6 +215,11 @@ def test_a_sample_that_is_too_long_is_named(folder):
     [
         ({"drop_last": True}, "drop_last=True"),
         ({"batch_transform": dict}, "batch_transform= is for batches"),
+        pytest.param(
+            {"pin_memory": True},
+            "pin_memory=True: torch finds no CUDA",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
         ({"num_threads": 2}, "num_threads= is for batches"),
         ({"lenght": 2}, "lenght.*Did you mean 'length'"),
         ({"batch_size": 3}, "batch_size=3 differs"),
@@ -272,6 +277,38 @@ def test_a_config_makes_a_loader(folder, run, tmp_path):
     )
     loader = PackingDataLoader.from_config(path, transform=transform)
     assert [digest(pack) for pack in loader] == run[0][:3]
+
+
+def unyielded(state):
+    places = [place for _, places in state["packing"]["bins"] for place in places]
+    return [sample for _, _, sample in [*places, *state["packing"]["backlog"]]]
+
+
+def one_ahead(packs):
+    """Prepare packs one ahead of use, as for a CUDA device."""
+    packs = iter(packs)
+    previous = next(packs, None)
+    while previous is not None:
+        following = next(packs, None)
+        yield previous
+        previous = following
+
+
+def test_a_pack_that_was_prepared_ahead_of_use_is_not_lost(folder, run):
+    digests, states, _ = run
+    loader = make_loader(folder, packs_per_epoch=3)
+    loader.set_stream(loader._stream, one_ahead)
+    found = [digest(pack) for pack in loader]
+    assert loader.state_dict() == states[2]
+    loop = iter(loader)
+    found.append(digest(next(loop)))
+    loop.close()
+    found += [digest(pack) for pack in loader]
+    assert found == digests[:7]
+    assert loader.state_dict() == states[6]
+    flushed = next(iter(loader.flush()))["sample_ids"]
+    assert sorted(flushed + unyielded(loader.state_dict())) == sorted(unyielded(states[6]))
+    assert not set(next(iter(loader))["sample_ids"]) & set(flushed)
 
 
 # -- without torch's loader -----------------------------------------------------

@@ -78,6 +78,8 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         super().__init__(dataset, batch_size, **reading)
         to = None if device is None else torch.device(device)
         is_cuda = to is not None and to.type == "cuda"
+        if pin_memory and not torch.cuda.is_available():
+            raise ConfigError("pin_memory=True: torch finds no CUDA device; leave it out")
         pins = is_cuda if pin_memory is None else pin_memory
         # A loader of its own, so that the loop over it does not refer to this one.
         samples = StreamingDataLoader(dataset, batch_size, **reading)

@@ -49,9 +49,27 @@ class PackIterable:
         limit = self._stream.options.packs_per_epoch
         self._follow_dataset()
         if self._running is None:
-            packs = self._stream.packs(endless=limit is not None)
-            self._running = packs if self._move is None else self._move(packs)
-        running = self._running
+            self._running = self._start(self._stream.packs(endless=limit is not None))
+        yield from self._take(self._running, limit)
+
+    def flush(self) -> Generator[Any, None, None]:
+        """Yield packs of all samples that were read and not yielded yet, to end a run or an evaluation."""
+        self._follow_dataset()
+        self._running = packs = self._start(self._stream.flush())
+        try:
+            yield from self._take(packs, None)
+        finally:
+            if self._running is packs:
+                self._running = None
+
+    def _start(self, packs: Iterator[Snapshot]) -> Iterator[Snapshot]:
+        if (
+            self._yielded != self._stream.state()
+        ):  # a pack was prepared ahead of use, and not yielded
+            self._stream.begin(self._yielded)
+        return packs if self._move is None else self._move(packs)
+
+    def _take(self, running: Iterator[Snapshot], limit: int | None) -> Iterator[Any]:
         for _ in count() if limit is None else range(limit):
             if self._running is not running:
                 raise ConfigError("a state was loaded while packs were read; start another loop")
@@ -65,16 +83,6 @@ class PackIterable:
                 self._stream.begin(self._yielded, self._stream.sets)
                 self._running = None
                 raise
-            yield pack
-
-    def flush(self) -> Generator[Any, None, None]:
-        """Yield packs of all samples that were read and not yielded yet, to end a run or an evaluation."""
-        self._follow_dataset()
-        if self._yielded != self._stream.state():  # a pack was prepared ahead of use
-            self._stream.begin(self._yielded)
-            self._running = None
-        for pack, state in self._stream.flush():
-            self._yielded = state
             yield pack
 
     def state_dict(self) -> dict[str, Any]:
