@@ -20,6 +20,7 @@ from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.samples import PackIterable
 from streamplug_packing.source import PackSource
+from streamplug_packing.state import SamplePlace
 from streamplug_packing.stream import PackStream
 
 
@@ -116,7 +117,11 @@ class _LoaderSource(PackSource):
         self._loader.load_state_dict(order_state)
 
     def read_epoch(self) -> Iterator[list[Any]]:
-        return map(_unpack_message, self._loader)
+        return iter(self._loader)
+
+    def receive(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
+        message: list[Any] = tree_map_only(_TensorArray, _to_tensor, samples)
+        return message
 
     def collate(self, samples: list[Any], sizes: list[int], sample_ids: list[int]) -> Any:
         if self._collate_fn is not None:
@@ -159,8 +164,5 @@ def _to_array(tensor: torch.Tensor) -> Any:
         return tensor
 
 
-def _unpack_message(message: list[Any]) -> list[Any]:
-    samples: list[Any] = tree_map_only(
-        _TensorArray, lambda tensor: torch.from_numpy(tensor.array), message
-    )
-    return samples
+def _to_tensor(array: _TensorArray) -> torch.Tensor:
+    return torch.from_numpy(array.array)

@@ -43,10 +43,18 @@ class PackSource:
         self.dataset.load_state_dict(order_state)
 
     def read_epoch(self) -> Iterator[list[Any]]:
-        """Yield the transformed samples of each step of the next epoch."""
+        """Yield the samples of each step of the next epoch."""
         samples = iter(self.dataset)
         while batch := list(islice(samples, self.session.batch)):
-            yield self._transform_all(batch)
+            yield batch
+
+    def receive(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
+        """Return what `read_epoch` has yielded as transformed samples."""
+        return self.transform(places, samples)
+
+    def transform(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
+        """Return transformed samples; `places` are for transforms that depend on the epoch and the step."""
+        return samples if self._transform is None else list(map(self._transform, samples))
 
     def read_steps(
         self, epoch: int, first: int
@@ -61,7 +69,7 @@ class PackSource:
                     f"step {step} has {len(places)} samples, but {len(samples)} were read: a data set of "
                     "packs yields each sample once"
                 )
-            yield step, places, samples
+            yield step, places, self.receive(places, samples)
         if (rest := next(steps, None)) is not None:
             raise DataError(f"step {rest[0]} of epoch {epoch} and those after it were not read")
 
@@ -74,11 +82,8 @@ class PackSource:
     def read_places(self, places: Sequence[SamplePlace]) -> Iterator[Any]:
         """Yield transformed samples again."""
         for first in range(0, len(places), _SAMPLES_PER_READ):
-            ids = [place.sample for place in places[first : first + _SAMPLES_PER_READ]]
-            yield from self._transform_all(self.dataset[ids])
-
-    def _transform_all(self, samples: list[Sample]) -> list[Any]:
-        return samples if self._transform is None else list(map(self._transform, samples))
+            part = places[first : first + _SAMPLES_PER_READ]
+            yield from self.transform(part, self.dataset[[place.sample for place in part]])
 
     def describe(self, place: SamplePlace) -> str:
         """Return where a sample is stored and when it is read."""
