@@ -120,6 +120,8 @@ class _LoaderSource(PackSource):
         return iter(self._loader)
 
     def receive(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
+        if not self._loader.num_workers:
+            return samples
         message: list[Any] = tree_map_only(_TensorArray, _to_tensor, samples)
         return message
 

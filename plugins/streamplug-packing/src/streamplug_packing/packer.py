@@ -16,11 +16,13 @@ class Bin(Generic[T]):
         number: Number of bins that were opened before it.
         space: Units of size that are free.
         items: Its items, in the order in which they were added.
+        is_full: Whether nothing may be added.
     """
 
     number: int
     space: int
     items: list[T] = field(default_factory=list)
+    is_full: bool = False
 
 
 class BestFitPacker(Generic[T]):
@@ -37,7 +39,7 @@ class BestFitPacker(Generic[T]):
 
     def add(self, item: T, size: int) -> None:
         """Add an item of a size in ``[1, length]``."""
-        fitting = (b for b in self.bins if b.space >= size and not self._is_full(b))
+        fitting = (b for b in self.bins if b.space >= size and not b.is_full)
         best = min(fitting, key=lambda b: b.space, default=None)
         if best is None:
             best = Bin(self._opened, self.length)
@@ -45,11 +47,12 @@ class BestFitPacker(Generic[T]):
             self.bins.append(best)
         best.items.append(item)
         best.space -= size
+        self._mark(best)
 
     def complete(self) -> Bin[T] | None:
         """Return the oldest full bin, or else the oldest one if too many were opened after it."""
         oldest = self.oldest()
-        full = next(filter(self._is_full, self.bins), None)
+        full = next((b for b in self.bins if b.is_full), None)
         if full is None and oldest is not None and self.age(oldest) > self.open_bins:
             return oldest
         return full
@@ -65,6 +68,7 @@ class BestFitPacker(Generic[T]):
     def restore(self, age: int, items: list[T], size: int) -> None:
         """Append a bin of a saved age with items of a total size; bins come in the order of opening."""
         self.bins.append(Bin(self._opened - age, self.length - size, items))
+        self._mark(self.bins[-1])
 
-    def _is_full(self, bin_: Bin[T]) -> bool:
-        return not bin_.space or len(bin_.items) == self.max_items
+    def _mark(self, bin_: Bin[T]) -> None:
+        bin_.is_full = not bin_.space or len(bin_.items) == self.max_items

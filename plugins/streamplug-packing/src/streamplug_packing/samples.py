@@ -18,7 +18,7 @@ from streamplug_packing.stream import PackStream, Snapshot
 
 
 class PackIterable:
-    """What yields packs, and has their state."""
+    """What yields packs, and has their state: the methods of `PackingDataLoader` and `PackedSamples`."""
 
     def set_stream(
         self,
