@@ -63,9 +63,8 @@ class PackIterable:
                 self._running = None
 
     def _start(self, packs: Iterator[Snapshot]) -> Iterator[Snapshot]:
-        if (
-            self._yielded != self._stream.state()
-        ):  # a pack was prepared ahead of use, and not yielded
+        # A pack may have been prepared ahead of use, and not been yielded.
+        if self._yielded != self._stream.state():
             self._stream.begin(self._yielded)
         return packs if self._move is None else self._move(packs)
 
