@@ -23,6 +23,7 @@ NAMES = [folder.name for folder in FOLDERS]
 # Users import these, or they bring commands; nothing looks for names in them.
 NO_PLUGINS = {
     "streamplug-datasets",
+    "streamplug-packing",
     "streamplug-simulate",
     "streamplug-testing",
     "streamplug-tokens",

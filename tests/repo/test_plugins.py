@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 # Users import these, or they bring commands; nothing looks for names in them.
 NO_PLUGINS = {
     "streamplug-datasets",
+    "streamplug-packing",
     "streamplug-simulate",
     "streamplug-testing",
     "streamplug-tokens",

@@ -18,6 +18,7 @@ TORCH = (
     CORE / "adapters" / "torch.py", CORE / "adapters" / "torch_batches.py",
     CORE / "adapters" / "torch_transform.py",
     ROOT / "plugins" / "streamplug-torch",
+    ROOT / "plugins" / "streamplug-packing" / "src" / "streamplug_packing" / "loader.py",
     PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
     MOSAIC / "distributed.py", MOSAIC / "loader.py",
 )  # fmt: skip

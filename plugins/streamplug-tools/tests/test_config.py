@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 from click.testing import CliRunner
+from streamplug_tools.commands import config
 from streamplug_tools.config_names import check_writer
 
 import streamplug
@@ -40,6 +41,22 @@ def test_rows_of_tokens_need_their_distribution(check, monkeypatch):
         "error: tokens: TokenDataset is in streamplug-tokens, which is not installed: "
         "pip install streamplug-tokens\n"
     )
+
+
+def test_packs_have_keys_of_their_own(check, monkeypatch):
+    pytest.importorskip("torch")
+    pytest.importorskip("streamplug_packing")
+    loader = {"length": 8, "size": "tokens", "num_workers": 2}
+    assert check({"dataset": {"local": "set"}, "loader": loader})[0] == 0
+    code, output = check({"dataset": {"local": "set"}, "loader": {**loader, "open_bin": 8}})
+    assert (code, output) == (
+        1,
+        "error: loader.open_bin: no such key. Did you mean 'open_bins'?\n",
+    )
+    code, output = check({"dataset": {"local": "set"}, "loader": {**loader, "size": 8}})
+    assert (code, output) == (1, "error: loader.size=8: expected text\n")
+    monkeypatch.setattr(config, "find_spec", lambda name: None if "packing" in name else name)
+    assert "pip install streamplug-packing" in check({"loader": loader})[1]
 
 
 def test_hashes_given_as_text_are_refused_as_by_the_writer(tmp_path):

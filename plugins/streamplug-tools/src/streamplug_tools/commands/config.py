@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -36,6 +37,8 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
         return
     settings = load(file)
     classes: dict[str, Any] = {**_classes(), "dataset": _dataset_class(settings)}
+    if "loader" in classes:
+        classes["loader"] = _loader_class(settings)
     named = [name for name in SECTIONS if name in settings]
     for name in named or ["dataset"]:
         if name not in classes:
@@ -64,3 +67,17 @@ def _dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
         return streamplug.TokenDataset
     except ImportError as error:
         raise ConfigError(f"tokens: {error}") from None
+
+
+def _loader_class(config: Mapping[str, Any]) -> type[Configurable]:
+    """Return the class of the configured loader, which yields packs if there is a key `length`."""
+    section = config.get("loader")
+    if not (isinstance(section, Mapping) and "length" in section):
+        return streamplug.StreamingDataLoader
+    if find_spec("streamplug_packing") is None:
+        raise ConfigError(
+            "loader.length: PackingDataLoader is in streamplug-packing, which is not installed: pip install "
+            "streamplug-packing"
+        )
+    loader: type[Configurable] = import_module("streamplug_packing").PackingDataLoader
+    return loader

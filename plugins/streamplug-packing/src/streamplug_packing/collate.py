@@ -1,0 +1,72 @@
+"""Packs of samples as one dict of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Number
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError
+
+PACK_COLUMNS = ("cu_seqlens", "max_seqlen", "position_ids", "sample_ids")
+"""Names that a pack has beside the columns of its samples."""
+
+
+def collate_pack(
+    samples: Sequence[Any],
+    sizes: Sequence[int],
+    sample_ids: Sequence[int],
+    concatenate: Callable[[Sequence[Any]], Any],
+) -> dict[str, Any]:
+    """Return a pack: arrays concatenated along their first axis, numbers as an array, all else as lists.
+
+    Beside the columns of the samples it has ``cu_seqlens`` (int32, shape ``[samples + 1]``), the offsets of
+    the samples; ``max_seqlen``, the largest size; ``position_ids`` (int64, shape ``[sum of sizes]``), counted
+    from 0 in each sample; and ``sample_ids``, a list.
+
+    Raises:
+        ConfigError: If a sample is no dict, has other columns than the first or one of these names, or
+            arrays cannot be concatenated.
+    """
+    first = samples[0]
+    for sample in samples:
+        if not isinstance(sample, Mapping) or sample.keys() != first.keys():
+            shown = list(sample) if isinstance(sample, Mapping) else type(sample).__name__
+            raise ConfigError(
+                f"samples of a pack must be dicts of the same columns, not {shown!r:.200}: have transform= "
+                "return those, or give collate_fn="
+            )
+    for name in PACK_COLUMNS:
+        if name in first:
+            raise ConfigError(
+                f"column {name!r}: a pack has a column of that name; rename it in transform=, or give "
+                "collate_fn="
+            )
+    pack = {name: _join(name, [s[name] for s in samples], concatenate) for name in first}
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
+    return pack | {
+        "cu_seqlens": offsets.astype(np.int32),
+        "max_seqlen": max(sizes),
+        "position_ids": positions,
+        "sample_ids": list(sample_ids),
+    }
+
+
+def concatenate_arrays(values: Sequence[Any]) -> Any:
+    """Return arrays and numbers concatenated along their first axis."""
+    return np.concatenate([np.atleast_1d(value) for value in values])
+
+
+def _join(name: str, values: list[Any], concatenate: Callable[[Sequence[Any]], Any]) -> Any:
+    if not all(hasattr(value, "ndim") or isinstance(value, Number) for value in values):
+        return values
+    try:
+        return concatenate(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ConfigError(
+            f"column {name!r}: these arrays cannot be concatenated along their first axis: {error}; have "
+            "transform= return others, or give collate_fn="
+        ) from error

@@ -1,0 +1,109 @@
+"""Selection of a rank's state, and the handover of samples from ranks that there were to those there are."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import StateError
+from streamplug.session.session import Session
+from streamplug.types import World
+from streamplug_packing.state import PackingState, SamplePlace, world_of_state
+
+POSITION_KEYS = ("epoch", "sample_in_epoch", "curriculum")
+"""Keys of the state of an order that tell where a rank stands, rather than which order it is."""
+
+RankStates = Sequence["tuple[World, Mapping[str, Any]]"]
+"""Places of ranks, and their states."""
+
+
+def select_states(saved: Any, session: Session) -> RankStates:
+    """Return the state of this rank alone, or those of all ranks of another world.
+
+    Raises:
+        StateError: If this rank's state is missing, or some of another world are.
+    """
+    states = [saved] if isinstance(saved, Mapping) else saved
+    if not isinstance(states, (list, tuple)) or not states or not all(map(_is_state, states)):
+        raise StateError(
+            "a state is what state_dict() returned, or a list of those of all ranks, not "
+            f"{reprlib.repr(saved)}"
+        )
+    ranks = sorted(((world_of_state(s["packing"]), s) for s in states), key=lambda r: r[0].rank)
+    own = session.world
+    for world, state in ranks:
+        if world == own:
+            return [(world, state)]
+    first = ranks[0][0]
+    if [world for world, _ in ranks] != [replace(first, rank=n) for n in range(first.ranks)]:
+        raise StateError(
+            f"{len(ranks)} states, of the ranks {[w.rank for w, _ in ranks]} of {first.ranks} on "
+            f"{first.nodes} nodes; this is rank {own.rank} of {own.ranks} on {own.nodes}: load its own "
+            "state, or a list of the states of all ranks"
+        )
+    if not session.run.options.elastic:
+        raise StateError(
+            f"partition_algo={session.run.options.partition_algo!r}: packs are resumed on the same number of "
+            "nodes and ranks only"
+        )
+    return ranks
+
+
+def _is_state(state: Any) -> bool:
+    return isinstance(state, Mapping) and all(
+        isinstance(state.get(part), Mapping) for part in ("order", "packing")
+    )
+
+
+def latest_order(ranks: RankStates) -> Mapping[str, Any]:
+    """Return the state of the order of the rank that has read most.
+
+    Raises:
+        StateError: If the states are of different orders.
+    """
+    orders: list[Mapping[str, Any]] = [state["order"] for _, state in ranks]
+    first, *others = ({k: v for k, v in o.items() if k not in POSITION_KEYS} for o in orders)
+    if any(other != first for other in others):
+        raise StateError("the states of the ranks are of different orders")
+    return max(orders, key=order_position)
+
+
+def order_position(order: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the epoch and the step of the state of an order."""
+    try:
+        return order["epoch"], order["sample_in_epoch"] // order["global_batch"]
+    except (KeyError, TypeError, ZeroDivisionError):
+        raise StateError(
+            f"the state has order={reprlib.repr(order)}, which has no position"
+        ) from None
+
+
+def hand_over(ranks: Sequence[tuple[World, PackingState]], session: Session) -> PackingState:
+    """Return the state of this rank after others; the session stands where the one that read most stood.
+
+    What they read and did not yield, and what the others did not read yet of steps before that, is dealt to
+    the ranks, in the order of the plan.
+    """
+    epoch, step = session.run.clock.next()
+    left = [place for _, state in ranks for place in state.places]
+    for world, state in ranks:
+        left += _places_between(session, world, (state.epoch, state.step), (epoch, step))
+    return PackingState(epoch, step, tuple(sorted(left)[session.world.rank :: session.world.ranks]))
+
+
+def _places_between(
+    session: Session, world: World, first: tuple[int, int], last: tuple[int, int]
+) -> Iterator[SamplePlace]:
+    batch = session.batch * session.world.ranks // world.ranks
+    for epoch in range(first[0], last[0] + 1):
+        plan = session.run.epoch(epoch, session.world)
+        start = first[1] if epoch == first[0] else 0
+        stop = last[1] if epoch == last[0] else plan.steps
+        for step in range(start, stop):
+            for sample in plan.ids(world, batch, np.array([step]))[0].tolist():
+                if sample >= 0:
+                    yield SamplePlace(epoch, step, sample)

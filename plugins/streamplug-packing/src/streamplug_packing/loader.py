@@ -1,0 +1,170 @@
+"""Loader of torch that yields packs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+from weakref import proxy
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_map_only
+
+from streamplug.adapters.dtypes import has_torch_dtype
+from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
+from streamplug.adapters.torch_batches import move_batches
+from streamplug.errors import ConfigError
+from streamplug.types import Sample
+from streamplug_packing.collate import collate_pack, concatenate_arrays
+from streamplug_packing.options import PackingOptions
+from streamplug_packing.samples import PackIterable
+from streamplug_packing.source import PackSource
+from streamplug_packing.state import SamplePlace
+from streamplug_packing.stream import PackStream
+
+
+class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc]  # torch's __iter__ names a class
+    """A `StreamingDataLoader` that yields packs of samples, whose sizes are known only after a transform.
+
+    Workers read and transform samples; they are packed in this process, so that packs do not depend on the
+    number of workers. What is said of `PackedSamples` applies, which is the same without torch.
+
+    Args:
+        dataset: A `StreamingDataset`.
+        batch_size: Samples that are read per step, equal to the data set's `batch_size`; None for that.
+        length: Largest total size of a pack.
+        size: Size of a sample: a function of the transformed sample, or the name of a column whose length
+            it is.
+        open_bins: Number of bins that are filled at a time.
+        max_samples: Largest number of samples of a pack; None for any.
+        packs_per_epoch: Packs of each loop, which reads as many epochs as that takes; None ends a loop where
+            the data set's epoch ends.
+        transform: Applied in the worker to each sample, a dict.
+        collate_fn: Makes a pack of a list of transformed samples; None returns a dict of tensors, see
+            `streamplug_packing.collate.collate_pack`.
+        device: Device to which packs are copied, one ahead of use; None leaves them in host memory.
+        pin_memory: Whether packs are in pinned memory; None does that for a CUDA device.
+        **kwargs: As for `StreamingDataLoader`.
+
+    Raises:
+        ConfigError: If an argument is invalid, or has no meaning for packs: `batch_transform`,
+            `num_threads`, `drop_last`.
+        DataError: While iterating, if the size of a sample is no whole number from 1 to `length`.
+    """
+
+    def __init__(
+        self,
+        dataset: StreamingDataset,
+        batch_size: int | None = None,
+        *,
+        length: int,
+        size: str | Callable[[Any], int],
+        open_bins: int = 64,
+        max_samples: int | None = None,
+        packs_per_epoch: int | None = None,
+        transform: Callable[[Sample], Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        device: str | torch.device | None = None,
+        pin_memory: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.get("drop_last"):
+            raise ConfigError("drop_last=True: packs are made of all samples; leave it out")
+        for name in ("batch_transform", "num_threads"):
+            if kwargs.get(name):
+                raise ConfigError(f"{name}= is for batches of columns; packs are made of samples")
+        options = PackingOptions(length, size, open_bins, max_samples, packs_per_epoch)
+        reading = {"transform": transform, "collate_fn": _pack_message, **kwargs}
+        super().__init__(dataset, batch_size, **reading)
+        to = None if device is None else torch.device(device)
+        is_cuda = to is not None and to.type == "cuda"
+        if pin_memory and not torch.cuda.is_available():
+            raise ConfigError("pin_memory=True: torch finds no CUDA device; leave it out")
+        pins = is_cuda if pin_memory is None else pin_memory
+        # A loader of its own, so that the loop over it does not refer to this one.
+        samples = StreamingDataLoader(dataset, batch_size, **reading)
+        source = _LoaderSource(samples, transform, collate_fn, pin_memory=pins)
+        self.set_stream(PackStream(source, options), partial(move_batches, device=to))
+        # Some trainers call set_epoch of the sampler only.
+        vars(self.sampler)["set_epoch"] = partial(PackingDataLoader.set_epoch, proxy(self))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that a trainer starts; see `StreamingDataLoader.set_epoch`.
+
+        With `packs_per_epoch` it has no effect: a loop goes on where the last one ended.
+        """
+        if self._stream.options.packs_per_epoch is None:
+            self._stream.follow_clock()
+            super().set_epoch(epoch)
+
+
+class _LoaderSource(PackSource):
+    """Samples that a loader's workers read, and packs of tensors."""
+
+    def __init__(
+        self,
+        loader: StreamingDataLoader,
+        transform: Callable[[Sample], Any] | None,
+        collate_fn: Callable[[list[Any]], Any] | None,
+        *,
+        pin_memory: bool,
+    ) -> None:
+        super().__init__(loader.dataset, transform, collate_fn)
+        self._loader, self._pins = loader, pin_memory
+
+    def go_to(self, order_state: Mapping[str, Any]) -> None:
+        self._loader.load_state_dict(order_state)
+
+    def read_epoch(self) -> Iterator[list[Any]]:
+        return iter(self._loader)
+
+    def receive(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
+        if not self._loader.num_workers:
+            return samples
+        message: list[Any] = tree_map_only(_TensorArray, _to_tensor, samples)
+        return message
+
+    def collate(self, samples: list[Any], sizes: list[int], sample_ids: list[int]) -> Any:
+        if self._collate_fn is not None:
+            pack = self._collate_fn(samples)
+        else:
+            columns = collate_pack(samples, sizes, sample_ids, _concatenate)
+            pack = {
+                name: torch.from_numpy(value) if has_torch_dtype(value) else value
+                for name, value in columns.items()
+            }
+        return tree_map_only(torch.Tensor, torch.Tensor.pin_memory, pack) if self._pins else pack
+
+
+def _concatenate(values: Sequence[Any]) -> Any:
+    if not any(isinstance(value, torch.Tensor) for value in values):
+        return concatenate_arrays(values)
+    tensors = map(torch.as_tensor, values)
+    return torch.cat([value.reshape(-1) if not value.ndim else value for value in tensors])
+
+
+class _TensorArray:
+    """A tensor as an array: a tensor in a message would keep a file open for as long as it lives."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+
+def _pack_message(samples: list[Any]) -> list[Any]:
+    """Return the message of a step's samples; the `collate_fn` of the workers."""
+    if torch.utils.data.get_worker_info() is None:
+        return samples
+    message: list[Any] = tree_map_only(torch.Tensor, _to_array, samples)
+    return message
+
+
+def _to_array(tensor: torch.Tensor) -> Any:
+    try:
+        return _TensorArray(tensor.numpy())
+    except (TypeError, RuntimeError):  # a dtype or layout that NumPy lacks
+        return tensor
+
+
+def _to_tensor(array: _TensorArray) -> torch.Tensor:
+    return torch.from_numpy(array.array)

@@ -1,0 +1,63 @@
+"""Options of packing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from streamplug.config import whole_number
+from streamplug.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class PackingOptions:
+    """Options of packing; described in `PackedSamples`."""
+
+    length: int
+    size: str | Callable[[Any], int]
+    open_bins: int = 64
+    max_samples: int | None = None
+    packs_per_epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("length", self.length, 1)
+        whole_number("open_bins", self.open_bins, 1)
+        whole_number("max_samples", self.max_samples, 1)
+        whole_number("packs_per_epoch", self.packs_per_epoch, 1)
+        for name in ("length", "open_bins"):
+            if getattr(self, name) is None:
+                raise ConfigError(f"{name}=None: expected a whole number of at least 1")
+        if not isinstance(self.size, str) and not callable(self.size):
+            raise ConfigError(
+                f"size={self.size!r:.80}: expected the name of a column, or a function of a sample"
+            )
+
+    def measure(self, sample: Any, location: Callable[[], str]) -> int:
+        """Return the size of a sample; `location` describes where it is stored.
+
+        Raises:
+            DataError: If the size is no whole number in ``[1, length]``.
+        """
+        if isinstance(self.size, str):
+            try:
+                size: Any = len(sample[self.size])
+            except (TypeError, KeyError, IndexError) as error:
+                raise DataError(
+                    f"{location()}: no length of the column {self.size!r} in {type(sample).__name__}: "
+                    f"{error!r}; give size= the name of a column of the transformed samples, or a function"
+                ) from error
+        else:
+            size = self.size(sample)
+        if hasattr(size, "__index__") and 1 <= size <= self.length:
+            return int(size)
+        raise DataError(
+            f"{location()} has size {size!r:.80}; packs of length={self.length} take samples of a whole "
+            "number from 1 to that: shorten it in transform=, leave it out by select= of the data set, "
+            "or give a larger length="
+        )
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the options on which packs depend, for states."""
+        names = ("length", "open_bins", "max_samples")
+        return {name: getattr(self, name) for name in names}

@@ -1,0 +1,100 @@
+"""Samples of a data set, step by step and by their ids, and packs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from streamplug.dataset import StreamingDataset
+from streamplug.errors import ConfigError, DataError
+from streamplug.session.sample_source import plan_blocks
+from streamplug.types import Sample
+from streamplug_packing.collate import collate_pack, concatenate_arrays
+from streamplug_packing.state import SamplePlace
+
+_IDS_PER_BLOCK = 1024
+_SAMPLES_PER_READ = 64
+
+
+class PackSource:
+    """Samples of a data set as this process reads them, and packs of arrays."""
+
+    def __init__(
+        self,
+        dataset: StreamingDataset,
+        transform: Callable[[Sample], Any] | None,
+        collate_fn: Callable[[list[Any]], Any] | None,
+    ) -> None:
+        if not isinstance(dataset, StreamingDataset):
+            raise ConfigError(
+                f"packs are made of a streamplug.StreamingDataset, not {dataset!r:.80}"
+            )
+        if type(dataset).__iter__ is not StreamingDataset.__iter__:
+            raise ConfigError(
+                f"{type(dataset).__name__} has an __iter__ of its own: packs are resumed by reading samples "
+                "by their ids"
+            )
+        self.dataset, self.session = dataset, dataset.session
+        self._transform, self._collate_fn = transform, collate_fn
+
+    def go_to(self, order_state: Mapping[str, Any]) -> None:
+        """Begin the next epoch at a position of the order."""
+        self.dataset.load_state_dict(order_state)
+
+    def read_epoch(self) -> Iterator[list[Any]]:
+        """Yield the samples of each step of the next epoch."""
+        samples = iter(self.dataset)
+        while batch := list(islice(samples, self.session.batch)):
+            yield batch
+
+    def receive(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
+        """Return what `read_epoch` has yielded as transformed samples."""
+        return self.transform(places, samples)
+
+    def transform(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
+        """Return transformed samples; `places` are for transforms that depend on the epoch and the step."""
+        return samples if self._transform is None else list(map(self._transform, samples))
+
+    def read_steps(
+        self, epoch: int, first: int
+    ) -> Iterator[tuple[int, list[SamplePlace], list[Any]]]:
+        """Yield the number, the places and the samples of each step of the next epoch, which this is."""
+        steps = self._plan_steps(epoch, first)
+        # The epoch first: it starts workers, before this process has any thread.
+        for samples in self.read_epoch():
+            step, places = next(steps, (-1, []))
+            if len(places) != len(samples):
+                raise DataError(
+                    f"step {step} has {len(places)} samples, but {len(samples)} were read: a data set of "
+                    "packs yields each sample once"
+                )
+            yield step, places, self.receive(places, samples)
+        if (rest := next(steps, None)) is not None:
+            raise DataError(f"step {rest[0]} of epoch {epoch} and those after it were not read")
+
+    def _plan_steps(self, epoch: int, first: int) -> Iterator[tuple[int, list[SamplePlace]]]:
+        run, world = self.session.run, self.session.world
+        for block in plan_blocks(run.epoch(epoch, world), world, run.batch, first, _IDS_PER_BLOCK):
+            for step, part in block.batches():
+                yield step, [SamplePlace(epoch, step, n) for n in block.ids[part].tolist()]
+
+    def read_places(self, places: Sequence[SamplePlace]) -> Iterator[Any]:
+        """Yield transformed samples again."""
+        for first in range(0, len(places), _SAMPLES_PER_READ):
+            part = places[first : first + _SAMPLES_PER_READ]
+            yield from self.transform(part, self.dataset[[place.sample for place in part]])
+
+    def describe(self, place: SamplePlace) -> str:
+        """Return where a sample is stored and when it is read."""
+        stream, _, file, index = self.session.reader.locate(place.sample)
+        return (
+            f"sample {place.sample} ({self.dataset.streams[stream].url}, {file}, row {index}; epoch "
+            f"{place.epoch}, step {place.step})"
+        )
+
+    def collate(self, samples: list[Any], sizes: list[int], sample_ids: list[int]) -> Any:
+        """Return a pack."""
+        if self._collate_fn is not None:
+            return self._collate_fn(samples)
+        return collate_pack(samples, sizes, sample_ids, concatenate_arrays)

@@ -1,0 +1,466 @@
+"""Packs are the same for any workers, and after any state, also in another process and after a kill."""
+
+from __future__ import annotations
+
+import copy
+import json
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from streamplug_packing import PackedSamples, PackingDataLoader  # noqa: E402
+from streamplug_testing.processes import other_process  # noqa: E402
+
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
+from streamplug.errors import ConfigError, DataError, StateError  # noqa: E402
+
+PROCESS = Path(__file__).with_name("packing_process.py")
+process = import_module(f"{__name__.rpartition('.')[0]}.packing_process")
+digest, make_loader, transform = process.digest, process.make_loader, process.transform
+packs_after = process.packs_after
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+    pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning"),
+]
+SIZE = 120  # of which 8 are read per step, over all ranks
+LIMIT = {"length": 64, "size": "tokens", "open_bins": 4}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    out = tmp_path_factory.mktemp("sets") / "one"
+    with MDSWriter(out=out, columns={"n": "int"}, size_limit=300) as writer:
+        writer.write_batch({"n": np.arange(SIZE)})
+    return str(out)
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """Return the digests of the packs of two epochs, the state after each, and the ids of their samples."""
+    loader, digests, states, ids = make_loader(folder), [], [], []
+    for _ in range(2):
+        for pack in loader:
+            digests.append(digest(pack))
+            states.append(json.loads(json.dumps(loader.state_dict())))
+            ids += pack["sample_ids"]
+    ids += [sample for pack in loader.flush() for sample in pack["sample_ids"]]
+    return digests, states, ids
+
+
+def test_each_sample_is_packed_once_an_epoch(run):
+    digests, _, ids = run
+    assert len(digests) > 40
+    assert Counter(ids) == dict.fromkeys(range(SIZE), 2)
+
+
+def test_a_pack_has_its_samples_one_after_the_other(folder):
+    for pack in make_loader(folder):
+        samples = [transform({"n": number}) for number in pack["sample_ids"]]
+        for name in ("tokens", "bf16"):
+            expected = torch.cat([sample[name] for sample in samples])
+            assert torch.equal(pack[name], expected)
+            assert pack[name].dtype == expected.dtype
+        assert pack["patches"].tolist() == [row for s in samples for row in s["patches"].tolist()]
+        assert pack["n"].tolist() == [sample["n"] for sample in samples]
+        assert pack["text"] == [sample["text"] for sample in samples]
+        sizes = [len(sample["tokens"]) for sample in samples]
+        assert pack["cu_seqlens"].dtype == torch.int32
+        assert pack["cu_seqlens"].tolist() == [0, *np.cumsum(sizes).tolist()]
+        assert pack["max_seqlen"] == max(sizes)
+        assert pack["position_ids"].tolist() == [n for size in sizes for n in range(size)]
+        assert sum(sizes) <= 64
+
+
+@pytest.mark.parametrize(
+    ("workers", "more"),
+    [
+        (1, {"multiprocessing_context": "fork"}),
+        (3, {"multiprocessing_context": "fork", "persistent_workers": True}),
+        (2, {"multiprocessing_context": "spawn"}),
+        (0, {"device": "cpu"}),
+    ],
+)
+def test_packs_do_not_depend_on_workers(folder, run, workers, more):
+    loader = make_loader(folder, num_workers=workers, **more)
+    epochs = 1 if more.get("multiprocessing_context") == "spawn" else 2
+    found = [digest(pack) for _ in range(epochs) for pack in loader]
+    assert found == run[0][: len(found)]
+    assert len(found) > 20
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_new_process_continues_from_every_state(folder, run, workers):
+    digests, states, _ = run
+    options = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
+    with other_process("spawn") as pool:
+        for number in range(0, len(states) - 5, 1 if workers == 0 else 16):
+            arguments = (folder, states[number], 5)
+            found = pool.apply(_in_process, (arguments, options))
+            assert found == digests[number + 1 : number + 6]
+
+
+def _in_process(arguments, options):
+    multiprocessing.current_process()._config["daemon"] = (
+        False  # a pool's process may not start others
+    )
+    return packs_after(*arguments, **options)
+
+
+def test_a_loaded_state_is_the_state_before_anything_is_read(folder, run):
+    loader = make_loader(folder)
+    loader.load_state_dict(run[1][9])
+    assert loader.state_dict() == run[1][9]
+
+
+def test_a_killed_process_continues(folder, run, tmp_path):
+    out = tmp_path / "packs"
+    job = {"folder": folder, "out": str(out), "workers": 1, "packs_per_epoch": 23, "loops": 1000}
+    command = [sys.executable, str(PROCESS), json.dumps(job)]
+    for target in (5, 31):
+        child = subprocess.Popen(command)
+        wait_for(lambda: out.exists() and out.read_bytes().count(b"\n") >= target, child)  # noqa: B023
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    found = [json.loads(line)["digest"] for line in out.read_bytes().split(b"\n")[:-1]]
+    loader = make_loader(folder, packs_per_epoch=len(found))
+    assert len(found) >= 31
+    assert found == [digest(pack) for pack in loader]
+
+
+def wait_for(holds, child):
+    for _ in range(1000):
+        if holds():
+            return
+        assert child.poll() is None
+        time.sleep(0.03)
+    raise AssertionError("the process takes too long")
+
+
+def test_a_loop_goes_on_where_the_last_one_was_left(folder, run):
+    for workers in (0, 2):
+        loader = make_loader(folder, num_workers=workers, packs_per_epoch=7)
+        found = [digest(pack) for pack in islice(loader, 3)]
+        found += [digest(pack) for _ in range(4) for pack in loader]
+        assert found == run[0][: 3 + 4 * 7]
+    assert len(loader) == 7
+    loader = make_loader(folder)
+    found = [digest(pack) for pack in islice(loader, 3)]
+    found += [digest(pack) for _ in range(2) for pack in loader]
+    assert found == run[0]
+    with pytest.raises(TypeError, match="packs_per_epoch"):
+        len(loader)
+
+
+def test_trainers_epochs(folder, run):
+    ends = [i for i, s in enumerate(run[1]) if s["order"]["epoch"] == 0]
+    state = copy.deepcopy(run[1][ends[-1]])
+    # All steps of the epoch were read.
+    state["order"]["sample_in_epoch"] = SIZE
+    state["packing"]["backlog"] = []
+    loader = make_loader(folder)
+    loader.load_state_dict(state)
+    assert list(loader) == []
+    assert loader.state_dict()["order"]["epoch"] == 1
+    loader.load_state_dict(state)
+    loader.set_epoch(1)
+    assert loader.state_dict()["packing"] == state["packing"]
+    assert next(iter(loader))["sample_ids"]
+    assert loader.state_dict()["order"]["epoch"] == 1
+    loader = make_loader(folder, packs_per_epoch=3)
+    loader.set_epoch(5)
+    assert digest(next(iter(loader))) == run[0][0]
+
+
+def test_an_error_loses_nothing(folder, run):
+    def failing(sample):
+        if sample["n"] == bad:
+            raise ValueError("bad")
+        return transform(sample)
+
+    bad = run[1][12]["packing"]["bins"][-1][1][-1][2]
+    loader = make_loader(folder, transform=failing)
+    found = []
+    for _ in range(2):
+        with pytest.raises(ValueError, match="bad"):
+            found.extend(digest(pack) for pack in loader)
+    bad = -1
+    found += [digest(pack) for _ in range(2) for pack in loader]
+    assert found == run[0]
+
+
+def test_a_sample_that_is_too_long_is_named(folder):
+    loader = make_loader(folder, length=20)
+    place = r"sample \d+ \(.*one, shard\.\d+\.mds, row \d+; epoch 0, step \d+\)"
+    for _ in range(2):
+        with pytest.raises(DataError, match=rf"^{place} has size \d\d; packs of length=20"):
+            list(loader)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"drop_last": True}, "drop_last=True"),
+        ({"batch_transform": dict}, "batch_transform= is for batches"),
+        pytest.param(
+            {"pin_memory": True},
+            "pin_memory=True: torch finds no CUDA",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
+        ({"num_threads": 2}, "num_threads= is for batches"),
+        ({"lenght": 2}, "lenght.*Did you mean 'length'"),
+        ({"batch_size": 3}, "batch_size=3 differs"),
+    ],
+)
+def test_arguments_without_a_meaning_are_refused(folder, wrong, error):
+    with pytest.raises(ConfigError, match=error):
+        make_loader(folder, **wrong)
+
+
+def test_data_sets_that_iterate_otherwise_are_refused(folder):
+    class Twice(StreamingDataset):
+        def __iter__(self):
+            for sample in super().__iter__():
+                yield from (sample, sample)
+
+    for make in (PackingDataLoader, PackedSamples):
+        with pytest.raises(ConfigError, match="Twice has an __iter__ of its own"):
+            make(Twice(local=folder, batch_size=8), **LIMIT)
+    with pytest.raises(ConfigError, match="not 3"):
+        PackedSamples(3, **LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("sample", "error"),
+    [
+        ([1, 2], "not 'list'"),
+        ({"tokens": [1], "position_ids": 0}, "column 'position_ids': a pack has"),
+    ],
+)
+def test_samples_that_make_no_dict_are_refused(folder, sample, error):
+    loader = make_loader(folder, transform=lambda _: sample, size=len)
+    with pytest.raises(ConfigError, match=re.escape(error)):
+        list(loader)
+
+
+def test_arrays_of_other_shapes_are_refused(folder):
+    def shapes(sample):
+        return {"tokens": np.zeros((10, 1 + sample["n"] % 3))}
+
+    with pytest.raises(ConfigError, match=r"^column 'tokens': these arrays cannot be concatenated"):
+        list(make_loader(folder, transform=shapes))
+
+
+def test_packs_are_collated_by_the_user(folder, run):
+    loader = make_loader(folder, collate_fn=lambda samples: [int(s["n"]) for s in samples])
+    assert sorted(n for pack in [*loader, *loader.flush()] for n in pack) == list(range(SIZE))
+
+
+def test_a_config_makes_a_loader(folder, run, tmp_path):
+    path = tmp_path / "train.toml"
+    path.write_text(
+        f'[dataset]\nlocal = "{folder}"\nshuffle = true\nnum_canonical_nodes = 2\nbatch_size = 8\n'
+        '[loader]\nlength = 64\nsize = "tokens"\nopen_bins = 4\npacks_per_epoch = 3\n'
+    )
+    loader = PackingDataLoader.from_config(path, transform=transform)
+    assert [digest(pack) for pack in loader] == run[0][:3]
+
+
+def unyielded(state):
+    places = [place for _, places in state["packing"]["bins"] for place in places]
+    return [sample for _, _, sample in [*places, *state["packing"]["backlog"]]]
+
+
+def one_ahead(packs):
+    """Prepare packs one ahead of use, as for a CUDA device."""
+    packs = iter(packs)
+    previous = next(packs, None)
+    while previous is not None:
+        following = next(packs, None)
+        yield previous
+        previous = following
+
+
+def test_a_pack_that_was_prepared_ahead_of_use_is_not_lost(folder, run):
+    digests, states, _ = run
+    loader = make_loader(folder, packs_per_epoch=3)
+    loader.set_stream(loader._stream, one_ahead)
+    found = [digest(pack) for pack in loader]
+    assert loader.state_dict() == states[2]
+    loop = iter(loader)
+    found.append(digest(next(loop)))
+    loop.close()
+    found += [digest(pack) for pack in loader]
+    assert found == digests[:7]
+    assert loader.state_dict() == states[6]
+    flushed = next(iter(loader.flush()))["sample_ids"]
+    assert sorted(flushed + unyielded(loader.state_dict())) == sorted(unyielded(states[6]))
+    assert not set(next(iter(loader))["sample_ids"]) & set(flushed)
+
+
+# -- without torch's loader -----------------------------------------------------
+
+
+def arrays(sample):
+    return {"tokens": np.asarray(transform(sample)["tokens"]), "n": sample["n"]}
+
+
+def test_packs_without_a_loader_are_the_same(folder):
+    def make():
+        dataset = StreamingDataset(
+            local=folder, shuffle=True, batch_size=8, num_canonical_nodes=2, world=World()
+        )
+        return PackedSamples(dataset, transform=arrays, **LIMIT)
+
+    packs = make()
+    found = [(p["sample_ids"], p["tokens"].tolist(), packs.state_dict()) for p in packs]
+    expected = list(make_loader(folder))
+    assert [pack[:2] for pack in found] == [
+        (pack["sample_ids"], pack["tokens"].tolist()) for pack in expected
+    ]
+    again = make()
+    again.load_state_dict(found[4][2])
+    assert [pack["sample_ids"] for pack in again] == [pack[0] for pack in found[5:]]
+
+
+# -- states -------------------------------------------------------------------
+
+
+def test_packing_may_begin_after_a_state_of_batches(folder):
+    dataset = StreamingDataset(local=folder, shuffle=True, batch_size=8, num_canonical_nodes=2)
+    batches = StreamingDataLoader(dataset)
+    next(iter(batches))
+    loader = make_loader(folder)
+    loader.load_state_dict(batches.state_dict())
+    read = Counter(n for pack in [*loader, *loader.flush()] for n in pack["sample_ids"])
+    assert sum(read.values()) == SIZE - 8 == len(read)
+
+
+@pytest.mark.parametrize("loads", [StreamingDataset.load_state_dict])
+def test_a_data_set_refuses_a_state_of_packs(folder, run, loads):
+    with pytest.raises(StateError, match="epoch=None"):
+        loads(StreamingDataset(local=folder, shuffle=True, batch_size=8), run[1][0])
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "error"),
+    [
+        (["packing", "length"], 63, "length: 63 in the state, 64 here"),
+        (["packing", "version"], 2, "version: 2 in the state"),
+        (["packing", "rank"], 1, r"rank=1"),
+        (["packing", "nodes"], None, "nodes=None"),
+        (["packing", "bins"], 3, "has 3 where a list is expected"),
+        (["packing", "bins"], [[1]], "where a list of 2 is expected"),
+        (["packing", "backlog"], [[0, 0]], "where a list of 3 is expected"),
+        (["packing", "backlog"], [[0, 0, -1]], "expected a whole number"),
+        (["packing", "backlog"], [[0, 0, SIZE]], f"has sample {SIZE}"),
+        (["packing"], 3, "a state is what state_dict"),
+        (["order", "shuffle_seed"], 1, "shuffle_seed"),
+        (["order", "global_batch"], 0, "no position"),
+    ],
+)
+def test_damaged_states_are_refused(folder, run, keys, value, error):
+    loader, state = make_loader(folder), copy.deepcopy(run[1][9])
+    part = state
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = value
+    with pytest.raises(StateError, match=error):
+        loader.load_state_dict(state)
+    assert digest(next(iter(loader))) == run[0][0]
+
+
+def test_samples_that_changed_are_refused(folder, run):
+    state = copy.deepcopy(run[1][9])
+    state["packing"]["bins"][0][1] *= 9
+    loader = make_loader(folder)
+    loader.load_state_dict(state)
+    with pytest.raises(StateError, match="of a bin have a size of"):
+        next(iter(loader))
+
+
+def rank_loader(folder, nodes, ranks_per_node, rank, **more):
+    world = World(nodes, ranks_per_node, rank=rank)
+    return make_loader(folder, world=world, **more)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((1, 2), (1, 1)), ((1, 1), (2, 2)), ((2, 2), (1, 2))]
+)
+def test_samples_are_handed_over_to_other_ranks(folder, before, after):
+    ranks = [rank_loader(folder, *before, r, packs_per_epoch=11) for r in range(np.prod(before))]
+    ids = [n for loader in ranks for pack in loader for n in pack["sample_ids"]]
+    states = json.loads(json.dumps([loader.state_dict() for loader in ranks]))
+    ranks = [rank_loader(folder, *after, r) for r in range(np.prod(after))]
+    for loader in ranks:
+        loader.load_state_dict(states[::-1])
+        ids += [n for pack in [*loader, *loader.flush()] for n in pack["sample_ids"]]
+    epochs = max(state["order"]["epoch"] for state in states) + 1
+    assert Counter(ids) == dict.fromkeys(range(SIZE), epochs)
+    with pytest.raises(StateError, match=r"this is rank 0 of .*: load its own state, or a list"):
+        ranks[0].load_state_dict(
+            states[0]
+            if len(states) > 1
+            else {**states[0], "packing": {**states[0]["packing"], "ranks_per_node": 8}}
+        )
+
+
+def test_a_list_of_all_states_has_the_own_one(folder):
+    ranks = [rank_loader(folder, 1, 2, r, packs_per_epoch=9) for r in range(2)]
+    for loader in ranks:
+        list(loader)
+    states = [loader.state_dict() for loader in ranks]
+    again = rank_loader(folder, 1, 2, 1, packs_per_epoch=9)
+    again.load_state_dict(states)
+    assert [digest(pack) for pack in again] == [digest(pack) for pack in ranks[1]]
+    order = {**states[0]["order"], "shuffle_seed": 3}
+    alone = rank_loader(folder, 1, 1, 0)
+    with pytest.raises(StateError, match="of different orders"):
+        alone.load_state_dict([{**states[0], "order": order}, states[1]])
+
+
+def test_ranks_stay_in_step(folder, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    job = {"folder": folder, "workers": 0, "packs_per_epoch": 17, "loops": 3}
+    command = [sys.executable, str(PROCESS), json.dumps({**job, "out": f"{tmp_path}/{{rank}}"})]
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    children = [
+        subprocess.Popen(command, env={**os.environ, **environment, "RANK": str(rank)})
+        for rank in range(2)
+    ]
+    try:
+        assert [child.wait(60) for child in children] == [0, 0]
+    finally:
+        for child in children:
+            child.kill()
+    lines = [
+        [json.loads(line) for line in (tmp_path / f"{rank}").read_text().splitlines()]
+        for rank in range(2)
+    ]
+    assert [len(of_rank) for of_rank in lines] == [51, 51]
+    read = [of_rank[-1]["state"]["order"] for of_rank in lines]
+    assert read[0]["epoch"] > 0
+    # After every pack, what both ranks yielded and hold is each sample once an epoch.
+    for last in (10, 50):
+        states = [of_rank[last]["state"] for of_rank in lines]
+        alone = make_loader(folder)
+        alone.load_state_dict(states)
+        ids = [n for of_rank in lines for row in of_rank[: last + 1] for n in row["ids"]]
+        ids += [n for pack in [*alone, *alone.flush()] for n in pack["sample_ids"]]
+        epochs = max(state["order"]["epoch"] for state in states) + 1
+        assert Counter(ids) == dict.fromkeys(range(SIZE), epochs)
