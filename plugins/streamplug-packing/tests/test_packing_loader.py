@@ -464,3 +464,47 @@ def test_ranks_stay_in_step(folder, tmp_path):
         ids += [n for pack in [*alone, *alone.flush()] for n in pack["sample_ids"]]
         epochs = max(state["order"]["epoch"] for state in states) + 1
         assert Counter(ids) == dict.fromkeys(range(SIZE), epochs)
+
+
+def add_noise(sample, rng):
+    tokens = np.full(1 + sample["n"] % 9, sample["n"])
+    return {"n": sample["n"], "tokens": tokens, "noise": rng.random(len(tokens))}
+
+
+def add_torch_noise(sample):
+    tokens = np.full(1 + sample["n"] % 9, sample["n"])
+    return {"tokens": tokens, "noise": torch.rand(len(tokens), dtype=torch.float64)}
+
+
+def noisy_loader(folder, add=add_noise, **options):
+    dataset = StreamingDataset(local=folder, shuffle=True, batch_size=8)
+    return PackingDataLoader(dataset, **LIMIT, transform=add, **options)
+
+
+@pytest.mark.parametrize(
+    ("add", "options"), [(add_noise, {}), (add_torch_noise, {"seed_torch": True})]
+)
+def test_random_numbers_of_packs_are_those_of_samples(folder, add, options):
+    expected = [pack["noise"].tolist() for pack in noisy_loader(folder, add, **options)]
+    loader = noisy_loader(folder, add, num_workers=2, **options)
+    packs = iter(loader)
+    found = [next(packs)["noise"].tolist() for _ in range(3)]
+    state = loader.state_dict()
+    del packs
+    resumed = noisy_loader(folder, add, **options)
+    resumed.load_state_dict(json.loads(json.dumps(state)))
+    assert found + [pack["noise"].tolist() for pack in resumed] == expected
+
+
+def test_random_numbers_of_packs_need_no_torch(folder):
+    dataset = StreamingDataset(local=folder, shuffle=True, batch_size=8)
+    packed = PackedSamples(dataset, **LIMIT, transform=add_noise)
+    expected = [pack["noise"].tolist() for pack in noisy_loader(folder)]
+    assert [pack["noise"].tolist() for pack in packed] == expected
+
+
+def test_batches_of_varying_size_are_refused(folder):
+    budget = {"limit": 9, "measure": "value", "column": "n", "max_length": 9}
+    dataset = StreamingDataset(local=folder, batching_method="budget", batch_budget=budget)
+    with pytest.raises(ConfigError, match="batching_method='budget' makes batches of varying size"):
+        PackedSamples(dataset, **LIMIT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,8 +14,7 @@ import torch
 
 from streamplug.config import check_flags
 from streamplug.errors import ConfigError
-
-_PARAMETERS = {"transform": "sample", "batch_transform": "batch"}
+from streamplug.session.sample_rng import takes_rng
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +74,10 @@ def random_transform(seed_torch: bool, **functions: Callable[..., Any] | None) -
             )
         return None
     [(name, function)] = used.items()
-    takes_rng = _takes_rng(function, name)
-    if takes_rng or seed_torch:
-        return RandomTransform(function, takes_rng, bool(seed_torch))
+    with_rng = takes_rng(function, name)
+    if with_rng or seed_torch:
+        return RandomTransform(function, with_rng, bool(seed_torch))
     return function
-
-
-def _takes_rng(function: Callable[..., Any], name: str) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    required = [
-        p
-        for p in parameters
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    if len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):
-        value = _PARAMETERS[name]
-        raise ConfigError(
-            f"{name}={function!r:.80} requires {[p.name for p in required]}: expected a function of "
-            f"({value}) or ({value}, rng); bind other arguments by functools.partial"
-        )
-    return len(required) == 2
 
 
 def _seed(rng: np.random.Generator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from streamplug.types import ColumnValues, Sample
 
 _SAMPLE, _BATCH = 0, 1  # part of the counter, so that a sample and a batch share no numbers
 _WORD = (1 << 64) - 1
+_PARAMETERS = {"transform": "sample", "batch_transform": "batch"}
 
 
 class SampleRng:
@@ -71,6 +73,34 @@ def sample_rng(seed: int, epoch: int, step: int, sample_id: int) -> np.random.Ge
         if whole_number(name, number, 0) is None:
             raise ConfigError(f"{name}=None: must be a whole number of at least 0")
     return SampleRng(int(seed)).of_sample(int(epoch), int(step), int(sample_id))
+
+
+def takes_rng(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a transform takes a generator: it requires two parameters.
+
+    Args:
+        function: The transform; one whose signature is unknown takes none.
+        name: Its name as a parameter, ``"transform"`` or ``"batch_transform"``.
+
+    Raises:
+        ConfigError: If it has other required parameters.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    required = [
+        p
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):
+        value = _PARAMETERS[name]
+        raise ConfigError(
+            f"{name}={function!r:.80} requires {[p.name for p in required]}: expected a function of "
+            f"({value}) or ({value}, rng); bind other arguments by functools.partial"
+        )
+    return len(required) == 2
 
 
 class RngIteration:

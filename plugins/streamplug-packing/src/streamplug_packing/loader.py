@@ -9,11 +9,13 @@ from weakref import proxy
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from torch.utils._pytree import tree_map_only
 
 from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
 from streamplug.adapters.torch_batches import move_batches
+from streamplug.adapters.torch_transform import RandomTransform, random_transform
 from streamplug.errors import ConfigError
 from streamplug.types import Sample
 from streamplug_packing.collate import collate_pack, concatenate_arrays
@@ -40,7 +42,8 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         max_samples: Largest number of samples of a pack; None for any.
         packs_per_epoch: Packs of each loop, which reads as many epochs as that takes; None ends a loop where
             the data set's epoch ends.
-        transform: Applied in the worker to each sample, a dict.
+        transform: Applied in the worker to each sample, a dict. Called with ``(sample)`` or
+            ``(sample, rng)``.
         collate_fn: Makes a pack of a list of transformed samples; None returns a dict of tensors, see
             `streamplug_packing.collate.collate_pack`.
         device: Device to which packs are copied, one ahead of use; None leaves them in host memory.
@@ -63,7 +66,7 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         open_bins: int = 64,
         max_samples: int | None = None,
         packs_per_epoch: int | None = None,
-        transform: Callable[[Sample], Any] | None = None,
+        transform: Callable[[Sample], Any] | Callable[[Sample, Generator], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         device: str | torch.device | None = None,
         pin_memory: bool | None = None,
@@ -84,7 +87,13 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         pins = is_cuda if pin_memory is None else pin_memory
         # A loader of its own, so that the loop over it does not refer to this one.
         samples = StreamingDataLoader(dataset, batch_size, **reading)
-        source = _LoaderSource(samples, transform, collate_fn, pin_memory=pins)
+        source = _LoaderSource(
+            samples,
+            transform,
+            collate_fn,
+            pin_memory=pins,
+            seed_torch=kwargs.get("seed_torch", False),
+        )
         self.set_stream(PackStream(source, options), partial(move_batches, device=to))
         # Some trainers call set_epoch of the sampler only.
         vars(self.sampler)["set_epoch"] = partial(PackingDataLoader.set_epoch, proxy(self))
@@ -105,12 +114,14 @@ class _LoaderSource(PackSource):
     def __init__(
         self,
         loader: StreamingDataLoader,
-        transform: Callable[[Sample], Any] | None,
+        transform: Callable[..., Any] | None,
         collate_fn: Callable[[list[Any]], Any] | None,
         *,
         pin_memory: bool,
+        seed_torch: bool,
     ) -> None:
         super().__init__(loader.dataset, transform, collate_fn)
+        self._random_transform = random_transform(seed_torch, transform=transform)
         self._loader, self._pins = loader, pin_memory
 
     def go_to(self, order_state: Mapping[str, Any]) -> None:
@@ -124,6 +135,12 @@ class _LoaderSource(PackSource):
             return samples
         message: list[Any] = tree_map_only(_TensorArray, _to_tensor, samples)
         return message
+
+    def transform(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
+        if not isinstance(self._random_transform, RandomTransform):
+            return super().transform(places, samples)
+        pairs = self.pair_with_rng(places, samples)
+        return next(self._random_transform.of_samples(pairs, list), [])
 
     def collate(self, samples: list[Any], sizes: list[int], sample_ids: list[int]) -> Any:
         if self._collate_fn is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator as GeneratorType
 from itertools import count
 from typing import Any
+
+from numpy.random import Generator
 
 from streamplug.config import suggest_keywords
 from streamplug.dataset import StreamingDataset
@@ -52,7 +55,7 @@ class PackIterable:
             self._running = self._start(self._stream.packs(endless=limit is not None))
         yield from self._take(self._running, limit)
 
-    def flush(self) -> Generator[Any, None, None]:
+    def flush(self) -> GeneratorType[Any, None, None]:
         """Yield packs of all samples that were read and not yielded yet, to end a run or an evaluation."""
         self._follow_dataset()
         self._running = packs = self._start(self._stream.flush())
@@ -153,7 +156,8 @@ class PackedSamples(PackIterable):
         max_samples: Largest number of samples of a pack; None for any.
         packs_per_epoch: Packs of each loop, which reads as many epochs as that takes; None ends a loop where
             the data set's epoch ends.
-        transform: Applied to each sample, a dict.
+        transform: Applied to each sample, a dict. Called with ``(sample)`` or ``(sample, rng)``, see
+            `streamplug.sample_rng`.
         collate_fn: Makes a pack of a list of transformed samples; None returns a dict, see `collate_pack`.
 
     Raises:
@@ -170,7 +174,7 @@ class PackedSamples(PackIterable):
         open_bins: int = 64,
         max_samples: int | None = None,
         packs_per_epoch: int | None = None,
-        transform: Callable[[Sample], Any] | None = None,
+        transform: Callable[[Sample], Any] | Callable[[Sample, Generator], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> None:
         options = PackingOptions(length, size, open_bins, max_samples, packs_per_epoch)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
+from streamplug.session.sample_rng import SampleRng, takes_rng
 from streamplug.session.sample_source import plan_blocks
-from streamplug.types import Sample
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.state import SamplePlace
 
@@ -23,7 +25,7 @@ class PackSource:
     def __init__(
         self,
         dataset: StreamingDataset,
-        transform: Callable[[Sample], Any] | None,
+        transform: Callable[..., Any] | None,
         collate_fn: Callable[[list[Any]], Any] | None,
     ) -> None:
         if not isinstance(dataset, StreamingDataset):
@@ -35,8 +37,15 @@ class PackSource:
                 f"{type(dataset).__name__} has an __iter__ of its own: packs are resumed by reading samples "
                 "by their ids"
             )
+        if dataset.session.run.varies:
+            raise ConfigError(
+                f"batching_method={dataset.batching_method!r} makes batches of varying size: packs are made "
+                "of batches of a fixed number of samples"
+            )
         self.dataset, self.session = dataset, dataset.session
         self._transform, self._collate_fn = transform, collate_fn
+        self._takes_rng = transform is not None and takes_rng(transform, "transform")
+        self._rng = SampleRng(self.session.run.options.shuffle_seed)
 
     def go_to(self, order_state: Mapping[str, Any]) -> None:
         """Begin the next epoch at a position of the order."""
@@ -53,8 +62,21 @@ class PackSource:
         return self.transform(places, samples)
 
     def transform(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
-        """Return transformed samples; `places` are for transforms that depend on the epoch and the step."""
-        return samples if self._transform is None else list(map(self._transform, samples))
+        """Return transformed samples; the places are those of the samples."""
+        if self._transform is None:
+            return samples
+        if self._takes_rng:
+            return [
+                self._transform(sample, rng) for sample, rng in self.pair_with_rng(places, samples)
+            ]
+        return list(map(self._transform, samples))
+
+    def pair_with_rng(
+        self, places: Sequence[SamplePlace], samples: list[Any]
+    ) -> Iterator[tuple[Any, np.random.Generator]]:
+        """Yield each sample with its random generator, which is set anew for the next one."""
+        for place, sample in zip(places, samples):
+            yield sample, self._rng.of_sample(*place)
 
     def read_steps(
         self, epoch: int, first: int
