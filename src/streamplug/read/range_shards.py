@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -142,6 +143,11 @@ class RangeShards:
                 self.release(sample_range)
             raise
 
+    @contextmanager
+    def _guard(self, error_context: ErrorContext, info: ShardInfo) -> Iterator[None]:
+        with error_context(info), self.failures.guard(info.number, FILE_ERRORS):
+            yield
+
     def _error_context(self, info: ShardInfo) -> AbstractContextManager[None]:
         return prefix_data_errors(self._info(info.number)[1])
 
@@ -175,10 +181,8 @@ class RangeShards:
         return None
 
     def _fill(self, group: FetchGroup, error_context: ErrorContext) -> None:
-        with self.failures.guard(group[0].shard if len(group) == 1 else None, FILE_ERRORS):
-            self._read_group(group, error_context)
-
-    def _read_group(self, group: FetchGroup, error_context: ErrorContext) -> None:
+        if self.failures.enabled:
+            error_context = partial(self._guard, error_context)
         requests = [(self._info(part.shard)[0], part) for part in group if len(part.rows)]
         rows = [(info, sample_range.rows) for info, sample_range in requests]
         headers = self._state().headers.get_many(rows, error_context)

@@ -33,6 +33,11 @@ class ShardFailures:
         """Forget all errors, and remember those to come."""
         self._errors, self._ends = {}, {}
 
+    @property
+    def enabled(self) -> bool:
+        """Whether errors are remembered."""
+        return self._errors is not None
+
     def __contains__(self, shard: int) -> bool:
         return bool(self._errors) and shard in (self._errors or ())
 
@@ -46,15 +51,10 @@ class ShardFailures:
         return self._ends.get(shard, size)
 
     @contextmanager
-    def guard(self, shard: int | None, kinds: _Errors = SHARD_ERRORS) -> Iterator[None]:
-        """Raise the remembered error of a shard, or remember one that the block raises.
-
-        Args:
-            shard: Number of the shard in its stream; None for a block that concerns several.
-            kinds: Errors to remember.
-        """
+    def guard(self, shard: int, kinds: _Errors = SHARD_ERRORS) -> Iterator[None]:
+        """Raise the remembered error of a shard, or remember one of these kinds that the block raises."""
         errors = self._errors
-        if errors is None or shard is None:
+        if errors is None:
             yield
             return
         if shard in errors:

@@ -86,7 +86,7 @@ class RayBatches:
             turns = cycle(pool)
 
             def ask(step: BatchRequest) -> tuple[BatchRequest, Any]:
-                return step, next(turns).read.remote(step.epoch, step.ids)
+                return step, next(turns).read.remote(step.epoch, step.ids, is_probe=step.is_probe)
 
             def answer(request: tuple[BatchRequest, Any]) -> Any:
                 step, ref = request
@@ -147,9 +147,13 @@ class _BatchWorker:
         config, self._transform, self._seed = sent
         # Workers get sample ids, so they need no rank.
         self._dataset = StreamingDataset(**{**config, "world": World(), "replication": None})
+        if config.get("on_error", "raise") != "raise":
+            self._dataset.session.reader.remember_failures()
 
-    def read(self, epoch: int, ids: Any) -> Any:
+    def read(self, epoch: int, ids: Any, *, is_probe: bool) -> Any:
         batch = take(self._dataset, ids)
+        if is_probe:
+            return None
         if self._transform is None:
             return batch
         return self._transform(batch, np.random.default_rng([self._seed, epoch, *ids.tolist()]))
