@@ -39,7 +39,7 @@ class ShardFailures:
         return self._errors is not None
 
     def __contains__(self, shard: int) -> bool:
-        return bool(self._errors) and shard in (self._errors or ())
+        return shard in (self._errors or {})
 
     def set_end(self, shard: int, end: int) -> None:
         """Note that the file of a shard is truncated to `end` bytes."""
