@@ -214,7 +214,8 @@ def step_contents(two, ranks, first=0, **options):
         world = World(
             nodes=2 if ranks % 2 == 0 else 1, ranks_per_node=max(ranks // 2, 1), rank=rank
         )
-        dataset = make(None, noted, **streams(two), **options, batch_size=64 // ranks, world=world)
+        own = {"batch_size": 64 // ranks, **options}
+        dataset = make(None, noted, **streams(two), **own, world=world)
         if first:
             planned = make(None, **streams(two), **options, batch_size=64)
             dataset.load_state_dict(planned.state_dict(64 * first))
@@ -301,6 +302,19 @@ def test_the_campaign(tmp_path):
     assert {sample for _, sample, _ in events} == FAILING
     assert run(8) == (steps, events)
     assert run(2, first=20) == (steps[20:], [event for event in events if event[0] >= 20])
+
+
+def test_replicas_get_the_same_substitutes(two):
+    FAILING.update(range(0, 400, 37))
+    found = []
+    for rank in range(4):
+        world = World(ranks_per_node=4, rank=rank)
+        options = {"batch_size": 16, "num_canonical_nodes": 1}
+        dataset = make(None, **streams(two), **options, replication=2, world=world)
+        found.append(read(dataset))
+    assert found[0] == found[1] != found[2] == found[3]
+    expected, _ = step_contents(two, 2, **options)
+    assert [sorted(a + b) for a, b in zip(found[0], found[2])] == list(expected.values())
 
 
 # -- what cannot be fetched ----------------------------------------------------------------

@@ -84,7 +84,7 @@ class Substitution:
         self._session, self._epoch = session, epoch
         self._plan = run.epoch(epoch, session.world)
         self._loop = run.clock.sets << 32 | run.clock.begun()
-        self._step: tuple[int, Int64] | None = None
+        self._latest: tuple[int, Int64] | None = None  # the latest step, and its sample ids
         self._causes: dict[int, str] = {}  # by sample that cannot be read
         self._distinct: set[int] = set()
         self._listed: list[str] = []
@@ -192,24 +192,27 @@ class Substitution:
         self, step: int, sample: int, error: Exception, probe: Callable[[Block], object]
     ) -> int:
         """Return the first substitute that can be read; raise `error` without one."""
-        session = self._session
-        if self._step is None or self._step[0] != step:
-            self._step = step, global_batch(self._plan, session.world, session.batch, step)
-        candidates = order_substitutes(sample, self._step[1], session.run.planner.first_ids)
+        planner, ids = self._session.run.planner, self._global_batch(step)
         outages = set()
-        for candidate in candidates.tolist():
+        for candidate in order_substitutes(sample, ids, planner.first_ids).tolist():
             if candidate in self._causes:
                 continue
             failure = self._try(step, [candidate], probe)
             if failure is None:
                 return int(candidate)
-            if isinstance(failure, StorageError) and not isinstance(
-                failure, (NotFound, AccessDenied)
-            ):
-                outages.add(session.reader.locate(candidate)[:2])
+            if _is_outage(failure):
+                outages.add(self._session.reader.locate(candidate)[:2])
             if len(outages) == _MAX_OUTAGES:
                 break
         raise error
+
+    def _global_batch(self, step: int) -> Int64:
+        latest = self._latest  # another thread may replace it
+        if latest is None or latest[0] != step:
+            session = self._session
+            latest = step, global_batch(self._plan, session.world, session.batch, step)
+            self._latest = latest
+        return latest[1]
 
     def _record(self, step: int, sample: int, substitute: int) -> None:
         """Count, log and emit a substitution; raise `TooManyBadSamplesError` if it exceeds the limit."""
@@ -263,6 +266,11 @@ def _raise_others(error: Exception) -> None:
     is_of_data = isinstance(error, (DataError, StorageError)) if is_own else True
     if not is_of_data or isinstance(error, (MemoryError, TooManyBadSamplesError)):
         raise error
+
+
+def _is_outage(error: Exception) -> bool:
+    is_of_file = isinstance(error, (NotFound, AccessDenied))
+    return isinstance(error, StorageError) and not is_of_file
 
 
 def _describe(error: Exception) -> str:
