@@ -56,7 +56,8 @@ def remote_batches(
     Args:
         dataset: The data set; only its index is read here. Its `state_dict` is that after the last batch
             yielded, whatever was requested ahead.
-        ask: Requests a batch; returns a handle.
+        ask: Requests a batch; returns a handle. With ``on_error="substitute"``, the batch of a request with
+            `is_probe` is not used: only the error is, if any.
         answer: Waits for the batch of a handle, and returns it.
         ahead: Number of batches in flight.
         batch_size: Samples per batch; None for the data set's. Sets the data set's if that has none.
