@@ -29,6 +29,7 @@ from streamplug.session.sample_rng import RngIteration
 from streamplug.session.sample_source import SampleSource
 from streamplug.session.sample_usage import SampleUse, explain, where
 from streamplug.session.session import Session
+from streamplug.session.substitution import SubstitutionOptions
 from streamplug.session.training_run import make_run
 from streamplug.stream import Stream, complete_streams
 from streamplug.transfer.observer import Observer
@@ -93,6 +94,10 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         storage_options: Storage options of all streams without their own.
         replication: Number of consecutive ranks that read the same samples, for tensor or sequence
             parallelism; a global batch is then counted over the groups.
+        on_error: ``"raise"`` raises the error of a sample that cannot be fetched or decoded; ``"substitute"``
+            yields another sample of the same global batch in its place, the same on all worlds.
+        max_errors: Number of samples of an epoch, or share of a rank's samples (``0.001``), that may be
+            substituted on a rank before `TooManyBadSamplesError` is raised; None is unlimited.
         callbacks: Callback objects, or names of plugins' callbacks.
         progress_bar: Whether rank 0 shows download progress; None does if stderr is a terminal or a notebook.
         world: Place of this process; None detects it from the launcher.
@@ -136,6 +141,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         format: str | None = None,  # noqa: A002 - the word that users know
         storage_options: Mapping[str, Any] | None = None,
         replication: int | None = None,
+        on_error: str = "raise",
+        max_errors: float | None = None,
         callbacks: Sequence[Callback | str] = (),
         progress_bar: bool | None = None,
         world: World | None = None,
@@ -157,6 +164,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             sampling_granularity=sampling_granularity,
             curriculum=curriculum,
         )
+        options = SubstitutionOptions(on_error, max_errors)
         placement = self.placement_class(world, order.replication or 1, keep_nodes=order.elastic)
         own = {"select": select, "version": version}
         if (streams is None) == (remote is None and local is None):
@@ -195,7 +203,9 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         batches = order.batching().make_planner(order, opened)
         run = make_run(order, weights, self._reader, self.make_fingerprint(opened), batches)
         source = SampleSource.of(opened, self._reader, order.predownload)
-        self._session = Session(opened, source, run, monitor, placement)
+        self._session = Session(
+            opened, source, run, monitor, placement, substitution_options=options
+        )
         self._size = self._session.size
 
     placement_class: ClassVar[type[Placement]] = Placement

@@ -103,6 +103,10 @@ class DecodeError(DataError):
     """A stored value cannot be decoded."""
 
 
+class TooManyBadSamplesError(DataError):
+    """More samples than `max_errors` could not be read, and were substituted."""
+
+
 class UnsafeTypeError(StreamplugError, ValueError):
     """A column uses an encoding that can execute code, and this was not allowed."""
 

@@ -36,6 +36,8 @@ OF_ORDER = {
     "allow_unsafe_types": "yes",
     "columns": "n",
     "replication": 0,
+    "on_error": "ignore",
+    "max_errors": 3,
     "callbacks": ["logs"],
     "progress_bar": "yes",
     "world": (1, 2),

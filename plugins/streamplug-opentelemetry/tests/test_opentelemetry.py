@@ -103,6 +103,7 @@ def test_the_counters_are_those_of_the_data_set(make, reader, provider, folder):
         "evictions": 0,
         "evicted": 0,
         "repairs": 0,
+        "substitutions": 0,
         "wait.time": stats.wait_seconds,
     }
     assert {name: value(found, f"streamplug.{name}") for name in of_name} == of_name

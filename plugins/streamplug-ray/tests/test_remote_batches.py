@@ -7,7 +7,7 @@ import pytest
 from streamplug_ray.remote_batches import remote_batches, take
 
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, DataError
 from streamplug.types import World
 from streamplug.write import MDSWriter
 
@@ -123,3 +123,43 @@ def test_bad_arguments_are_refused(place):
     assert plain([take(dataset, [5, 5, -1])]) == [
         {"n": [5, 5, 202], "text": ["text 5", "text 5", "text 202"], "thing": [2, 2, 1]}
     ]
+
+
+FAILING = {3, 4, 5, 100, 202}
+
+
+def substituted(place, pool, take_samples=take):
+    """Read batches of which some samples cannot be read; return them and the data set."""
+    ours = opened(place, on_error="substitute")
+    other = StreamingDataset(local=place)
+
+    def read(step):
+        if bad := FAILING & set(step.ids.tolist()):
+            raise DataError(f"damaged: {bad}")
+        return None if step.is_probe else take_samples(other, step.ids)
+
+    def ask(step):
+        return pool.submit(read, step)
+
+    return ours, remote_batches(ours, ask, Future.result, ahead=4)
+
+
+def test_samples_that_cannot_be_read_are_substituted(place, pool):
+    ours, batches = substituted(place, pool)
+    found = [batch["n"].tolist() for batch in batches]
+    planned = [batch["n"].tolist() for batch in opened(place).batches()]
+    assert ours.stats().substitutions == len(FAILING)
+    for before, after in zip(planned, found, strict=True):
+        assert [n if n in FAILING else m for n, m in zip(before, after)] == before
+        assert not FAILING & set(after)
+        assert set(after) <= set(before)
+    assert ours.state_dict() == opened(place).state_dict() | {"epoch": 1}
+
+
+def test_errors_of_what_is_done_with_a_batch_are_raised(place, pool):
+    def fail(dataset, ids):
+        raise DataError("of the transform")
+
+    _, batches = substituted(place, pool, fail)
+    with pytest.raises(DataError, match="of the transform"):
+        next(batches)

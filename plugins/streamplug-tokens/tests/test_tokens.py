@@ -19,7 +19,7 @@ from streamplug_tokens.packing import pack_documents
 import streamplug
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, DataError, StateError
+from streamplug.errors import ConfigError, DataError, StateError, StreamplugError
 
 EXTRAS = ("targets", "documents", "positions", "mask")
 slow = settings(
@@ -615,3 +615,29 @@ def test_only_shards_of_selected_documents_are_read(tmp_path):
     streams = [Stream(remote=f"file://{url}", local=str(cache), select=[0, 1, 38])]
     with pytest.raises(StateError, match="other rows of stream 0"):
         TokenDataset(streams=streams, **options, shuffle=True).load_state_dict(state)
+
+
+@pytest.mark.parametrize("how", ["samples", "batches"])
+def test_rows_that_cannot_be_read_are_substituted(tmp_path, how):
+    out = tmp_path / "set"
+    write(out, documents([100] * 40), size_limit=None, max_samples_per_shard=5)
+    options = {
+        "tokens": TokenBlocks(column="tokens", length=64),
+        "local": str(out),
+        "batch_size": 21,
+    }
+    rows = [row["tokens"].tolist() for row in TokenDataset(**options)]
+    datasets = [TokenDataset(**options, on_error=on_error) for on_error in ("substitute", "raise")]
+    (out / "shard.00003.mds").unlink()
+    dataset = datasets[0]
+    if how == "samples":
+        found = [row["tokens"].tolist() for row in dataset]
+    else:
+        found = [row for batch in dataset.batches() for row in batch["tokens"].tolist()]
+    spans = [dataset.document_spans(row) for row in range(dataset.size)]
+    lost = {row for row, parts in enumerate(spans) if any(part.shard == 3 for part in parts)}
+    assert {row for row in range(len(rows)) if found[row] != rows[row]} == lost
+    assert all(row in rows for row in found)
+    assert dataset.stats().substitutions == len(lost) > 5
+    with pytest.raises(StreamplugError):
+        list(datasets[1])

@@ -28,6 +28,7 @@ class Stats:
         evictions: Files evicted from the cache.
         evicted_bytes: Bytes of these files.
         repairs: Damaged files removed from the cache to be downloaded again.
+        substitutions: Samples that could not be read, in whose place others were yielded.
         wait_seconds: Time that iteration waited for data, in the loop or summed over the loader workers
             (which need not have delayed the loop).
     """
@@ -44,6 +45,7 @@ class Stats:
     evictions: int = 0
     evicted_bytes: int = 0
     repairs: int = 0
+    substitutions: int = 0
     wait_seconds: float = 0.0
 
     def as_dict(self) -> dict[str, int | float]:
@@ -145,6 +147,33 @@ class ShardRepaired(Event):
     """
 
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSubstituted(Event):
+    """A sample could not be read, and another one of its step took its place (``on_error="substitute"``).
+
+    Attributes:
+        epoch: Number of the epoch.
+        step: Number of the global batch in the epoch.
+        sample: Sample id.
+        substitute: Sample id of the other one.
+        stream: Number of the stream of `sample`.
+        shard: Number of its shard in that stream.
+        file: Base name of the shard's raw file.
+        index: Position in the shard.
+        cause: Description of the error.
+    """
+
+    epoch: int
+    step: int
+    sample: int
+    substitute: int
+    stream: int
+    shard: int
+    file: str
+    index: int
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from streamplug.plan.partition_algorithm import (
 from streamplug.plan.planner import BATCHING_METHODS, EpochConfig, Planner
 from streamplug.plan.row_selection import RowSelection, StreamSelections, parse_selection
 from streamplug.plan.selection import AllSamples, Selection, ShardSampler
+from streamplug.plan.substitutes import global_batch, order_substitutes
 
 __all__ = [
     "BATCHING_METHODS",
@@ -43,6 +44,8 @@ __all__ = [
     "Weight",
     "WeightedStream",
     "choose_per_stream",
+    "global_batch",
+    "order_substitutes",
     "parse_selection",
     "proportion_per_stream",
     "worker_steps",

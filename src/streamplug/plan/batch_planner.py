@@ -8,7 +8,7 @@ from typing import Any
 
 from streamplug.plan.epoch import Epoch
 from streamplug.plan.ordered_samples import OrderedSamples
-from streamplug.types import World
+from streamplug.types import Int64, World
 
 
 class BatchPlanner(ABC):
@@ -50,6 +50,15 @@ class BatchPlanner(ABC):
         Raises:
             ConfigError: If the ranks do not divide the global batch.
         """
+
+    def order_substitutes(self, sample: int, candidates: Int64) -> Int64:
+        """Return candidates for the place of a sample that cannot be read, in the order to try.
+
+        Args:
+            sample: The sample id.
+            candidates: Other sample ids of its global batch, in the order in which they would be tried.
+        """
+        return candidates
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class AutoShards:
         Shards that are in the cache already are read there.
         """
         self._whole, self._ranges, self.limit = shards, ranges, shards.limit
+        self.parts = (shards, ranges)
         self._by_range = _range_bytes(index, rows) < (1 - _MIN_SAVED_SHARE) * _raw_bytes(index)
         for shard in np.flatnonzero(self._by_range & (rows > 0)).tolist():
             self._by_range[shard] = not store.is_cached(shard)

@@ -18,6 +18,7 @@ from streamplug.errors import CorruptShardError, DataError, StorageError
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardReader
 from streamplug.read.memory_map import MappedFiles
+from streamplug.read.shard_failures import ShardFailures
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Sample
 
@@ -98,6 +99,7 @@ class OpenShards:
         self.lock_free: Mapping[int, OpenShard] = self._open if store.limit is None else {}
         self._new_locks()
         self._bytes = 0
+        self.failures = ShardFailures()
         self._repaired: set[int] = set()
         self._claims: Counter[int] = Counter()
         self._limit = None if store.limit is None else store.limit // PART_OPEN
@@ -125,7 +127,8 @@ class OpenShards:
         cached = self.if_open(shard)
         if cached is not None:
             return cached
-        opened = self._open_shard(shard)
+        with self.failures.guard(shard):
+            opened = self._open_shard(shard)
         with self._lock:
             self._close(shard)
             self._open[shard] = opened

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -25,11 +26,12 @@ from streamplug.plugin_kit.cancellation import Cancelled, check
 from streamplug.read.memory_map import MappedFiles
 from streamplug.read.open_shards import ColumnSelection, OpenShard
 from streamplug.read.sample_range import FetchGroup, SampleRange
+from streamplug.read.shard_failures import FILE_ERRORS, ShardFailures
 from streamplug.read.shard_headers import MAX_GAP_BYTES, NO_ROWS, ErrorContext, ShardHeaders
 from streamplug.transfer.disk_errors import prefix_data_errors
 from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges
-from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug.types import ColumnValues, Int64, Sample
 
 _MAX_CACHED_INFOS = 1024  # maximum number of cached index entries
 
@@ -51,6 +53,7 @@ class RangeShards:
         """Check that the shards of `index` support range access; `columns` None selects all."""
         self._index, self._store, self._names = index, store, columns
         self.supports_read_many = store.supports_read_many  # one request for several shards
+        self.failures = ShardFailures()
         self._process_state = self._new_state()
         self._selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         for number in range(len(index.schemas)):
@@ -126,6 +129,7 @@ class RangeShards:
 
     def fetch(self, group: FetchGroup) -> None:
         """Fetch a group of sample ranges, and hold them until they are released."""
+        group = tuple(part for part in group if part.shard not in self.failures) or group
         self._fill(group, self._error_context)
         state = self._state()
         with state.lock:
@@ -138,6 +142,11 @@ class RangeShards:
             for sample_range in group:
                 self.release(sample_range)
             raise
+
+    @contextmanager
+    def _guard(self, error_context: ErrorContext, info: ShardInfo) -> Iterator[None]:
+        with error_context(info), self.failures.guard(info.number, FILE_ERRORS):
+            yield
 
     def _error_context(self, info: ShardInfo) -> AbstractContextManager[None]:
         return prefix_data_errors(self._info(info.number)[1])
@@ -172,6 +181,8 @@ class RangeShards:
         return None
 
     def _fill(self, group: FetchGroup, error_context: ErrorContext) -> None:
+        if self.failures.enabled:
+            error_context = partial(self._guard, error_context)
         requests = [(self._info(part.shard)[0], part) for part in group if len(part.rows)]
         rows = [(info, sample_range.rows) for info, sample_range in requests]
         headers = self._state().headers.get_many(rows, error_context)
@@ -190,13 +201,19 @@ class RangeShards:
         for place, load_parts in self._store.read_many(files):
             info, sample_range, request = missing[place]
             with error_context(info):
-                sample_range.set_bytes(*request, _read(load_parts, sample_range, request))
+                try:
+                    parts = load_parts()
+                except TruncatedFileError as error:
+                    self.failures.set_end(info.number, error.at)
+                    raise _truncated_error(error, sample_range, request) from error
+                sample_range.set_bytes(*request, parts)
 
     def _request(
         self, info: ShardInfo, sample_range: SampleRange, header: ShardHeader
     ) -> _SampleRequest:
         ranges = header.byte_ranges(sample_range.rows)
-        _check_bounds(sample_range, ranges, info.files["data"].raw.bytes)
+        size = self.failures.end_of(info.number, info.files["data"].raw.bytes)
+        _check_bounds(sample_range, ranges, size)
         is_stored = ranges[:, 0] < ranges[:, 1]
         ranges = ranges[is_stored]
         is_multifile = isinstance(self._index.schema(info.number).format, MultiFileFormat)
@@ -228,14 +245,11 @@ def _check_bounds(checked: SampleRange, ranges: Int64, size: int) -> None:
         )
 
 
-def _read(
-    load_parts: Callable[[], list[Bytes1D]], sample_range: SampleRange, request: _SampleRequest
-) -> list[Bytes1D]:
-    try:
-        return load_parts()
-    except TruncatedFileError as error:
-        row = int(sample_range.rows[request.is_stored][(request.ranges[:, 1] > error.at).argmax()])
-        raise CorruptShardError(f"sample {row}: {error}") from error
+def _truncated_error(
+    error: TruncatedFileError, sample_range: SampleRange, request: _SampleRequest
+) -> CorruptShardError:
+    row = int(sample_range.rows[request.is_stored][(request.ranges[:, 1] > error.at).argmax()])
+    return CorruptShardError(f"sample {row}: {error}")
 
 
 class _RangeReader(ShardReader):

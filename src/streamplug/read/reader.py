@@ -171,6 +171,15 @@ class Reader:
         finally:
             fetcher.stop()
 
+    def remember_failures(self) -> None:
+        """Raise the error of a shard that cannot be opened again without another attempt, from now on.
+
+        Earlier errors are forgotten.
+        """
+        for shards in self._streams:
+            for part in shards.parts if isinstance(shards, AutoShards) else (shards,):
+                part.failures.remember()
+
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return the location of a sample: stream, shard in it, that shard's file, and row in it."""
         shard = bisect_right(self._bounds, sample_id) - 1

@@ -36,6 +36,9 @@ class SampleReader(Protocol):
     def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
         """Return the number of a need's first shard, and the name of that shard's first file."""
 
+    def remember_failures(self) -> None:
+        """Raise the error of a shard that cannot be opened again without another attempt, from now on."""
+
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return the location of a sample."""
 

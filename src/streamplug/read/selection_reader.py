@@ -29,6 +29,7 @@ class SelectedReader:
         # Needs are the same in both readers.
         self.weight, self.ensure, self.file_of = reader.weight, reader.ensure, reader.file_of
         self.claim, self.release = reader.claim, reader.release
+        self.remember_failures = reader.remember_failures
 
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
         """Return what must be fetched to read some samples."""

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from streamplug.errors import StreamplugError
+from streamplug.errors import DataError, StorageError, StreamplugError
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import SampleReader
+from streamplug.read.sample_range import FetchGroup
 from streamplug.session.hints import warn_about_cache
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.decode_pool import decode_blocks
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.prefetch import PrefetchLimits, prefetch_blocks
 from streamplug.types import Int64, World
+
+if TYPE_CHECKING:
+    from streamplug.session.substitution import Substitution
 
 T = TypeVar("T")
 
@@ -42,7 +47,7 @@ class Block:
         self._table = steps, ids
         taken = ids >= 0
         self.ids: Int64 = ids[taken]
-        self._steps = steps.tolist()
+        self._steps: list[int] = steps.tolist()
         self._ends = np.cumsum(taken.sum(1)).tolist()
         self._num_yielded = 0
 
@@ -57,6 +62,11 @@ class Block:
         """Yield step and sample id of each sample."""
         steps, ids = self._table
         return zip(np.repeat(steps, (ids >= 0).sum(1)).tolist(), self.ids.tolist())
+
+    @property
+    def step(self) -> int:
+        """Step of the first batch."""
+        return self._steps[0]
 
     @property
     def parts(self) -> list[slice]:
@@ -96,10 +106,9 @@ class Block:
         return Block(steps[start:stop], ids[start:stop])
 
     def split(self) -> list[Block]:
-        """Return a block for each batch."""
-        return [
-            Block(np.array([step]), self.ids[part].reshape(1, -1)) for step, part in self.batches()
-        ]
+        """Return a block for each batch that is not empty."""
+        ends = enumerate(pairwise([0, *self._ends]))
+        return [self._cut(at, at + 1) for at, (start, end) in ends if start < end]
 
 
 def plan_blocks(
@@ -177,19 +186,20 @@ class SampleSource:
         observer: Observer,
         *,
         num_threads: int,
+        substitution: Substitution | None = None,
     ) -> Generator[tuple[Block, T], None, None]:
         """Yield blocks and what `read` returns for each, see `read_in_parts`, with prefetching.
 
         `num_threads` blocks are read in parallel ahead of use; 0 reads each on demand.
         """
-        use = partial(read_in_parts, read=read)
+        use = partial(substitution.read_in_parts if substitution else read_in_parts, read=read)
         if not self.remote:
             return decode_blocks(blocks, use, num_threads)
         reader = self.reader
         blocks, limits = self.bounded(blocks, process)
         return prefetch_blocks(
             blocks,
-            reader,
+            TolerantReader(reader) if substitution else reader,
             use,
             limits,
             num_threads=num_threads,
@@ -245,6 +255,20 @@ class _Share:
 
     def _needed_bytes(self, block: Block) -> int:
         return sum(map(self._reader.weight, self._reader.needs(block.ids)))
+
+
+class TolerantReader:
+    """Needs of a reader, of which those that cannot be fetched fail where their samples are read."""
+
+    def __init__(self, reader: SampleReader) -> None:
+        self._reader = reader
+        self.needs, self.weight = reader.needs, reader.weight
+        self.claim, self.release = reader.claim, reader.release
+
+    def ensure(self, need: int | FetchGroup) -> None:
+        """Fetch a need, if possible."""
+        with suppress(DataError, StorageError):
+            self._reader.ensure(need)
 
 
 def read_in_parts(block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:

@@ -14,6 +14,7 @@ from streamplug.session.monitor import Monitor
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.placement import Placement
 from streamplug.session.sample_source import Block, SampleSource, plan_blocks
+from streamplug.session.substitution import Substitution, SubstitutionOptions
 from streamplug.session.training_run import TrainingRun
 from streamplug.transfer import observer
 from streamplug.types import Int64, World
@@ -34,7 +35,10 @@ class Session:
         run: TrainingRun,
         monitor: Monitor,
         placement: Placement,
+        *,
+        substitution_options: SubstitutionOptions,
     ) -> None:
+        self.substitution_options = substitution_options
         self.streams, self.source, self.run = streams, source, run
         self.monitor, self.placement = monitor, placement
         self.reader: SampleReader = source.reader
@@ -53,7 +57,12 @@ class Session:
         epoch, first, blocks = self.begin_blocks(rows)
         process = self.placement.worker()
         parts = self.source.parts(
-            blocks, read, process, self.monitor.observer, num_threads=num_threads
+            blocks,
+            read,
+            process,
+            self.monitor.observer,
+            num_threads=num_threads,
+            substitution=self.make_substitution(epoch),
         )
         with self.monitor.loop(epoch, first, process, self.source.remote), closing(parts):
             for part, values in parts:
@@ -74,6 +83,10 @@ class Session:
         world = self.placement.plan_worker()
         blocks = plan_blocks(self.run.epoch(epoch, world), world, self.run.batch, first, rows)
         return epoch, first, blocks
+
+    def make_substitution(self, epoch: int) -> Substitution | None:
+        """Return what substitutes samples of an epoch that was started; None if errors are raised."""
+        return Substitution(self, epoch) if self.substitution_options.enabled else None
 
     def begin_epoch(self) -> tuple[int, int]:
         """Start an epoch; return its number and first step."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
@@ -24,7 +26,7 @@ from streamplug.session.epoch_counter import EpochCounter, WorkerLoop, private_c
 from streamplug.session.hints import warn_about_batches, warn_about_order
 from streamplug.session.order_options import OrderOptions
 from streamplug.session.run_start import RunStart, positive_count
-from streamplug.types import World
+from streamplug.types import Int64, World
 
 _MAX_RUN_SAMPLES = 1 << 62  # exclusive upper bound
 
@@ -101,6 +103,11 @@ class TrainingRun:
     def global_step(self, step: int, world: World) -> int:
         """Return the number of the global batch of a step; batches that vary may take several steps."""
         return step * world.ranks // self._global_batch(world) if self.varies else step
+
+    def steps_of_global_batch(self, step: int, world: World) -> Int64:
+        """Return all steps of the global batch that a step is of."""
+        count = self._global_batch(world) // world.ranks if self.varies else 1
+        return np.arange(step - step % count, step - step % count + count)
 
     def steps(self, world: World) -> int:
         """Return the number of steps of the next epoch."""

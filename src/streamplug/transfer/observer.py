@@ -24,6 +24,7 @@ from streamplug.interfaces.callback import (
     Event,
     RangesRead,
     RequestRetried,
+    SampleSubstituted,
     ShardDownloaded,
     ShardEvicted,
     ShardRepaired,
@@ -38,7 +39,9 @@ _INDEX = {name: index for index, name in enumerate(_NAMES)}
 _TICKS = 10**9  # seconds are counted in nanoseconds
 
 _PROCESSES = 256  # rows of counters for the workers of a rank, after the row of its own process
-CELLS = (1 + _PROCESSES) * len(_NAMES)
+_LOOP, _LOOP_COUNT = len(_NAMES), len(_NAMES) + 1  # columns after those of the statistics
+_COLUMNS = len(_NAMES) + 2
+CELLS = (1 + _PROCESSES) * _COLUMNS
 
 _COUNT_EVENT = ""
 _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
@@ -52,6 +55,7 @@ _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
     RequestRetried: {"retries": _COUNT_EVENT},
     ShardEvicted: {"evictions": _COUNT_EVENT, "evicted_bytes": "bytes"},
     ShardRepaired: {"repairs": _COUNT_EVENT},
+    SampleSubstituted: {"substitutions": _COUNT_EVENT},
     Stalled: {"wait_seconds": "seconds"},
 }
 """For each event, the counters it changes, and the attribute to add; `_COUNT_EVENT` adds 1."""
@@ -70,7 +74,7 @@ class Counters:
     def use(self, cells: Int64, home: int) -> None:
         """Switch to other memory: int64, shape ``[CELLS]``, initially zero."""
         self.cells = cells  # shape [CELLS]
-        self._rows = cells.reshape(-1, len(_NAMES))
+        self._rows = cells.reshape(-1, _COLUMNS)
         self.home = home  # PID of the process that owns the first row
         self._own: dict[int, tuple[Int64, threading.RLock]] = {}
 
@@ -80,6 +84,18 @@ class Counters:
         with lock:
             for name, amount in amounts.items():
                 row[_INDEX[name]] += _to_ticks(name, amount)
+
+    def add_in_loop(self, loop: int) -> int:
+        """Add 1 to a count that starts with each loop; return its total over all processes of the loop.
+
+        `loop` is a number above 0 that no other loop of the rank has.
+        """
+        row, lock = self._mine()
+        with lock:
+            if row[_LOOP] != loop:
+                row[_LOOP_COUNT], row[_LOOP] = 0, loop
+            row[_LOOP_COUNT] += 1
+        return int(self._rows[self._rows[:, _LOOP] == loop, _LOOP_COUNT].sum())
 
     def totals(self, **more: float) -> Stats:
         """Return the totals over all processes, plus `more`."""

@@ -10,7 +10,7 @@ import numpy as np
 from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.plan import BatchPlanner, Epoch, OrderedSamples
-from streamplug.types import World
+from streamplug.types import Int64, World
 from streamplug_budget.bin_counts import count_all_bins
 from streamplug_budget.epoch import BudgetEpoch
 from streamplug_budget.windows import CostModel, EpochWindows
@@ -50,6 +50,12 @@ class BudgetPlanner(BatchPlanner):
         else:
             counts = count()
         return BudgetEpoch(windows, counts, global_batch, world)
+
+    def order_substitutes(self, sample: int, candidates: Int64) -> Int64:
+        """Return those first that cost no more than the sample, then the others by their cost."""
+        costs = self._model.budget.costs(self._model.lengths.of(np.append(candidates, sample)))
+        excess = np.maximum(costs[:-1] - costs[-1], 0)
+        return candidates[np.argsort(excess, kind="stable")]
 
     def identity(self) -> dict[str, Any]:
         model = self._model

@@ -31,6 +31,11 @@ _METRICS: Mapping[str, tuple[str, str, str]] = {
     "evictions": ("evictions", "{file}", "Files removed from the cache to make room"),
     "evicted_bytes": ("evicted", "By", "Bytes of files removed from the cache to make room"),
     "repairs": ("repairs", "{file}", "Damaged files removed from the cache to come anew"),
+    "substitutions": (
+        "substitutions",
+        "{sample}",
+        "Samples that could not be read, in whose place others were handed out",
+    ),
     "wait_seconds": ("wait.time", "s", "Time that iteration waited for bytes, added up"),
 }
 """Name, unit and description, by name in `Stats`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
 from streamplug.session.sample_rng import SampleRng, takes_rng
-from streamplug.session.sample_source import plan_blocks
+from streamplug.session.sample_source import Block, plan_blocks
+from streamplug.session.substitution import Substitution
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.state import SamplePlace
 
@@ -105,7 +106,18 @@ class PackSource:
         """Yield transformed samples again."""
         for first in range(0, len(places), _SAMPLES_PER_READ):
             part = places[first : first + _SAMPLES_PER_READ]
-            yield from self.transform(part, self.dataset[[place.sample for place in part]])
+            yield from self.transform(part, self._read(part))
+
+    def _read(self, places: Sequence[SamplePlace]) -> list[Any]:
+        if not self.session.substitution_options.enabled:
+            return self.dataset[[place.sample for place in places]]
+        samples = []
+        for (epoch, step), group in groupby(places, lambda place: (place.epoch, place.step)):
+            ids = np.array([[place.sample for place in group]], np.int64)
+            substitution = Substitution(self.session, epoch)
+            block = Block(np.array([step]), ids)
+            samples += substitution.read_batch(block, lambda block: self.dataset[block.ids])
+        return samples
 
     def describe(self, place: SamplePlace) -> str:
         """Return where a sample is stored and when it is read."""

@@ -149,9 +149,13 @@ class _BatchWorker:
         config, self._transform, self._seed, self._rank = sent
         # Workers get sample ids, so they need no rank.
         self._dataset = StreamingDataset(**{**config, "world": World(), "replication": None})
+        if config.get("on_error", "raise") != "raise":
+            self._dataset.session.reader.remember_failures()
 
     def read(self, step: BatchRequest) -> Any:
         batch = take(self._dataset, step.ids)
+        if step.is_probe:
+            return None
         if self._transform is None:
             return batch
         # A generator of its own for each call, as several run at a time.

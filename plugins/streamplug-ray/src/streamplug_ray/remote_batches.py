@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamplug.config import whole_number
 from streamplug.dataset import StreamingDataset
+from streamplug.errors import DataError, StorageError
 from streamplug.read import resolve_indices
 from streamplug.session.sample_source import Block
-from streamplug.session.session import Session
 from streamplug.types import ColumnValues, Int64
 
 _PLANNED_ROWS = 4096  # approximate number of sample ids planned at once
@@ -24,6 +25,7 @@ class BatchRequest(NamedTuple):
     epoch: int  # number of the epoch
     number: int  # step in the epoch
     ids: Int64  # sample ids for `take`, shape [batch]
+    is_probe: bool = False  # whether the samples are only read, to learn whether they can be
 
 
 def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, ColumnValues]:
@@ -54,7 +56,8 @@ def remote_batches(
     Args:
         dataset: The data set; only its index is read here. Its `state_dict` is that after the last batch
             yielded, whatever was requested ahead.
-        ask: Requests a batch; returns a handle.
+        ask: Requests a batch; returns a handle. With ``on_error="substitute"``, the batch of a request with
+            `is_probe` is not used: only the error is, if any.
         answer: Waits for the batch of a handle, and returns it.
         ahead: Number of batches in flight.
         batch_size: Samples per batch; None for the data set's. Sets the data set's if that has none.
@@ -68,22 +71,28 @@ def remote_batches(
     epoch, first, blocks = session.begin_blocks(_PLANNED_ROWS)
     pending: deque[tuple[Block, Any]] = deque()
     process = session.placement.worker()
+    substitution = session.make_substitution(epoch)
+
+    def receive(block: Block, handle: Any) -> Iterator[Any]:
+        try:
+            batch = answer(handle)
+        except (DataError, StorageError):
+            if substitution is None:
+                raise
+            batch = substitution.read_batch(block, read, partial(read, is_probe=True))
+        with session.monitor.count_yielded(block):
+            for step, _ in block.batches():
+                session.run.set_position(epoch, step + 1)
+                yield batch
+
+    def read(block: Block, *, is_probe: bool = False) -> Any:
+        return answer(ask(BatchRequest(epoch, block.step, block.ids, is_probe)))
+
     with session.monitor.loop(epoch, first, process, fetches=False):
         for block in (single for several in blocks for single in several.split()):
-            [(step, _)] = block.batches()
-            pending.append((block, ask(BatchRequest(epoch, step, block.ids))))
+            pending.append((block, ask(BatchRequest(epoch, block.step, block.ids))))
             if len(pending) == ahead:
-                yield from _receive(session, epoch, *pending.popleft(), answer)
+                yield from receive(*pending.popleft())
         while pending:
-            yield from _receive(session, epoch, *pending.popleft(), answer)
+            yield from receive(*pending.popleft())
         session.run.set_position(epoch + 1, 0)
-
-
-def _receive(
-    session: Session, epoch: int, block: Block, handle: Any, answer: Callable[[Any], Any]
-) -> Iterator[Any]:
-    batch = answer(handle)
-    with session.monitor.count_yielded(block):
-        for step, _ in block.batches():
-            session.run.set_position(epoch, step + 1)
-            yield batch

@@ -20,6 +20,7 @@ from streamplug.interfaces.callback import (
     Event,
     RangesRead,
     RequestRetried,
+    SampleSubstituted,
     ShardDownloaded,
     ShardEvicted,
     ShardRepaired,
@@ -39,6 +40,7 @@ EVENTS: tuple[Event, ...] = (
     Stalled(0, "a.mds", 0.2),
     ShardRepaired("/cache/a.mds"),
     ShardEvicted("/cache/a.mds", 1000),
+    SampleSubstituted(0, 7, 3, 5, 0, 0, "a.mds", 3, "DecodeError: not JSON"),
     EpochEnded(0, complete=True),
 )
 """One event of each type."""

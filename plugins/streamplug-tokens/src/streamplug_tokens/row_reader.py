@@ -114,6 +114,10 @@ class RowReader:
         """Return the shard of a need, and the name of its first file."""
         return self._documents.file_of(need)
 
+    def remember_failures(self) -> None:
+        """Raise the error of a shard that cannot be opened again without another attempt, from now on."""
+        self._documents.remember_failures()
+
     # -- reading ----------------------------------------------------------------------
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:

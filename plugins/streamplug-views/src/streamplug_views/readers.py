@@ -56,6 +56,11 @@ class CombinedReader:
         file: tuple[int, str] = self._readers[need.part].file_of(need.need)
         return file
 
+    def remember_failures(self) -> None:
+        """Raise the error of a shard that cannot be opened again without another attempt, from now on."""
+        for reader in self._readers:
+            reader.remember_failures()
+
     def _needs_of(self, part: int, ids: Int64) -> list[Any]:
         return [PartNeed(part, need) for need in self._readers[part].needs(ids)]
 

@@ -1,0 +1,280 @@
+"""Substitution of samples that cannot be read by other samples of their step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from streamplug.config import whole_number
+from streamplug.errors import (
+    AccessDenied,
+    ConfigError,
+    DataError,
+    NotFound,
+    StorageError,
+    StreamplugError,
+    TooManyBadSamplesError,
+)
+from streamplug.interfaces.callback import SampleSubstituted
+from streamplug.plan import global_batch, order_substitutes
+from streamplug.session.sample_source import Block
+from streamplug.types import Int64
+
+if TYPE_CHECKING:
+    from streamplug.session.session import Session
+
+T = TypeVar("T")
+_LOG = logging.getLogger("streamplug.read")
+_END = object()
+
+_MAX_CAUSE_CHARACTERS = 1000
+_MAX_LISTED_SAMPLES = 5
+_MAX_OUTAGES = 3
+"""Shards of candidates that may be out of reach after all retries, before the storage is taken to be down."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubstitutionOptions:
+    """Validated `on_error` and `max_errors` of `StreamingDataset`."""
+
+    on_error: str = "raise"
+    max_errors: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("raise", "substitute"):
+            raise ConfigError(f"on_error={self.on_error!r:.60}: choose one of raise, substitute")
+        if self.max_errors is not None and not self.enabled:
+            raise ConfigError(
+                f"max_errors={self.max_errors!r:.60} without on_error='substitute', which it limits"
+            )
+        if isinstance(self.max_errors, (float, np.floating)):
+            if not 0 < self.max_errors < 1:
+                raise ConfigError(
+                    f"max_errors={self.max_errors!r:.60}: must be a whole number of samples, or a share of "
+                    "the samples of an epoch above 0 and below 1, such as 0.001"
+                )
+        else:
+            object.__setattr__(self, "max_errors", whole_number("max_errors", self.max_errors, 0))
+
+    @property
+    def enabled(self) -> bool:
+        """Whether samples are substituted."""
+        return self.on_error == "substitute"
+
+
+class Substitution:
+    """Substitutes samples of one epoch in one process; several threads may read at once.
+
+    Samples and shards that failed are not tried again.
+    """
+
+    def __init__(self, session: Session, epoch: int) -> None:
+        """Substitute samples of an epoch that was started."""
+        run = session.run
+        if run.batch_size is None and not run.varies:
+            raise ConfigError(
+                "on_error='substitute' takes another sample of the same global batch, and there is no batch "
+                "size: give batch_size="
+            )
+        self._session, self._epoch = session, epoch
+        self._plan = run.epoch(epoch, session.world)
+        self._loop = run.clock.sets << 32 | run.clock.begun()
+        self._latest: tuple[int, Int64] | None = None  # number and sample ids of a global batch
+        self._causes: dict[int, str] = {}  # by sample that cannot be read
+        self._distinct: set[int] = set()
+        self._listed: list[str] = []
+        self._lock = Lock()
+        session.reader.remember_failures()
+
+    def read_in_parts(self, block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:
+        """Yield a block and what `read` returns; if that fails, batch by batch with substitutes.
+
+        `read` may return an iterator over the batches of the block that reads them one by one.
+        """
+        try:
+            values = read(block)
+        except Exception as error:  # noqa: BLE001 - decoders can raise anything
+            _raise_others(error)
+        else:
+            if isinstance(values, Iterator):
+                values = cast("T", self._batches(block, values, read))
+            yield block, values
+            return
+        for part in block.split():
+            yield part, self.read_batch(part, read)
+
+    def _batches(
+        self, block: Block, batches: Iterator[Any], read: Callable[[Block], Any]
+    ) -> Iterator[Any]:
+        """Yield batches of a block; from the first one that fails on, each is read alone."""
+        count = 0
+        while True:
+            try:
+                batch = next(batches, _END)
+            except Exception as error:  # noqa: BLE001 - decoders can raise anything
+                _raise_others(error)
+                break
+            if batch is _END:
+                return
+            yield batch
+            count += 1
+        for part in block.split()[count:]:
+            yield from self.read_batch(part, read)
+
+    def read_batch(
+        self,
+        block: Block,
+        read: Callable[[Block], T],
+        probe: Callable[[Block], object] | None = None,
+    ) -> T:
+        """Return what `read` returns for a block of one batch, with substitutes if it fails.
+
+        `probe` tells by an error which samples cannot be read; the default is `read`.
+
+        Raises:
+            TooManyBadSamplesError: If more samples of the epoch were substituted than `max_errors`.
+            Exception: The error of a sample for which there is no substitute.
+        """
+        try:
+            return _complete(read(block))
+        except Exception as error:
+            _raise_others(error)
+            substitutes = dict(self._substitutes(block, probe or read))
+            if not substitutes:
+                raise
+        ids = [substitutes.get(sample, sample) for sample in block.ids.tolist()]
+        values = _complete(read(_batch(block.step, ids)))
+        for sample, substitute in substitutes.items():
+            self._record(block.step, sample, substitute)
+        return values
+
+    def _substitutes(
+        self, block: Block, probe: Callable[[Block], object]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the samples of a batch that cannot be read, and their substitutes."""
+        ids = list(dict.fromkeys(block.ids.tolist()))
+        for sample in filter(self._causes.__contains__, ids):
+            yield sample, self._choose(block.step, sample, DataError(self._causes[sample]), probe)
+        untried = [sample for sample in ids if sample not in self._causes]
+        for sample, error in self._failures(block.step, untried, probe):
+            yield sample, self._choose(block.step, sample, error, probe)
+
+    def _failures(
+        self, step: int, ids: list[int], probe: Callable[[Block], object]
+    ) -> Iterator[tuple[int, Exception]]:
+        """Yield those of some samples that cannot be read, found by halving, and their errors."""
+        error = self._try(step, ids, probe) if ids else None
+        if error is None:
+            return
+        if len(ids) == 1:
+            yield ids[0], error
+            return
+        for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+            yield from self._failures(step, half, probe)
+
+    def _try(self, step: int, ids: list[int], probe: Callable[[Block], object]) -> Exception | None:
+        """Read samples; return the error, which is noted if it is that of a single one."""
+        try:
+            _complete(probe(_batch(step, ids)))
+        except Exception as error:  # noqa: BLE001 - decoders can raise anything
+            _raise_others(error)
+            if len(ids) == 1:
+                self._causes[ids[0]] = _describe(error)
+            return error
+        return None
+
+    def _choose(
+        self, step: int, sample: int, error: Exception, probe: Callable[[Block], object]
+    ) -> int:
+        """Return the first substitute that can be read; raise `error` without one."""
+        planner, outages = self._session.run.planner, set()
+        candidates = order_substitutes(sample, self._global_batch(step), planner.first_ids)
+        if planner.batches is not None:
+            candidates = planner.batches.order_substitutes(sample, candidates)
+        for candidate in candidates.tolist():
+            if candidate in self._causes:
+                continue
+            failure = self._try(step, [candidate], probe)
+            if failure is None:
+                return int(candidate)
+            if _is_outage(failure):
+                outages.add(self._session.reader.locate(candidate)[:2])
+            if len(outages) == _MAX_OUTAGES:
+                break
+        raise error
+
+    def _global_batch(self, step: int) -> Int64:
+        session, latest = self._session, self._latest  # another thread may replace the latter
+        number = session.run.global_step(step, session.world)
+        if latest is None or latest[0] != number:
+            steps = session.run.steps_of_global_batch(step, session.world)
+            latest = number, global_batch(self._plan, session.world, session.batch, steps)
+            self._latest = latest
+        return latest[1]
+
+    def _record(self, step: int, sample: int, substitute: int) -> None:
+        """Count, log and emit a substitution; raise `TooManyBadSamplesError` if it exceeds the limit."""
+        stream, shard, file, index = self._session.reader.locate(sample)
+        place, cause = (stream, shard, file, index), self._causes[sample]
+        observer = self._session.monitor.observer
+        observer.emit(SampleSubstituted(self._epoch, step, sample, substitute, *place, cause))
+        with self._lock:
+            if sample in self._distinct:
+                return
+            self._distinct.add(sample)
+            text = (
+                f"sample {sample} ({file}, shard {shard} of stream {stream}, row {index}): {cause}"
+            )
+            if len(self._listed) < _MAX_LISTED_SAMPLES:
+                self._listed.append(text)
+            count = observer.counters.add_in_loop(self._loop)
+        _LOG.warning(
+            "%s; sample %d takes its place in step %d of epoch %d",
+            text,
+            substitute,
+            step,
+            self._epoch,
+        )
+        self._check_limit(count)
+
+    def _check_limit(self, count: int) -> None:
+        session, limit = self._session, self._session.substitution_options.max_errors
+        if limit is None:
+            return
+        samples = session.run.length(session.world) if 0 < limit < 1 else 1
+        if count > limit * samples:
+            raise TooManyBadSamplesError(
+                f"{count} samples of epoch {self._epoch} could not be read on this rank, more than "
+                f"max_errors={limit}; the first of this process: {'; '.join(self._listed)}"
+            )
+
+
+def _batch(step: int, ids: list[int]) -> Block:
+    return Block(np.array([step]), np.array([ids], np.int64))
+
+
+def _complete(values: T) -> T:
+    """Return the values that were read; those of an iterator are read now."""
+    return cast("T", iter(list(values))) if isinstance(values, Iterator) else values
+
+
+def _raise_others(error: Exception) -> None:
+    """Raise an error that is not about the data of samples."""
+    is_own = isinstance(error, StreamplugError)
+    is_of_data = isinstance(error, (DataError, StorageError)) if is_own else True
+    if not is_of_data or isinstance(error, (MemoryError, TooManyBadSamplesError)):
+        raise error
+
+
+def _is_outage(error: Exception) -> bool:
+    is_of_file = isinstance(error, (NotFound, AccessDenied))
+    return isinstance(error, StorageError) and not is_of_file
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_MAX_CAUSE_CHARACTERS]
