@@ -1,0 +1,466 @@
+"""Data sets whose batches have a limited cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+
+import numpy as np
+import pytest
+from streamplug_budget import BatchBudget
+from streamplug_testing import isolated_plugins
+
+from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
+from streamplug.errors import (
+    ConfigError,
+    DataError,
+    PluginError,
+    StateError,
+    TooManyBadSamplesError,
+)
+
+RNG = np.random.default_rng(5)
+LENGTHS = np.clip(RNG.lognormal(3, 1, 600), 1, 200).astype(int).tolist()
+LIMIT = 400
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("sets") / "tokens"
+    columns = {
+        "n": "int", "tokens": "ndarray:uint16", "length": "int", "text": "str", "image": "ndarray"
+    }  # fmt: skip
+    with MDSWriter(out=out, columns=columns, size_limit=30_000, compression="gz") as writer:
+        for n, length in enumerate(LENGTHS):
+            writer.write(
+                {
+                    "n": n,
+                    "tokens": np.full(length, n, np.uint16),
+                    "length": length,
+                    "text": "ü" * length,
+                    "image": np.zeros((length, 2), np.uint8),
+                }
+            )
+    return str(out)
+
+
+def make(folder, *, budget=None, **options):
+    default = {"limit": LIMIT, "column": "tokens"} if budget is None else budget
+    return StreamingDataset(
+        local=folder,
+        batching_method="budget",
+        batch_budget=default,
+        **{"shuffle": True, "num_canonical_nodes": 2, **options},
+    )
+
+
+def read(dataset, **options):
+    return [batch["n"].tolist() for batch in dataset.batches(**options)]
+
+
+def refuse(*_):
+    raise NotImplementedError
+
+
+class Failing(Encoding):
+    """Decodes ints as they are stored, but some cannot be."""
+
+    size = 8
+
+    def __init__(self, stored):
+        self.stored = stored
+
+    def encode(self, value):
+        return self.stored.encode(value)
+
+    def decode(self, data):
+        value = self.stored.decode(data)
+        if value % 97 == 5:
+            raise ValueError(f"sample {value}")
+        return value
+
+
+def plain(out, **columns):
+    kinds = {"n": "int", **{name: spec for name, (spec, _) in columns.items()}}
+    with MDSWriter(out=out, columns=kinds, size_limit=20_000) as writer:
+        for n in range(len(LENGTHS)):
+            writer.write(
+                {"n": n, **{name: make_value(n) for name, (_, make_value) in columns.items()}}
+            )
+    return str(out)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        {"column": "tokens"},
+        {"column": "tokens", "measure": "length"},
+        {"column": "text"},
+        {"column": "image"},
+        {"column": "length", "measure": "value"},
+        {"column": "text", "measure": len},
+        {"measure": lambda sample: sample["length"]},
+    ],
+)
+def test_the_length_can_be_measured_in_many_ways(folder, measure):
+    batches = read(make(folder, budget={"limit": LIMIT, **measure}))
+    assert batches == read(make(folder))
+    assert sorted(n for batch in batches for n in batch) == list(range(len(LENGTHS)))
+    assert max(sum(LENGTHS[n] for n in batch) for batch in batches) <= LIMIT
+
+
+def test_headers_have_the_lengths(tmp_path, monkeypatch):
+    out = plain(
+        tmp_path / "set", tokens=("ndarray:uint16", lambda n: np.zeros(LENGTHS[n], np.uint16))
+    )
+    monkeypatch.setattr("streamplug_budget.length_counter.LengthCounter.read", None)
+    batches = read(make(out))
+    assert max(sum(LENGTHS[n] for n in batch) for batch in batches) <= LIMIT
+    in_bytes = BatchBudget(limit=3 * LIMIT, column="tokens", measure="bytes")
+    batches = read(make(out, budget=in_bytes))
+    assert max(sum(2 * LENGTHS[n] for n in batch) for batch in batches) <= 3 * LIMIT
+
+
+def test_many_samples_are_measured_in_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug_budget.length_counter.SAMPLES_PER_PROCESS", 200)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    out = plain(tmp_path / "set", text=("str", lambda n: "x" * LENGTHS[n]))
+    batches = read(make(out, budget={"limit": LIMIT, "column": "text"}))
+    assert max(sum(LENGTHS[n] for n in batch) for batch in batches) <= LIMIT
+
+
+def test_bins_are_counted_in_processes_and_kept(folder, monkeypatch, tmp_path):
+    expected = read(make(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("streamplug_budget.bin_counts._SAMPLES_PER_PROCESS", 200)
+    monkeypatch.setattr("streamplug_budget.planner._MIN_CACHED_SAMPLES", 100)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert read(make(folder)) == expected
+    monkeypatch.setattr("streamplug_budget.planner.count_all_bins", refuse)
+    assert read(make(folder)) == expected  # now from the file
+    with pytest.raises(NotImplementedError):
+        read(make(folder, shuffle_seed=8))  # another order has other bins
+
+
+def test_lengths_are_measured_once(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    budget = {"limit": LIMIT, "column": "text"}
+    expected = read(make(folder, budget=budget))
+    monkeypatch.setattr("streamplug_budget.length_counter.LengthCounter.lengths", None)
+    assert read(make(folder, budget=budget)) == expected
+    with pytest.raises(TypeError):
+        make(folder, budget={**budget, "column": "image"})
+
+
+def test_padded_batches_have_similar_samples(folder):
+    budget = {"limit": LIMIT, "column": "tokens", "pad_to": "batch"}
+    batches = read(make(folder, budget=budget, num_canonical_nodes=1))
+    lengths = [[LENGTHS[n] for n in batch] for batch in batches]
+    assert all(len(batch) * max(batch) <= LIMIT for batch in lengths)
+    padded = sum(len(batch) * max(batch) for batch in lengths)
+    assert sum(map(sum, lengths)) > 0.85 * padded
+
+
+def test_the_batch_size_bounds_the_samples(folder):
+    assert max(map(len, read(make(folder, batch_size=5)))) == 5
+    assert max(map(len, read(make(folder)))) > 5
+
+
+@pytest.mark.parametrize("options", [{"num_threads": 2}, {"batch_size": 5}])
+def test_batches_can_be_asked_for_as_others(folder, options):
+    dataset = make(folder, batch_size=options.get("batch_size"))
+    assert read(dataset, **options) == read(make(folder, batch_size=options.get("batch_size")))
+
+
+def test_samples_come_in_the_order_of_batches(folder):
+    batches = read(make(folder))
+    assert [sample["n"] for sample in make(folder)] == [n for batch in batches for n in batch]
+
+
+def test_a_selection_and_streams(folder, tmp_path):
+    odd = list(range(1, len(LENGTHS), 2))
+    dataset = make(folder, select=odd)
+    batches = read(dataset)
+    assert sorted(n for batch in batches for n in batch) == odd
+    assert max(sum(LENGTHS[n] for n in batch) for batch in batches) <= LIMIT
+    other = plain(
+        tmp_path / "set", tokens=("ndarray:uint16", lambda n: np.zeros(LENGTHS[-1 - n], np.uint16))
+    )
+    streams = [
+        Stream(local=folder, proportion=0.3, select=odd),
+        Stream(local=other, proportion=0.7),
+    ]
+    mixed = StreamingDataset(
+        streams=streams,
+        columns=["n", "tokens"],
+        batching_method="budget",
+        batch_budget={"limit": LIMIT, "column": "tokens"},
+        shuffle=True,
+        epoch_size=500,
+    )
+    tokens = [[len(value) for value in batch["tokens"]] for batch in mixed.batches()]
+    assert sum(map(len, tokens)) == 500
+    assert max(map(sum, tokens)) <= LIMIT
+
+
+def test_a_view_has_lengths_of_its_own(folder, tmp_path):
+    views = pytest.importorskip("streamplug_views")
+    view = views.View.of(folder).where("length > 20").rename({"tokens": "ids"})
+    view.commit(str(tmp_path / "view"), message="long ones")
+    dataset = StreamingDataset(
+        remote=str(tmp_path / "view"),
+        batching_method="budget",
+        batch_budget={"limit": LIMIT, "column": "ids"},
+    )
+    batches = read(dataset)
+    assert sorted(n for batch in batches for n in batch) == [
+        n for n, k in enumerate(LENGTHS) if k > 20
+    ]
+    assert max(sum(LENGTHS[n] for n in batch) for batch in batches) <= LIMIT
+
+
+def test_a_state_is_resumed_on_other_ranks(folder):
+    budget = {"limit": LIMIT, "column": "tokens", "micro_batches": 8}
+    batches = make(folder, budget=budget).batches()
+    done = [next(batches)["n"].tolist() for _ in range(8)]
+    dataset = make(folder, budget=budget)
+    it = dataset.batches()
+    for _ in range(8):
+        next(it)
+    state = json.loads(json.dumps(dataset.state_dict()))
+    assert (state["batch_in_epoch"], state["global_batch"]) == (8, 8)
+    rest = [batch["n"].tolist() for batch in batches]
+    found = []
+    for rank in range(4):
+        dataset = make(folder, budget=budget, world=World(2, 2, rank=rank))
+        dataset.load_state_dict(state)
+        found.append(read(dataset))
+    resumed = [batch for step in zip(*found) for batch in step]
+    assert sorted(map(sorted, resumed)) == sorted(map(sorted, rest))
+    assert sorted(map(sorted, resumed[:8])) == sorted(map(sorted, rest[:8]))
+    assert len(done) + len(rest) == 8 * (-(-(len(done) + len(rest)) // 8))
+
+
+def test_a_state_within_a_step_needs_as_many_ranks(folder):
+    state = {**make(folder).state_dict(), "batch_in_epoch": 3, "global_batch": 4}
+    dataset = make(folder, world=World(1, 4))
+    with pytest.raises(StateError, match="at batch 3, inside a step of 4 batches"):
+        dataset.load_state_dict(state)
+
+
+def test_a_state_of_other_lengths_is_refused(folder, tmp_path):
+    state = make(folder).state_dict()
+    with pytest.raises(StateError, match=r"batch_budget\.limit: saved 400, now 500"):
+        make(folder, budget={"limit": 500, "column": "tokens"}).load_state_dict(state)
+    with pytest.raises(StateError, match=r"batch_budget\.lengths: saved '\w+', now '\w+'"):
+        make(
+            folder, budget={"limit": LIMIT, "column": "n", "measure": lambda n: 1 + n % 9}
+        ).load_state_dict(state)
+    with pytest.raises(StateError, match="batch_budget"):
+        StreamingDataset(local=folder, batch_size=1, shuffle=True).load_state_dict(state)
+    mosaic = {"epoch": 0, "sample_in_epoch": 8, "num_canonical_nodes": 2, "shuffle_seed": 9176}
+    with pytest.raises(StateError, match="batch_budget"):
+        make(folder).load_state_dict(mosaic)
+    with pytest.raises(StateError, match="use state_dict"):
+        make(folder).state_dict(num_samples=0)
+
+
+def test_explain_and_where(folder):
+    dataset = make(folder, world=World(1, 2))
+    uses = dataset.explain(step=2)
+    batches = [read(make(folder, world=World(1, 2, rank=rank)))[2] for rank in (0, 1)]
+    assert [[use.sample for use in uses if use.rank == rank] for rank in (0, 1)] == batches
+    [use] = dataset.where(batches[1][0])
+    assert (use.step, use.rank, use.place) == (2, 1, 0)
+
+
+def test_it_is_sent_to_other_processes(folder):
+    dataset = make(folder)
+    assert read(pickle.loads(pickle.dumps(dataset))) == read(dataset)
+
+
+def test_epochs_and_seeds_differ(folder):
+    dataset = make(folder)
+    first, second = read(dataset), read(dataset)
+    assert first != second
+    assert read(make(folder, shuffle_seed=1)) != first
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        (None, "batch_budget=None: expected a BatchBudget"),
+        (65536, "batch_budget=65536: expected a BatchBudget"),
+        ({"limit": 0, "column": "tokens"}, "limit=0: must be at least 1"),
+        ({"limit": "many", "column": "tokens"}, "limit='many': expected a count"),
+        ({"limit": 9}, "column=None: name the column whose length"),
+        (
+            {"limit": 9, "column": "tokens", "measure": "size"},
+            "measure='size': choose one of length, bytes",
+        ),
+        (
+            {"limit": 9, "column": "tokens", "pad_to": "max"},
+            "pad_to='max': choose one of none, batch",
+        ),
+        ({"limit": 9, "column": "tokens", "quadratic": -1}, "quadratic=-1: must be a number"),
+        ({"limit": 9, "column": "tokens", "max_length": 0}, "max_length=0"),
+        ({"limit": 9, "column": "tokens", "micro_batches": 0}, "micro_batches=0"),
+        ({"limit": 9, "colum": "tokens"}, "column"),
+        ({"limit": 9, "column": "token"}, "Did you mean 'tokens'"),
+        (
+            {"limit": 100, "column": "tokens"},
+            r"sample \d+ of length 200 costs 200, more than limit=100",
+        ),
+        (
+            {"limit": 9, "column": "text", "measure": "bytes"},
+            "does not store the sizes of column 'text'",
+        ),
+    ],
+)
+def test_a_budget_that_cannot_be_used_is_refused(folder, budget, message):
+    with pytest.raises((ConfigError, TypeError), match=message):
+        StreamingDataset(local=folder, batching_method="budget", batch_budget=budget)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"curriculum": {0: [1]}}, "with curriculum="),
+        ({"partition_algo": "relaxed"}, "needs partition_algo='elastic', not 'relaxed'"),
+        ({"batching_method": "random"}, "batch_budget= with batching_method='random'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(folder, options, message):
+    budget = {"batching_method": "budget", "batch_budget": {"limit": LIMIT, "column": "tokens"}}
+    with pytest.raises(ConfigError, match=message):
+        StreamingDataset(local=folder, **{**budget, **options})
+
+
+def test_a_missing_distribution_is_named(folder, monkeypatch):
+    with isolated_plugins([]), pytest.raises(PluginError, match="pip install streamplug-budget"):
+        make(folder)
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (lambda n: 1 if n != 7 else 1 / 0, "sample 7, column 'n': .* ZeroDivisionError"),
+        (lambda n: n - 5, "sample 0, column 'n': .* -5 is no whole number"),
+        (lambda n: n / 2, r"sample 1, column 'n': .* 0.5 is no whole number"),
+        ("length", "sample 0, column 'n': .*measure=length: TypeError"),
+    ],
+)
+def test_a_length_that_is_none_is_an_error_that_names_the_sample(folder, measure, message):
+    with pytest.raises(DataError, match=message):
+        make(folder, budget={"limit": LIMIT, "column": "n", "measure": measure})
+
+
+def test_a_transform_may_cut_long_samples(folder):
+    budget = {"limit": 100, "column": "tokens", "max_length": 60}
+    batches = read(make(folder, budget=budget))
+    assert max(sum(min(LENGTHS[n], 60) for n in batch) for batch in batches) <= 100
+
+
+def test_a_config_file_has_a_budget(folder, tmp_path):
+    config = {
+        "local": folder,
+        "shuffle": True,
+        "num_canonical_nodes": 2,
+        "batching_method": "budget",
+        "batch_budget": {"limit": "0.4k", "column": "tokens"},
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    assert read(StreamingDataset.from_config(path)) == read(make(folder))
+
+
+def test_samples_that_cannot_be_read_are_substituted_within_the_budget(folder):
+    budget = {"limit": LIMIT, "column": "tokens", "micro_batches": 8}
+
+    def global_batches(world):
+        ranks = []
+        for rank in range(world.ranks):
+            dataset = make(
+                folder,
+                budget=budget,
+                world=World(world.nodes, world.ranks_per_node, rank=rank),
+                on_error="substitute",
+                decoders={"n": Failing},
+            )
+            ranks.append(
+                [[len(tokens) for tokens in batch["tokens"]] for batch in dataset.batches()]
+            )
+        steps = [batch for step in zip(*ranks) for batch in step]
+        return [sorted(map(sorted, steps[i : i + 8])) for i in range(0, len(steps), 8)]
+
+    expected = global_batches(World())
+    assert global_batches(World(2, 2)) == expected
+    assert max(sum(batch) for step in expected for batch in step) <= LIMIT
+    dataset = make(
+        folder, budget=budget, on_error="substitute", max_errors=2, decoders={"n": Failing}
+    )
+    with pytest.raises(TooManyBadSamplesError):
+        read(dataset)
+
+
+class TestLoader:
+    """Batches of limited cost in a loader of torch."""
+
+    @pytest.fixture(autouse=True)
+    def _needs_torch(self):
+        pytest.importorskip("torch")
+
+    @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+    @pytest.mark.parametrize(
+        "workers", [{}, {"num_workers": 2}, {"num_workers": 1, "context": "spawn"}]
+    )
+    def test_batches_are_those_of_the_data_set(self, folder, workers):
+        from streamplug import StreamingDataLoader
+
+        context = workers.get("context")
+        options = {"num_workers": workers.get("num_workers", 0), "multiprocessing_context": context}
+        expected = read(make(folder))
+        loader = StreamingDataLoader(make(folder), **options)
+        assert len(loader) == len(expected)
+        assert [batch["n"].tolist() for batch in loader] == expected
+        transformed = StreamingDataLoader(
+            make(folder), transform=_keep_number, drop_last=True, **options
+        )
+        batches = iter(transformed)
+        found = [next(batches) for _ in range(5)]
+        assert [batch["n"].tolist() for batch in found] == expected[:5]
+        state = transformed.state_dict()
+        del batches
+        loader = StreamingDataLoader(make(folder), **options)
+        loader.load_state_dict(state)
+        assert [batch["n"].tolist() for batch in loader] == expected[5:]
+
+    def test_random_numbers_do_not_depend_on_the_ranks(self, folder):
+        from streamplug import StreamingDataLoader
+
+        budget = {"limit": LIMIT, "column": "tokens", "micro_batches": 4}
+        drawn = {}
+        for ranks in (1, 4):
+            for rank in range(ranks):
+                dataset = make(folder, budget=budget, world=World(1, ranks, rank=rank))
+                for batch in StreamingDataLoader(dataset, transform=_draw):
+                    pairs = zip(batch["n"].tolist(), batch["random"].tolist())
+                    drawn.setdefault(ranks, set()).update(pairs)
+        assert drawn[1] == drawn[4]
+
+
+def _keep_number(sample):
+    return {"n": sample["n"]}
+
+
+def _draw(sample, rng):
+    return {"n": sample["n"], "random": rng.random()}
+
+
+def test_lengths_on_a_read_only_disk_are_an_error_of_the_cache(folder, tmp_path, monkeypatch):
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    tmp_path.chmod(0o500)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    read(make(folder))  # a temporary directory is used
