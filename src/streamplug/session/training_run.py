@@ -10,12 +10,16 @@ from typing import Any
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
+    ChangedMixture,
     Curriculum,
     DatasetFingerprint,
     Epoch,
     EpochConfig,
+    Mixture,
     Planner,
     Weight,
+    change_mixture,
+    resume_mixture,
     state,
 )
 from streamplug.read import SampleReader
@@ -52,6 +56,7 @@ class TrainingRun:
         self.options, self.batch_size = options, options.batch_size
         self.clock = EpochCounter(private_cells())
         self._planner, self._fingerprint = planner, fingerprint
+        self._initial_mixture = planner.mixture
         self._start = RunStart()
         # Number of epochs started, and the epoch and step after the last batch of this process.
         self._cursor = (-1, 0, 0)
@@ -71,6 +76,7 @@ class TrainingRun:
             algorithm=options.shuffle_algorithm(),
             partition_algorithm=options.partition_algorithm(),
             shuffled=options.shuffle,
+            mixture=self._initial_mixture,
         )
         return TrainingRun(planner, self._fingerprint, options)
 
@@ -268,13 +274,15 @@ class TrainingRun:
         saved = state.save(
             self.identity(world), epoch, step, config.initial_nodes, initial_batch_size
         )
-        if isinstance(self._planner.mixture, Curriculum):
+        if not isinstance(self._planner.mixture, Mixture):
             run_step = self._step_of_run(world, epoch, step)
-            saved["curriculum"] = self._planner.mixture.changes_until(run_step)
+            if changes := self._planner.mixture.changes_until(run_step):
+                saved["curriculum"] = changes
         return saved
 
     def _step_of_run(self, world: World, epoch: int, step: int) -> int:
-        return epoch * -(-self._planner.size // (self.batch * world.ranks)) + step
+        length = self._planner.length(world, self.batch, self._epoch_config(world))
+        return epoch * (length // self.batch) + step
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
@@ -289,13 +297,22 @@ class TrainingRun:
         try:
             epoch, step = state.load(saved, self.identity(world))
             self._check_position(saved, epoch, step, world)
-            if isinstance(self._planner.mixture, Curriculum):
-                run_step = self._step_of_run(world, epoch, step)
-                self._planner.mixture = self._planner.mixture.resume(saved, run_step)
+            self._planner.mixture = self._saved_mixture(saved, epoch, step, world)
         except BaseException:
             self._start, self.batch_size = before
             raise
         self._continue(epoch, step, changed=self._order(world) != order)
+
+    def _saved_mixture(
+        self, saved: Mapping[str, Any], epoch: int, step: int, world: World
+    ) -> Mixture | Curriculum | ChangedMixture:
+        mixture, past = self._initial_mixture, saved.get("curriculum")
+        run_step = self._step_of_run(world, epoch, step) if self.options.elastic else 0
+        if isinstance(mixture, Curriculum):
+            return mixture.resume(saved, run_step)
+        if isinstance(mixture, Mixture) and self.options.elastic and past is not None:
+            return resume_mixture(mixture, past, self._planner.streams, run_step)
+        return mixture
 
     def _check_position(
         self, saved: Mapping[str, Any], epoch: int, step: int, world: World
@@ -315,11 +332,18 @@ class TrainingRun:
 
     def set_proportions(self, proportions: Sequence[float], world: World) -> None:
         """Change the proportions of the streams from the next step on."""
-        if not isinstance(self._planner.mixture, Curriculum):
-            raise ConfigError("begin the run with curriculum= to change the streams' proportions")
+        if not self.options.elastic:
+            raise ConfigError(
+                f"set_proportions: partition_algo={self.options.partition_algo!r}: needs 'elastic'"
+            )
         epoch, step = self.clock.next()
-        run_step = self._step_of_run(world, epoch, step)
-        self._planner.mixture = self._planner.mixture.with_change(run_step, proportions)
+        run_step, planner = self._step_of_run(world, epoch, step), self._planner
+        if isinstance(planner.mixture, Mixture):
+            planner.mixture = change_mixture(
+                planner.mixture, planner.streams, run_step, proportions
+            )
+        else:
+            planner.mixture = planner.mixture.with_change(run_step, proportions)
         self._continue(epoch, step, changed=True)
 
     def _order(self, world: World) -> tuple[object, ...]:
