@@ -274,11 +274,12 @@ class TrainingRun:
         saved = state.save(
             self.identity(world), epoch, step, config.initial_nodes, initial_batch_size
         )
-        if not isinstance(self._planner.mixture, Mixture):
-            run_step = self._step_of_run(world, epoch, step)
-            if changes := self._planner.mixture.changes_until(run_step):
-                saved["curriculum"] = changes
-        return saved
+        mixture = self._planner.mixture
+        if isinstance(mixture, Mixture):
+            return {**saved, "curriculum_changes": 0}
+        changes = mixture.changes_until(self._step_of_run(world, epoch, step))
+        past = {"curriculum": changes} if changes else {}
+        return {**saved, "curriculum_changes": len(changes), **past}
 
     def _step_of_run(self, world: World, epoch: int, step: int) -> int:
         length = self._planner.length(world, self.batch, self._epoch_config(world))
@@ -307,6 +308,13 @@ class TrainingRun:
         self, saved: Mapping[str, Any], epoch: int, step: int, world: World
     ) -> Mixture | Curriculum | ChangedMixture:
         mixture, past = self._initial_mixture, saved.get("curriculum")
+        count, found = saved.get("curriculum_changes"), len(past) if isinstance(past, list) else 0
+        if count not in (None, found):
+            # Checkpoints by key load only the keys that the state of a new run has.
+            raise StateError(
+                f"the state has {found} of {count!r:.20} changes of its curriculum: it was not loaded whole; "
+                "save it as one value, such as json.dumps(state)"
+            )
         run_step = self._step_of_run(world, epoch, step) if self.options.elastic else 0
         if isinstance(mixture, Curriculum):
             return mixture.resume(saved, run_step)
