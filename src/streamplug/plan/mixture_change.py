@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StateError
 from streamplug.plan.curriculum import (
     Curriculum,
     CurriculumChange,
@@ -46,14 +46,20 @@ class ChangedMixture:
         return replace(self, after=self.after.with_change(step - self.step, proportions))
 
 
+StreamMixture = Mixture | Curriculum | ChangedMixture
+"""What a run takes of its streams."""
+
+
 def change_mixture(
-    mixture: Mixture, sizes: Sequence[int], step: int, proportions: Sequence[float]
-) -> ChangedMixture:
-    """Return a mixture whose streams, of `sizes` samples, have other proportions from a step on.
+    mixture: StreamMixture, sizes: Sequence[int], step: int, proportions: Sequence[float]
+) -> Curriculum | ChangedMixture:
+    """Return a mixture whose streams, of `sizes` samples, have other proportions from a step of the run on.
 
     Raises:
-        ConfigError: If the mixture is not one of proportions of whole streams, or the new ones are invalid.
+        ConfigError: If epochs are not made of proportions of whole streams, or the new ones are invalid.
     """
+    if not isinstance(mixture, Mixture):
+        return mixture.with_change(step, proportions)
     if not mixture.is_relative:
         raise ConfigError(
             "set_proportions: epochs of this run take fixed numbers of samples (repeat=, choose=, or "
@@ -67,19 +73,28 @@ def change_mixture(
     return _with_first_change(mixture, sizes, step, proportions)
 
 
-def _with_first_change(
-    mixture: Mixture, sizes: Sequence[int], step: int, proportions: Sequence[float]
-) -> ChangedMixture:
-    change = CurriculumChange(0, check_proportions(proportions, sizes), by_hand=True)
-    return ChangedMixture(mixture, Curriculum((change,), mixture.epoch_size, tuple(sizes)), step)
-
-
 def resume_mixture(
-    mixture: Mixture, saved: Any, sizes: Sequence[int], step: int
-) -> Mixture | ChangedMixture:
-    """Return a mixture with the saved changes up to a step of the run."""
-    changed: Mixture | ChangedMixture = mixture
-    for change in parse_changes(saved, sizes, from_start=False):
+    mixture: StreamMixture, saved: Mapping[str, Any], sizes: Sequence[int], step: int
+) -> StreamMixture:
+    """Return the mixture with which a run began, with the changes of a state up to a step of the run.
+
+    Raises:
+        StateError: If they are invalid, incomplete, or those of another curriculum.
+    """
+    past, count = saved.get("curriculum"), saved.get("curriculum_changes")
+    found = len(past) if isinstance(past, list) else 0
+    if count not in (None, found):
+        # Checkpoints by key load only the keys that the state of a new run has.
+        raise StateError(
+            f"the state has {found} of {count!r:.20} changes of its curriculum: it was not loaded whole; "
+            "save it as one value, such as json.dumps(state)"
+        )
+    if isinstance(mixture, Curriculum):
+        return mixture.resume(saved, step)
+    if past is None:
+        return mixture
+    changed = mixture
+    for change in parse_changes(past, sizes, from_start=False):
         if change.step > step:
             break
         if isinstance(changed, Mixture):
@@ -87,6 +102,13 @@ def resume_mixture(
         else:
             changed = changed.with_change(change.step, change.proportions)
     return changed
+
+
+def _with_first_change(
+    mixture: Mixture, sizes: Sequence[int], step: int, proportions: Sequence[float]
+) -> ChangedMixture:
+    change = CurriculumChange(0, check_proportions(proportions, sizes), by_hand=True)
+    return ChangedMixture(mixture, Curriculum((change,), mixture.epoch_size, tuple(sizes)), step)
 
 
 class ContinuedSamples(StreamSamples):

@@ -15,7 +15,12 @@ from streamplug.plan.curriculum import Curriculum, CurriculumSchedule
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.interleave import Interleaving
 from streamplug.plan.mixture import Mixture
-from streamplug.plan.mixture_change import ChangedMixture, ContinuedSamples, JoinedEpoch
+from streamplug.plan.mixture_change import (
+    ChangedMixture,
+    ContinuedSamples,
+    JoinedEpoch,
+    StreamMixture,
+)
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition_algorithm import Parallelism, PartitionAlgorithm, WeightedStream
 from streamplug.plan.selection import AllSamples, Selection
@@ -60,7 +65,7 @@ class Planner:
 
     starts: Int64
     stream_shards: Sequence[int]
-    mixture: Mixture | Curriculum | ChangedMixture
+    mixture: StreamMixture
     algorithm: ShuffleAlgorithm
     partition_algorithm: PartitionAlgorithm
     _: KW_ONLY

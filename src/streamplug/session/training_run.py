@@ -10,8 +10,6 @@ from typing import Any
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
-    ChangedMixture,
-    Curriculum,
     DatasetFingerprint,
     Epoch,
     EpochConfig,
@@ -298,29 +296,17 @@ class TrainingRun:
         try:
             epoch, step = state.load(saved, self.identity(world))
             self._check_position(saved, epoch, step, world)
-            self._planner.mixture = self._saved_mixture(saved, epoch, step, world)
+            if self.options.elastic:  # others have no changes
+                self._planner.mixture = resume_mixture(
+                    self._initial_mixture,
+                    saved,
+                    self._planner.streams,
+                    self._step_of_run(world, epoch, step),
+                )
         except BaseException:
             self._start, self.batch_size = before
             raise
         self._continue(epoch, step, changed=self._order(world) != order)
-
-    def _saved_mixture(
-        self, saved: Mapping[str, Any], epoch: int, step: int, world: World
-    ) -> Mixture | Curriculum | ChangedMixture:
-        mixture, past = self._initial_mixture, saved.get("curriculum")
-        count, found = saved.get("curriculum_changes"), len(past) if isinstance(past, list) else 0
-        if count not in (None, found):
-            # Checkpoints by key load only the keys that the state of a new run has.
-            raise StateError(
-                f"the state has {found} of {count!r:.20} changes of its curriculum: it was not loaded whole; "
-                "save it as one value, such as json.dumps(state)"
-            )
-        run_step = self._step_of_run(world, epoch, step) if self.options.elastic else 0
-        if isinstance(mixture, Curriculum):
-            return mixture.resume(saved, run_step)
-        if isinstance(mixture, Mixture) and self.options.elastic and past is not None:
-            return resume_mixture(mixture, past, self._planner.streams, run_step)
-        return mixture
 
     def _check_position(
         self, saved: Mapping[str, Any], epoch: int, step: int, world: World
@@ -346,12 +332,7 @@ class TrainingRun:
             )
         epoch, step = self.clock.next()
         run_step, planner = self._step_of_run(world, epoch, step), self._planner
-        if isinstance(planner.mixture, Mixture):
-            planner.mixture = change_mixture(
-                planner.mixture, planner.streams, run_step, proportions
-            )
-        else:
-            planner.mixture = planner.mixture.with_change(run_step, proportions)
+        planner.mixture = change_mixture(planner.mixture, planner.streams, run_step, proportions)
         self._continue(epoch, step, changed=True)
 
     def _order(self, world: World) -> tuple[object, ...]:
