@@ -331,13 +331,14 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
 
         That is the first step of the next epoch; right after `load_state_dict`, it is the step of that state,
         so that a training loop can leave an epoch, change the proportions and resume it. States record the
-        change.
+        change. A run of streams with `proportion` reads them pass after pass from there on.
 
         Args:
             proportions: Share of each stream, in their order, relative to the others.
 
         Raises:
-            ConfigError: If the run was not started with a `curriculum`, or the proportions are invalid.
+            ConfigError: If the run was started neither with a `curriculum` nor with a `proportion` of each
+                stream, or the proportions are invalid.
         """
         self._session.run.set_proportions(proportions, self._session.world)
 

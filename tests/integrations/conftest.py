@@ -30,12 +30,15 @@ NEEDS = {
     "test_composer.py": "composer",
     "test_datasets.py": "datasets",
     "test_ddp.py": "torch",
+    "test_grain.py": "grain",
     "test_jax.py": "jax",
     "test_lightning.py": "lightning",
     "test_ray.py": "ray",
     "test_torchdata.py": "torchdata",
+    "test_torchtitan.py": "torchtitan",
     "test_transformers.py": "transformers",
 }
+sys.path.append(str(EXAMPLES))  # a test imports an example
 collect_ignore = [name for name, package in NEEDS.items() if find_spec(package) is None]
 
 

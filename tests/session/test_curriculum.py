@@ -270,7 +270,7 @@ def test_weights_of_streams_and_a_curriculum_exclude_each_other(folders):
             streams=[Stream(local=folders[0], choose=3), Stream(local=folders[1])],
             curriculum={0: [1, 1]},
         )
-    with pytest.raises(ConfigError, match="begin the run with curriculum="):
+    with pytest.raises(ConfigError, match="or with curriculum="):
         make(folders).set_proportions([1, 1, 1])
 
 

@@ -101,6 +101,50 @@ def test_a_state_of_token_rows_tells_how_they_are_made(corpus, tmp_path, view):
         assert [row + [0] * (view.length - len(row)) for row in rows] == expected
 
 
+def test_a_refused_state_says_in_words_what_differs(corpus, tmp_path):
+    view = TokenBlocks(column="tokens", length=32, extras=["mask"])
+    order = {"batch_size": 4, "shuffle": True, "shuffle_seed": 5}
+    saved = tmp_path / "state.json"
+
+    def refusal(place, dataset):
+        saved.write_text(json.dumps(dataset.state_dict()))
+        code, output = run(place, "--step", 1, "--state", saved)
+        assert code == 1
+        assert not re.search(r"\b[0-9a-f]{16}", output)  # no digests
+        return " ".join(output.split())
+
+    state = TokenDataset(tokens=view, local=corpus, **order)
+    longer = config_of(tmp_path, corpus, TokenBlocks(column="tokens", length=48))
+    assert "tokens.length: saved 32, now 48" in refusal(longer, state)
+    packs = config_of(tmp_path, corpus, VIEWS[3])
+    assert "tokens.view: saved 'TokenBlocks', now 'TokenPacks'" in refusal(packs, state)
+    plain = tmp_path / "plain.json"
+    plain.write_text(json.dumps({"dataset": {"local": corpus, **order}}))
+    assert "tokens: saved rows by 'TokenBlocks', now samples as they are" in refusal(plain, state)
+    selected = TokenDataset(tokens=view, local=corpus, select=range(30), **order)
+    assert "other rows of stream 0 (from 0) are selected than in the state: saved of a select=" in (
+        refusal(corpus, selected)
+    )
+
+
+@pytest.mark.parametrize("extras", [["mask"], ["documents", "positions"], []])
+def test_a_config_with_other_extra_columns_explains_a_state(corpus, tmp_path, extras):
+    order = {"batch_size": 4, "shuffle": True, "shuffle_seed": 5}
+    views = [TokenBlocks(column="tokens", length=32, extras=e) for e in (["positions"], extras)]
+    dataset = TokenDataset(tokens=views[0], local=corpus, **order)
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(dataset.state_dict()))
+    outputs = [
+        run(place, "--step", 2, "--state", saved, "--json")
+        for place in (corpus, config_of(tmp_path, corpus, views[1]))
+    ]
+    assert outputs[0] == outputs[1]
+    assert outputs[0][0] == 0
+    assert [use["sample"] for use in json.loads(outputs[0][1])] == [
+        use.sample for use in dataset.explain(2)
+    ]
+
+
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [(3, "tokens=3"), ({"view": "X"}, "describes no rows"), ({"view": "TokenPacks"}, "missing")],

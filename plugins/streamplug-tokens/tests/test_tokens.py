@@ -354,6 +354,16 @@ def test_a_state_does_not_depend_on_columns_that_leave_rows_as_they_are(tmp_path
         opened(TokenBlocks, extras=["targets"]).load_state_dict(blocks)
 
 
+def test_extra_columns_that_change_no_row_are_no_difference(tmp_path):
+    folder = write(tmp_path / "set", documents([32] * 30))
+    views = [TokenPacks(column="tokens", length=32, extras=e) for e in (["mask"], ["documents"])]
+    datasets = [TokenDataset(tokens=view, local=folder) for view in views]
+    saved = json.loads(json.dumps(datasets[0].state_dict()))
+    fingerprint = datasets[1].session.run.identity(World()).fingerprint
+    message = fingerprint.describe_difference(saved)
+    assert message == "documents: their lengths differ from those of the state, shard by shard"
+
+
 @pytest.mark.parametrize(
     ("view", "method"), [(VIEWS[0], "fork"), (VIEWS[2], "spawn")], ids=["across", "packs"]
 )

@@ -88,6 +88,29 @@ def test_a_state_tells_of_a_mixture(folder, tmp_path, changes):
     assert "streams" in output
 
 
+@pytest.mark.parametrize("method", ["random", "stratified"])
+def test_a_state_tells_of_changed_proportions(folder, tmp_path, method):
+    with MDSWriter(out=tmp_path / "more", columns={"n": "int"}) as out:
+        out.write_batch({"n": list(range(1000, 1300))})
+    places = [folder, str(tmp_path / "more")]
+    streams = [Stream(local=place, proportion=n) for place, n in zip(places, (0.3, 0.61))]
+    dataset = StreamingDataset(
+        streams=streams, shuffle=True, batch_size=8, epoch_size=99, batching_method=method
+    )
+    next(dataset.batches())
+    dataset.load_state_dict(dataset.state_dict())
+    dataset.set_proportions([1, 3])
+    next(iter(dataset.batches()))
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(dataset.state_dict()))
+    for step in (0, 1, 5):
+        code, output = run(*places, "--step", step, "--state", saved, "--json")
+        assert code == 0, output
+        assert [use["sample"] for use in json.loads(output)] == [
+            use.sample for use in dataset.explain(step, epoch=0)
+        ]
+
+
 def test_what_has_no_meaning_is_refused(folder):
     code, output = run(folder)
     assert code == 2

@@ -58,7 +58,8 @@ class ShuffleAlgorithm(Plugin):
             starts: First id of each shard, then the total, shape ``[shards + 1]``; shards may be empty.
                 Often a large memory map: read no more of it than needed.
             canonical_nodes: Number of canonical nodes, at least 1.
-            seed: Seed of the run; canonical nodes keep their shards in all epochs.
+            seed: Seed of the run. Shards should be dealt to canonical nodes by it alone, not by the epoch: a
+                machine then keeps its shards in all epochs.
             epoch: Number of the epoch, from 0.
             block_size: Distance in samples over which samples are mixed, at least 1.
         """

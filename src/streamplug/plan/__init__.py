@@ -5,6 +5,7 @@ from streamplug.plan.curriculum import Curriculum, CurriculumChange
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.mixture import Mixture, Weight, choose_per_stream, proportion_per_stream
+from streamplug.plan.mixture_change import ChangedMixture, change_mixture, resume_mixture
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import ElasticPartition, Partition, Place, worker_steps
 from streamplug.plan.partition_algorithm import (
@@ -22,6 +23,7 @@ __all__ = [
     "BATCHING_METHODS",
     "AllSamples",
     "BatchPlanner",
+    "ChangedMixture",
     "Curriculum",
     "CurriculumChange",
     "DatasetFingerprint",
@@ -43,10 +45,12 @@ __all__ = [
     "StreamSelections",
     "Weight",
     "WeightedStream",
+    "change_mixture",
     "choose_per_stream",
     "global_batch",
     "order_substitutes",
     "parse_selection",
     "proportion_per_stream",
+    "resume_mixture",
     "worker_steps",
 ]

@@ -74,7 +74,9 @@ class Curriculum:
     def resume(self, saved: Mapping[str, Any], step: int) -> Curriculum:
         """Return this curriculum with the saved changes up to `step`, which must include its planned ones."""
         past = [
-            change for change in self._parse_past(saved.get("curriculum")) if change.step <= step
+            change
+            for change in parse_changes(saved.get("curriculum"), self.sizes)
+            if change.step <= step
         ]
         by_hand = {change.step for change in past if change.by_hand}
         planned = [change for change in self.changes if change.step <= step]
@@ -86,20 +88,31 @@ class Curriculum:
         future = [change for change in self.changes if change.step > step]
         return replace(self, changes=_sort_changes([*past, *future]))
 
-    def _parse_past(self, past: Any) -> tuple[CurriculumChange, ...]:
-        try:
-            return _sort_changes(
+
+def parse_changes(
+    saved: Any, sizes: Sequence[int], *, from_start: bool = True
+) -> tuple[CurriculumChange, ...]:
+    """Parse the changes of a state, sorted by step, for streams of `sizes` samples.
+
+    Raises:
+        StateError: If they are invalid, or do not begin at step 0 with `from_start`.
+    """
+    try:
+        return _sort_changes(
+            (
                 CurriculumChange(
                     _parse_step(change["step"]),
-                    check_proportions(change["proportions"], self.sizes),
+                    check_proportions(change["proportions"], sizes),
                     by_hand=change.get("by_hand") is True,
                 )
-                for change in past
-            )
-        except (TypeError, KeyError, AttributeError, ConfigError) as error:
-            raise StateError(
-                f"the state's curriculum {reprlib.repr(past)} is invalid: {reprlib.repr(error)}"
-            ) from None
+                for change in saved
+            ),
+            from_start=from_start,
+        )
+    except (TypeError, KeyError, AttributeError, ConfigError) as error:
+        raise StateError(
+            f"the state's curriculum {reprlib.repr(saved)} is invalid: {reprlib.repr(error)}"
+        ) from None
 
 
 def _parse_step(key: Any) -> int:
@@ -110,10 +123,12 @@ def _parse_step(key: Any) -> int:
     return int(text)
 
 
-def _sort_changes(changes: Iterable[CurriculumChange]) -> tuple[CurriculumChange, ...]:
+def _sort_changes(
+    changes: Iterable[CurriculumChange], *, from_start: bool = True
+) -> tuple[CurriculumChange, ...]:
     ordered = sorted(changes, key=lambda change: change.step)
     steps = [change.step for change in ordered]
-    if not steps or steps[0] != 0 or len(set(steps)) < len(steps):
+    if not steps or (from_start and steps[0]) or len(set(steps)) < len(steps):
         raise ConfigError(f"curriculum: the steps {steps} must begin at 0 and be distinct")
     return tuple(ordered)
 

@@ -10,6 +10,9 @@ from typing import Any
 MAX_NAMED_DIFFERENCES = 4
 """Maximum number of streams or list entries in an error."""
 
+MIN_DIGEST_LENGTH = 16
+"""Minimum length of a hexadecimal word that errors leave out."""
+
 
 @dataclass(frozen=True)
 class DatasetFingerprint:
@@ -19,7 +22,8 @@ class DatasetFingerprint:
         digest: Digest of the other attributes and the sizes of all shards; orders with other digests differ.
         shard_counts: Number of shards of each stream.
         shard_digests: Digest of the shard sizes of each stream.
-        selections: Digest of the selected rows of each stream; empty for all rows.
+        selections: Digest of the selected rows of each stream, after the version and its digest if there are
+            versions; empty for all rows.
         tokens: Options that make rows of tokens from documents; None for stored samples.
     """
 
@@ -81,7 +85,9 @@ class DatasetFingerprint:
         if not which:
             return []
         old, new = next(pair for pair in zip(before, now) if pair[0] != pair[1])
-        saved_and_now = f"saved {old!r:.70}, now {new!r:.70}"
+        words = [_describe_rows(rows) for rows in (old, new)]
+        both = words[0] == words[1]
+        saved_and_now = f"both {words[0]}" if both else f"saved {words[0]}, now {words[1]}"
         return [f"select: other rows of {which[0]} are selected than in the state: {saved_and_now}"]
 
     def _token_differences(self, saved: Mapping[str, Any]) -> list[str]:
@@ -95,6 +101,16 @@ class DatasetFingerprint:
             ]
             return [] if before is now else [f"tokens: saved {names[0]}, now {names[1]}"]
         return [describe_difference("tokens", before, now)] if before != now else []
+
+
+def _describe_rows(rows: object) -> str:
+    """Describe the identity of the rows of a stream, see `selections`, without its digests."""
+    words = [word for word in str(rows).split(" ") if not _is_digest(word)]
+    return " ".join(words)[:80] or ("of a select=" if rows else "all rows")
+
+
+def _is_digest(word: str) -> bool:
+    return len(word) >= MIN_DIGEST_LENGTH and set(word) <= set("0123456789abcdef")
 
 
 def _differing_streams(before: object, now: Sequence[str]) -> list[str]:

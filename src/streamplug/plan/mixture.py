@@ -118,7 +118,7 @@ class Mixture:
 
     `method` is ``"balanced"`` (sampled anew in every epoch) or ``"fixed"``. `granularity` is the number of
     samples chosen of a shard at a time. `shares` are those of the streams before rounding, where batches
-    depend on them.
+    depend on them. `is_relative` says whether the streams have proportions.
     """
 
     choose: tuple[int, ...]
@@ -126,6 +126,7 @@ class Mixture:
     granularity: int
     sampler: ShardSampler
     shares: tuple[float, ...] = ()
+    is_relative: bool = False
 
     @property
     def epoch_size(self) -> int:

@@ -17,6 +17,12 @@ from streamplug.plan.curriculum import Curriculum, CurriculumSchedule
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.interleave import Interleaving
 from streamplug.plan.mixture import Mixture
+from streamplug.plan.mixture_change import (
+    ChangedMixture,
+    ContinuedSamples,
+    JoinedEpoch,
+    StreamMixture,
+)
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition_algorithm import Parallelism, PartitionAlgorithm, WeightedStream
 from streamplug.plan.selection import AllSamples, Selection
@@ -62,7 +68,7 @@ class Planner:
 
     starts: Int64
     stream_shards: Sequence[int]
-    mixture: Mixture | Curriculum
+    mixture: StreamMixture
     algorithm: ShuffleAlgorithm
     partition_algorithm: PartitionAlgorithm
     _: KW_ONLY
@@ -98,8 +104,9 @@ class Planner:
             raise ConfigError(
                 "curriculum= reads streams pass after pass: no epoch is taken of them"
             )
+        mixture = self.mixture.before if isinstance(self.mixture, ChangedMixture) else self.mixture
         starts = np.asarray(self.starts)
-        return self.mixture.select(
+        return mixture.select(
             starts, self.stream_shards, seed, epoch, stream, shuffled=self.shuffled
         )
 
@@ -108,6 +115,8 @@ class Planner:
         parallelism = config.parallelism(world, batch)
         if isinstance(self.mixture, Curriculum):
             return self._curriculum_epoch(self.mixture, number, batch * world.ranks, config)
+        if isinstance(self.mixture, ChangedMixture):
+            return self._changed_epoch(self.mixture, number, world, batch, config)
         if self.batches is not None:
             return self.batches.epoch(
                 partial(self.ordered, number, config),
@@ -146,6 +155,8 @@ class Planner:
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
             return -(-self.size // global_batch) * batch
+        if isinstance(self.mixture, ChangedMixture):
+            return replace(self, mixture=self.mixture.before).length(world, batch, config)
         if config.batching_method == "random":
             return self.partition_algorithm.partition(self.size, parallelism).per_rank
         if not self.partition_algorithm.elastic:
@@ -155,19 +166,24 @@ class Planner:
         return -(-slots // (global_batch // unit)) * batch
 
     def _scheduled_epoch(self, number: int, global_batch: int, config: EpochConfig) -> Epoch:
+        schedule, samples = self._single_passes(number, global_batch, config)
+        return self._combine(schedule, samples, global_batch, config, range(schedule.total))
+
+    def _single_passes(
+        self, number: int, global_batch: int, config: EpochConfig
+    ) -> tuple[Interleaving, list[SinglePass]]:
         unit = self._samples_per_slot(global_batch, config)
         unit_of_node = 1 if config.batching_method == "per_stream" else unit
         selections = self._select_streams(number, config)
         samples = [
             SinglePass(
-                self._order_stream(selection, number, config, stream),
+                self._order_stream(selection, number, config, stream, self.size),
                 self._canonical_nodes(selection.size, config),
                 unit_of_node,
             )
             for stream, selection in enumerate(selections)
         ]
-        schedule = Interleaving([-(-selection.size // unit) for selection in selections])
-        return self._combine(schedule, samples, global_batch, config, range(schedule.total))
+        return Interleaving([-(-selection.size // unit) for selection in selections]), samples
 
     def _curriculum_epoch(
         self, curriculum: Curriculum, number: int, global_batch: int, config: EpochConfig
@@ -179,11 +195,58 @@ class Planner:
         slots_of_epoch = range(number * slots, (number + 1) * slots)
         return self._combine(schedule, samples, global_batch, config, slots_of_epoch)
 
-    def _repeated_passes(self, stream: int, config: EpochConfig) -> StreamSamples:
+    def _changed_epoch(
+        self, changed: ChangedMixture, number: int, world: World, batch: int, config: EpochConfig
+    ) -> Epoch:
+        """Return an epoch of a run that changed from a mixture to a curriculum at a step."""
+        before = replace(self, mixture=changed.before)
+        steps = self.length(world, batch, config) // batch
+        start = changed.step - number * steps  # step of this epoch, perhaps of another one
+        if start >= steps:
+            return before.epoch(number, world, batch, config)
+        global_batch = batch * world.ranks
+        slots_per_step = global_batch // self._samples_per_slot(global_batch, config)
+        epoch = self._combine(
+            CurriculumSchedule(changed.after.changes, slots_per_step),
+            self._continue_streams(*divmod(changed.step, steps), global_batch, config),
+            global_batch,
+            config,
+            range(max(-start, 0) * slots_per_step, (steps - start) * slots_per_step),
+        )
+        if start <= 0:
+            return epoch
+        return JoinedEpoch(before.epoch(number, world, batch, config), start, epoch)
+
+    def _continue_streams(
+        self, epoch: int, step: int, global_batch: int, config: EpochConfig
+    ) -> list[StreamSamples]:
+        """Return the samples of each stream from a step of an epoch on: the rest of its pass, then new ones.
+
+        With batching method ``random`` an epoch has no passes of single streams.
+        """
+        passes = [
+            self._repeated_passes(stream, config, epoch + (step > 0))
+            for stream in range(len(self.streams))
+        ]
+        if not step or config.batching_method == "random":
+            return passes
+        unit = self._samples_per_slot(global_batch, config)
+        schedule, samples = self._single_passes(epoch, global_batch, config)
+        turns = schedule.turns_before(step * (global_batch // unit))
+        return [
+            ContinuedSamples(first, used * unit, first.size, then)
+            for first, used, then in zip(samples, turns, passes)
+        ]
+
+    def _repeated_passes(
+        self, stream: int, config: EpochConfig, first_pass: int = 0
+    ) -> StreamSamples:
         first, last = self.stream_shards[stream], self.stream_shards[stream + 1]
         selection = AllSamples(np.asarray(self.starts)[first : last + 1])
         return RepeatedPasses(
-            lambda number: self._order_stream(selection, number, config, stream),
+            lambda number: self._order_stream(
+                selection, first_pass + number, config, stream, self.samples
+            ),
             selection.size,
             self._canonical_nodes(selection.size, config),
         )
@@ -234,10 +297,9 @@ class Planner:
         return [self.selection(number, config.seed, stream) for stream in range(len(self.streams))]
 
     def _order_stream(
-        self, selection: Selection, epoch: int, config: EpochConfig, stream: int
+        self, selection: Selection, epoch: int, config: EpochConfig, stream: int, total: int
     ) -> OrderedSamples:
-        """Order the samples of one stream, with a block size in proportion to its size."""
-        total = self.samples if isinstance(self.mixture, Curriculum) else self.size
+        """Order the samples of one stream, with a block size by its share of `total` samples."""
         of_stream = replace(
             config,
             seed=config.seed + (stream << 40),  # streams of equal size need different orders

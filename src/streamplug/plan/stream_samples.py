@@ -33,16 +33,16 @@ class SinglePass(StreamSamples):
     """Samples of a stream in one epoch, in units of one canonical node each.
 
     The last unit is padded from the beginning of the order; after it, the units repeat. A stream must have at
-    least one sample.
+    least one sample. `size` is the number of samples with padding.
     """
 
     def __init__(self, ordered: OrderedSamples, canonical_nodes: int, unit: int) -> None:
         self._ordered, self._unit = ordered, unit
         self._nodes = CanonicalNodes(-(-ordered.size // unit), canonical_nodes)
-        self._period = self._nodes.size * unit
+        self.size = self._nodes.size * unit
 
     def samples(self, numbers: Int64) -> Int64:
-        units, offsets = np.divmod(numbers % self._period, self._unit)
+        units, offsets = np.divmod(numbers % self.size, self._unit)
         entries = self._nodes.entries(units) * self._unit + offsets
         return self._ordered.samples(entries % self._ordered.size)
 
@@ -52,11 +52,11 @@ class SinglePass(StreamSamples):
     def numbers(self, sample: int, first: int, last: int) -> list[int]:
         numbers: list[int] = []
         for entry in self._ordered.entries(sample):
-            for repeated_entry in range(entry, self._period, self._ordered.size):
+            for repeated_entry in range(entry, self.size, self._ordered.size):
                 unit, offset = divmod(repeated_entry, self._unit)
                 number = self._nodes.position(unit) * self._unit + offset
-                number += -(-max(first - number, 0) // self._period) * self._period
-                numbers += range(number, last, self._period)
+                number += -(-max(first - number, 0) // self.size) * self.size
+                numbers += range(number, last, self.size)
         return sorted(numbers)
 
 

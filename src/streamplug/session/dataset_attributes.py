@@ -11,6 +11,7 @@ from streamplug.cache.store import ShardStore
 from streamplug.config import whole_number
 from streamplug.display.dataset_summary import DatasetRepr
 from streamplug.errors import ConfigError
+from streamplug.session.map_source import MapSource, NumberedSamples
 from streamplug.types import Int64
 
 
@@ -129,6 +130,14 @@ class DatasetAttributes(DatasetRepr):
         limits: dict[Path, int | None] = dict(caches)
         finite = [limit for limit in limits.values() if limit is not None]
         return sum(finite) if finite and len(finite) == len(limits) else None
+
+    def as_source(self: NumberedSamples) -> MapSource:
+        """Return the stored samples by sample id, for loaders that order samples themselves.
+
+        The source has `len`, ``[i]`` and ``__getitems__``, and may be pickled: it is a map-style data set for
+        torch's `DataLoader` and samplers, and a data source for Grain.
+        """
+        return MapSource(self)
 
     def prepare_shard(self, shard_id: int) -> None:
         """Download a shard into the cache and decompress it, if it is not there; wait until it is done.

@@ -154,6 +154,7 @@ class OrderOptions:
             self.sampling_granularity,
             algorithm.sampler,
             () if algorithm.elastic else tuple(shares),
+            is_relative=all(weight.proportion is not None for weight in weights),
         )
 
 

@@ -13,12 +13,14 @@ from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
     BatchPlanner,
-    Curriculum,
     DatasetFingerprint,
     Epoch,
     EpochConfig,
+    Mixture,
     Planner,
     Weight,
+    change_mixture,
+    resume_mixture,
     state,
 )
 from streamplug.read import SampleReader
@@ -40,6 +42,7 @@ class TrainingRun:
         self.options, self.batch_size = options, options.batch_size
         self.clock = EpochCounter(private_cells())
         self._planner, self._fingerprint = planner, fingerprint
+        self._initial_mixture = planner.mixture
         self._start = RunStart()
         # Number of epochs started, and the epoch and step after the last batch of this process.
         self._cursor = (-1, 0, 0)
@@ -60,6 +63,7 @@ class TrainingRun:
             algorithm=options.shuffle_algorithm(),
             partition_algorithm=options.partition_algorithm(),
             shuffled=options.shuffle,
+            mixture=self._initial_mixture,
         )
         return TrainingRun(planner, self._fingerprint, options)
 
@@ -308,13 +312,16 @@ class TrainingRun:
             initial_batch_size,
             units_per_step=self._batches_per_step(world),
         )
-        if isinstance(self._planner.mixture, Curriculum):
-            run_step = self._step_of_run(world, epoch, step)
-            saved["curriculum"] = self._planner.mixture.changes_until(run_step)
-        return saved
+        mixture = self._planner.mixture
+        if isinstance(mixture, Mixture):
+            return {**saved, "curriculum_changes": 0}
+        changes = mixture.changes_until(self._step_of_run(world, epoch, step))
+        past = {"curriculum": changes} if changes else {}
+        return {**saved, "curriculum_changes": len(changes), **past}
 
     def _step_of_run(self, world: World, epoch: int, step: int) -> int:
-        return epoch * -(-self._planner.size // (self.batch * world.ranks)) + step
+        length = self._planner.length(world, self.batch, self._epoch_config(world))
+        return epoch * (length // self.batch) + step
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
@@ -331,9 +338,13 @@ class TrainingRun:
                 saved, self.identity(world), units_per_step=self._batches_per_step(world)
             )
             self._check_position(epoch, step, world)
-            if isinstance(self._planner.mixture, Curriculum):
-                run_step = self._step_of_run(world, epoch, step)
-                self._planner.mixture = self._planner.mixture.resume(saved, run_step)
+            if self.options.elastic and not self.varies:  # others have no changes
+                self._planner.mixture = resume_mixture(
+                    self._initial_mixture,
+                    saved,
+                    self._planner.streams,
+                    self._step_of_run(world, epoch, step),
+                )
         except BaseException:
             self._start, self.batch_size = before
             raise
@@ -354,11 +365,18 @@ class TrainingRun:
 
     def set_proportions(self, proportions: Sequence[float], world: World) -> None:
         """Change the proportions of the streams from the next step on."""
-        if not isinstance(self._planner.mixture, Curriculum):
-            raise ConfigError("begin the run with curriculum= to change the streams' proportions")
+        if not self.options.elastic:
+            raise ConfigError(
+                f"set_proportions: partition_algo={self.options.partition_algo!r}: needs 'elastic'"
+            )
+        if self.varies:
+            raise ConfigError(
+                f"set_proportions: batching_method={self.options.batching_method!r}: how many samples a step "
+                "has depends on their costs; begin another run with other proportions"
+            )
         epoch, step = self.clock.next()
-        run_step = self._step_of_run(world, epoch, step)
-        self._planner.mixture = self._planner.mixture.with_change(run_step, proportions)
+        run_step, planner = self._step_of_run(world, epoch, step), self._planner
+        planner.mixture = change_mixture(planner.mixture, planner.streams, run_step, proportions)
         self._continue(epoch, step, changed=True)
 
     def _order(self, world: World) -> tuple[object, ...]:

@@ -217,6 +217,31 @@ def measure(
     return tally.total()
 
 
+def measure_kept_samples(
+    epoch: Epoch, next_epoch: Epoch, world: World, batch: int, samples: int
+) -> float:
+    """Return the fraction of samples that the same node reads in the next epoch as well.
+
+    It is 1 where nodes keep their shards, and then samples of different nodes never meet in the part of a
+    batch that one node reads; it is one by the number of nodes for a uniform permutation.
+
+    Args:
+        epoch: An epoch.
+        next_epoch: The epoch after it.
+        world: The number of nodes and ranks.
+        batch: Samples per batch of one rank.
+        samples: Number of samples of the data set; takes 4 bytes of memory for each.
+    """
+    nodes = np.full((2, samples), -1, np.int16)
+    for row, each in zip(nodes, (epoch, next_epoch)):
+        for _, ids in iter_reads(each, world, batch):
+            for node in range(world.nodes):
+                of_node = ids[:, node]
+                row[of_node[of_node >= 0]] = node
+    read = (nodes >= 0).all(0)
+    return float((nodes[0] == nodes[1])[read].mean()) if read.any() else 0.0
+
+
 class _Tally:
     def __init__(self, starts: Int64, caches: list[ShardCache]) -> None:
         self._starts, self._caches = starts, caches

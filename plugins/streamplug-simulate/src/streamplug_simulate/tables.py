@@ -64,7 +64,14 @@ def _overview(result: SimulationResult) -> Iterator[tuple[str, str]]:
     yield "cache limit", f"{limit}; predownload {ahead}"
     times = f"latency {_seconds(scenario.latency)}, step {_seconds(scenario.step_seconds)}"
     yield "network", f"{scenario.bandwidth:,.0f} bytes per second and node, {times}"
-    yield "egress", f"{at_most}{result.egress:,} bytes over {_many(scenario.epochs, 'epoch')}"
+    later = ""
+    if scenario.epochs > 1:
+        mean = (result.egress - result.epochs[0].all_bytes) // (scenario.epochs - 1)
+        later = f"; {mean:,} in each after the first"
+    yield (
+        "egress",
+        f"{at_most}{result.egress:,} bytes over {_many(scenario.epochs, 'epoch')}{later}",
+    )
     if scenario.price:
         yield "cost", f"{at_most}{result.cost:,.4g}"
     is_local = f"{quality.shards_per_batch:,.1f} shards in a global batch"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, cast
 
 from xxhash import xxh64
@@ -18,7 +17,8 @@ from streamplug.session.open_stream import OpenStream
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.length_cache import ArrayCache
 from streamplug_tokens.lengths import all_documents, read_document_offsets, token_dtype
-from streamplug_tokens.options import TokenBlocks, TokenPacks, options_from_state
+from streamplug_tokens.options import TokenBlocks, TokenPacks, options_from_state, options_to_state
+from streamplug_tokens.row_fingerprint import RowFingerprint
 from streamplug_tokens.row_layout import (
     CrossDocumentLayout,
     PackedLayout,
@@ -124,9 +124,7 @@ class TokenDataset(StreamingDataset):
         rows = shards_digest(self._reader.starts)
         options = self.tokens.without_extras()
         digest = xxh64(f"{documents.digest} {rows} {options!r}".encode()).hexdigest()
-        saved = asdict(options)
-        saved["extras"] = list(options.extras)  # as JSON gives it back
-        return documents.with_tokens(digest, {"view": type(self.tokens).__name__, **saved})
+        return RowFingerprint.of(documents.with_tokens(digest, options_to_state(self.tokens)))
 
 
 def _row_layout(

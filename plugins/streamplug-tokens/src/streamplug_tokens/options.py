@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,6 +127,15 @@ class TokenPacks(TokenRowOptions):
     def __post_init__(self) -> None:
         TokenRowOptions.__post_init__(self)
         whole_number("documents_per_group", self.documents_per_group, 1)
+
+
+def options_to_state(options: TokenBlocks | TokenPacks) -> dict[str, Any]:
+    """Return what a state has under ``tokens``, as JSON gives it back."""
+    return {
+        "view": type(options).__name__,
+        **asdict(options),
+        "extras": list(options.extras),
+    }
 
 
 def options_from_state(saved: Any) -> TokenBlocks | TokenPacks:

@@ -1,0 +1,125 @@
+"""A loader in checkpoints of torch.distributed, and as the data loader of torchtitan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed.checkpoint as dcp  # noqa: E402, TID251
+import torch.multiprocessing as mp  # noqa: E402, TID251
+from torch.distributed.checkpoint.stateful import Stateful  # noqa: E402, TID251
+
+from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
+from streamplug.errors import StateError  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
+GLOBAL_BATCH = 12
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+
+
+@runtime_checkable
+class BaseDataLoader(Protocol):
+    """What torchtitan asks of a data loader."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+
+class WholeState(StreamingDataLoader):
+    """The loader of docs/integrations/trainers.md."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"streamplug": json.dumps(super().state_dict())}
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        super().load_state_dict(json.loads(saved["streamplug"]))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    top = tmp_path_factory.mktemp("streams")
+    for number in range(2):
+        with MDSWriter(out=top / str(number), columns={"n": "int"}, size_limit=300) as out:
+            out.write_batch({"n": np.arange(60) + 100 * number})
+    return [str(top / str(number)) for number in range(2)]
+
+
+def make(folders, workers=0, ranks=1, rank=0, kind=StreamingDataLoader):
+    dataset = StreamingDataset(
+        streams=[Stream(local=folder, proportion=1) for folder in folders],
+        shuffle=True,
+        batch_size=GLOBAL_BATCH // ranks,
+        world=World(ranks_per_node=ranks, rank=rank),
+    )
+    return kind(dataset, num_workers=workers)
+
+
+def take(batches, count):
+    return [batch["n"].tolist() for _, batch in zip(range(count), batches)]
+
+
+@WORKERS
+@pytest.mark.parametrize("kind", [StreamingDataLoader, WholeState])
+def test_a_checkpoint_within_an_epoch_is_exact(folders, tmp_path, workers, kind):
+    whole = take(make(folders), 10)
+    loader = make(folders, workers, kind=kind)
+    assert isinstance(loader, Stateful)
+    assert isinstance(loader, BaseDataLoader)
+    batches = iter(loader)
+    assert take(batches, 4) == whole[:4]
+    weights = {"w": torch.ones(3)}
+    dcp.save({"model": weights, "loader": loader}, checkpoint_id=tmp_path / "step-4")
+    batches.close()
+    again = make(folders, workers, kind=kind)
+    loaded = {"model": {"w": torch.zeros(3)}, "loader": again}
+    dcp.load(loaded, checkpoint_id=tmp_path / "step-4")
+    assert loaded["model"]["w"].tolist() == [1, 1, 1]
+    assert take(again, 10) == whole[4:]
+
+
+def test_changed_proportions_need_the_state_as_one_value(folders, tmp_path):
+    for kind in (StreamingDataLoader, WholeState):
+        loader = make(folders, kind=kind)
+        take(loader, 3)
+        loader.load_state_dict(loader.state_dict())
+        loader.dataset.set_proportions([0, 1])
+        dcp.save({"loader": loader}, checkpoint_id=tmp_path / kind.__name__)
+    expected = take(loader, 5)
+    again = make(folders, kind=WholeState)
+    dcp.load({"loader": again}, checkpoint_id=tmp_path / "WholeState")
+    assert take(again, 5) == expected
+    with pytest.raises(StateError, match=r"0 of 1 changes.*save it as one value"):
+        dcp.load({"loader": make(folders)}, checkpoint_id=tmp_path / "StreamingDataLoader")
+
+
+def save_as_rank(rank, folders, out):
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{out}.group", world_size=2, rank=rank
+    )
+    loader = make(folders, ranks=2, rank=rank, kind=WholeState)
+    take(loader, 3)
+    dcp.save({"loader": loader}, checkpoint_id=out)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.timeout(90)
+def test_a_checkpoint_of_two_ranks_goes_on_with_another_number(folders, tmp_path):
+    mp.spawn(save_as_rank, (folders, str(tmp_path / "two")), nprocs=2)
+    whole = take(make(folders), 10)
+    for ranks in (1, 3):
+        parts = []
+        for rank in range(ranks):
+            loader = make(folders, ranks=ranks, rank=rank, kind=WholeState)
+            dcp.load({"loader": loader}, checkpoint_id=tmp_path / "two", no_dist=True)
+            parts.append(take(loader, 7))
+        assert [sorted(n for part in step for n in part) for step in zip(*parts)] == [
+            sorted(step) for step in whole[3:]
+        ]
