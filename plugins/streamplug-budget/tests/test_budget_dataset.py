@@ -56,7 +56,7 @@ def make(folder, *, budget=None, **options):
 
 
 def read(dataset, **options):
-    return [batch["n"].tolist() for batch in dataset.batches(**options)]
+    return [np.asarray(batch["n"]).tolist() for batch in dataset.batches(**options)]
 
 
 def refuse(*_):

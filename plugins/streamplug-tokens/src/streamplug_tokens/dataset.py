@@ -11,7 +11,7 @@ from streamplug.config import suggest_keywords
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
-from streamplug.plan import DatasetFingerprint, StreamSelections
+from streamplug.plan import BATCHING_METHODS, DatasetFingerprint, StreamSelections
 from streamplug.read import Reader, SampleReader
 from streamplug.session.open_stream import OpenStream
 from streamplug_tokens.document_offsets import DocumentOffsets
@@ -54,6 +54,12 @@ class TokenDataset(StreamingDataset):
         if kwargs.get("columns") is not None:
             raise ConfigError(
                 f"columns={kwargs['columns']!r}: rows are of the column {tokens.column!r}"
+            )
+        method = kwargs.get("batching_method", "random")
+        if method not in BATCHING_METHODS:
+            raise ConfigError(
+                f"batching_method={method!r}: rows of tokens have one length; give batch_size= and one of "
+                f"{', '.join(BATCHING_METHODS)}"
             )
         self.tokens = tokens
         super().__init__(**{**kwargs, "columns": [tokens.column]})
