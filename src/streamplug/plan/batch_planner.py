@@ -51,6 +51,10 @@ class BatchPlanner(ABC):
             ConfigError: If the ranks do not divide the global batch.
         """
 
+    def options(self) -> dict[str, Any] | None:
+        """Return the data set's `batch_budget` as JSON values, for states; None if JSON cannot hold it."""
+        return {}
+
     def order_substitutes(self, sample: int, candidates: Int64) -> Int64:
         """Return candidates for the place of a sample that cannot be read, in the order to try.
 

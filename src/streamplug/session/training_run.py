@@ -312,7 +312,9 @@ class TrainingRun:
             initial_batch_size,
             units_per_step=self._batches_per_step(world),
         )
-        mixture = self._planner.mixture
+        batches, mixture = self._planner.batches, self._planner.mixture
+        if batches is not None:  # for tools that open the data set by a state
+            saved["batch_options"] = batches.options()
         if isinstance(mixture, Mixture):
             return {**saved, "curriculum_changes": 0}
         changes = mixture.changes_until(self._step_of_run(world, epoch, step))

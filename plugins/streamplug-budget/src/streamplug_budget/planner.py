@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,10 @@ class BudgetPlanner(BatchPlanner):
         else:
             counts = count()
         return BudgetEpoch(windows, counts, global_batch, world)
+
+    def options(self) -> dict[str, Any] | None:
+        budget = self._model.budget
+        return None if callable(budget.measure) else asdict(budget)
 
     def order_substitutes(self, sample: int, candidates: Int64) -> Int64:
         """Return those first that cost no more than the sample, then the others by their cost."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from streamplug.config import load
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
+from streamplug.plan import BATCHING_METHODS
 from streamplug.stream import Stream
 from streamplug.types import World
 
@@ -23,12 +24,14 @@ def open_dataset(
 ) -> StreamingDataset:
     """Open the data set of a config file, or of URLs and a state, without decoding and without torch."""
     world = _world(options["ranks"], options["nodes"])
-    global_batch = state.get("global_batch")
+    global_batch, budget = state.get("global_batch"), state.get("batch_budget")
     if global_batch is not None and global_batch % world.ranks:
         raise ConfigError(
             f"the state's global batch of {global_batch} is not a multiple of --ranks={world.ranks}"
         )
     batch_size = options["batch_size"] or (global_batch // world.ranks if global_batch else None)
+    if budget is not None:  # the global batch is of batches
+        batch_size = budget.get("max_samples")
     if is_config(locations):
         return _open_configured(locations[0], batch_size, world)
     algorithm = state.get("shuffle_algo", options["algorithm"])
@@ -41,13 +44,30 @@ def open_dataset(
         "shuffle_block_size": state.get("shuffle_block_size", options["block_size"]),
         "num_canonical_nodes": state.get("num_canonical_nodes", options["canonical_nodes"]),
         "partition_algo": state.get("partition_algo", options["partition"]),
-        "batching_method": state.get("batching_method", options["batching"]),
+        **_batching(state, options["batching"]),
         "allow_unsafe_types": True,  # nothing is decoded
         "world": world,
     }
     if state.get("tokens") is None:
         return StreamingDataset(**arguments)
     return _token_dataset_class().from_state_tokens(state["tokens"], **arguments)
+
+
+def _batching(state: Mapping[str, Any], default: str) -> dict[str, Any]:
+    method = state.get("batching_method", default)
+    if method in BATCHING_METHODS:
+        return {"batching_method": method}
+    if not state:
+        raise ConfigError(
+            f"--batching={method}: its options are in a config file or a state; give either as LOCATION or "
+            "--state"
+        )
+    if state.get("batch_options") is None:
+        raise ConfigError(
+            "the state is of batches whose samples a function measured, which no file has; use explain() of "
+            "the data set in the program of the run"
+        )
+    return {"batching_method": method, "batch_budget": state["batch_options"] or None}
 
 
 def is_config(locations: Sequence[str]) -> bool:

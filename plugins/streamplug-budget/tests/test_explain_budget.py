@@ -1,0 +1,57 @@
+"""``streamplug explain`` of batches of limited cost."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from streamplug import MDSWriter, StreamingDataset
+from streamplug.cli import main
+
+pytest.importorskip("streamplug_tools")
+
+
+def explain(*arguments):
+    result = CliRunner().invoke(main, ["explain", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"tokens": "ndarray:uint16"}) as out:
+        for length in range(1, 200):
+            out.write({"tokens": np.zeros(length, np.uint16)})
+    return str(tmp_path / "set")
+
+
+def save_state(folder, tmp_path, measure="length"):
+    budget = {"limit": 500, "column": "tokens", "measure": measure}
+    dataset = StreamingDataset(
+        local=folder, shuffle=True, batching_method="budget", batch_budget=budget, batch_size=6
+    )
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(dataset.state_dict()))
+    return dataset, path
+
+
+def test_a_state_tells_the_batches(folder, tmp_path):
+    dataset, path = save_state(folder, tmp_path)
+    expected = [use.sample for use in dataset.explain(2)]
+    code, output = explain(folder, "--step", 2, "--state", path, "--json")
+    assert code == 0, output
+    assert [use["sample"] for use in json.loads(output)] == expected
+    code, output = explain(folder, "--sample", expected[0], "--state", path, "--json")
+    assert [use["step"] for use in json.loads(output)] == [2]
+
+
+def test_what_a_file_does_not_have_is_said(folder, tmp_path):
+    _, path = save_state(folder, tmp_path, measure=len)
+    code, output = explain(folder, "--step", 2, "--state", path)
+    assert code == 1
+    assert "whose samples a function measured" in output
+    code, output = explain(folder, "--step", 2, "--batching", "budget")
+    assert code == 1
+    assert "--batching=budget: its options are in a config file or a state" in output
