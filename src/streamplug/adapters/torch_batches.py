@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.dtypes import has_torch_dtype
-from streamplug.adapters.message_batching import group_batches
+from streamplug.adapters.message_batching import BatchMessage, group_batches
 from streamplug.adapters.shared_memory import PackedArrays, SharedArrays, unpack_arrays
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 
@@ -33,7 +33,6 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         dataset: StreamingDataset,
         transform: Callable[[Any], Any] | None,
         collate: Callable[[list[Any]], Any] | None,
-        batch_size: int,
         *,
         drop_last: bool,
         shared_arrays: list[SharedArrays],
@@ -41,31 +40,53 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
     ) -> None:
         self.dataset = dataset
         self._transform, self._collate = transform, collate
-        self._size, self._drop_last = batch_size, drop_last
-        self._shared_arrays, self._threads = shared_arrays, num_threads
+        self._drop_last, self._threads = drop_last, num_threads
+        self._shared_arrays = shared_arrays
 
     def __iter__(self) -> Iterator[Any]:
-        batches = self._of_columns() if self._collate is None else self._of_samples(self._collate)
         worker = get_worker_info()
         if worker is None:
-            return map(_tensors, batches)
-        shared = self._shared_arrays[worker.id] if self._shared_arrays else None
-        return group_batches((_pack(batch, shared) for batch in batches), _nbytes, worker.id)
+            return map(_tensors, self._batches())
+        return self._messages(worker.id)
+
+    def _messages(self, worker: int) -> Iterator[tuple[int, BatchMessage[Any]]]:
+        """Yield messages with the number of changes of the world before them, until the loop is over."""
+        run = self.dataset.session.run
+        shared = self._shared_arrays[worker] if self._shared_arrays else None
+        while True:
+            batches = (_pack(batch, shared) for batch in self._batches())
+            for message in group_batches(batches, _nbytes, worker):
+                yield run.num_changes, message
+            # Batches that were read, but not used, may have to be read again in another world. A worker that
+            # waited here would hold up the messages of others.
+            while (change := run.world_change()) is None:
+                if run.clock.is_ended(run.loop_epoch):
+                    return
+                yield run.num_changes, (worker, [], True)
+            run.resume_loop(change)
+
+    def _batches(self) -> Iterator[Any]:
+        return self._of_columns() if self._collate is None else self._of_samples(self._collate)
 
     def _of_columns(self) -> Iterator[Any]:
         finish = self._transform or partial(collate_columns, collate=default_collate)
+        run = self.dataset.session.run
         for columns in self.dataset.batches(num_threads=self._threads):
-            if not self._drop_last or len(next(iter(columns.values()))) == self._size:
+            if not self._drop_last or len(next(iter(columns.values()))) == run.batch:
                 yield finish(columns)
 
     def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
         if collate is default_collate:
             collate = partial(collate_samples, collate=default_collate)
-        samples = iter(self.dataset)
+        run, samples = self.dataset.session.run, iter(self.dataset)
         if self._transform is not None:
             samples = map(self._transform, samples)
-        while batch := list(islice(samples, self._size)):
-            if not self._drop_last or len(batch) == self._size:
+        while batch := list(islice(samples, run.batch)):
+            if (
+                run.world_change() is not None
+            ):  # the batch is of the world before, and may be cut short
+                return
+            if not self._drop_last or len(batch) == run.batch:
                 yield collate(batch)
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from streamplug.errors import StreamplugError
+from streamplug.errors import ConfigError, StreamplugError
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import SampleReader
 from streamplug.session.hints import warn_about_cache
@@ -52,6 +52,14 @@ class Block:
             if start < end:
                 self._num_yielded = end
                 yield step, slice(start, end)
+
+    def check_between(self, step: int) -> None:
+        """Raise `ConfigError` if `batches` has yielded the batch of `step`, which is not used up."""
+        if self._num_yielded and self._steps[self._ends.index(self._num_yielded)] == step:
+            raise ConfigError(
+                f"resize() in the middle of the batch of step {step}: call it between two batches, after the "
+                "last sample of one and before the first of the next"
+            )
 
     @property
     def parts(self) -> list[slice]:

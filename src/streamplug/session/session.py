@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
+from streamplug.errors import ConfigError
 from streamplug.read import SampleReader
 from streamplug.session.epoch_counter import CELLS, EpochCounter
 from streamplug.session.monitor import Monitor
@@ -14,6 +15,12 @@ from streamplug.session.open_stream import OpenStream
 from streamplug.session.placement import Placement
 from streamplug.session.sample_source import Block, SampleSource, plan_blocks
 from streamplug.session.training_run import TrainingRun
+from streamplug.session.world_change import (
+    WorldChange,
+    check_workers,
+    divide_global_batch,
+    rewind_position,
+)
 from streamplug.transfer import observer
 from streamplug.types import Int64, World
 
@@ -44,19 +51,38 @@ class Session:
     ) -> Generator[tuple[int, Block, T], None, None]:
         """Yield epoch, block and result of `read` for this worker's blocks of the next epoch.
 
-        The caller calls `run.set_position` before it yields the last sample of a step, and closes the
-        generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
+        The caller calls `run.set_position` before it yields the last sample of a step, leaves the block if
+        `run.world_change` returns one after that, and closes the generator. Blocks have about `rows` samples;
+        `num_threads` of them are read ahead of use in parallel. After a change of the world, the generator
+        goes on with the next step, except that of a loader worker, which ends.
         """
         epoch, first, blocks = self.begin_blocks(rows)
         process = self.placement.worker()
+        with self.monitor.loop(
+            epoch, first, process, self.source.remote, lambda: self.run.world_change() is not None
+        ):
+            while True:
+                yield from self._read_blocks(epoch, blocks, read, num_threads)
+                change = self.run.world_change()
+                if change is None:
+                    self.run.set_position(epoch + 1, 0)
+                if change is None or self.run.in_worker:
+                    return
+                self.run.resume_loop(change)
+                _, _, blocks = self.begin_blocks(rows)
+
+    def _read_blocks(
+        self, epoch: int, blocks: Iterator[Block], read: Callable[[Block], T], num_threads: int
+    ) -> Generator[tuple[int, Block, T], None, None]:
         parts = self.source.parts(
-            blocks, read, process, self.monitor.observer, num_threads=num_threads
+            blocks, read, self.placement.worker(), self.monitor.observer, num_threads=num_threads
         )
-        with self.monitor.loop(epoch, first, process, self.source.remote), closing(parts):
+        with closing(parts):
             for part, values in parts:
                 with self.monitor.count_yielded(part):
                     yield epoch, part, values
-            self.run.set_position(epoch + 1, 0)
+                if self.run.world_change() is not None:
+                    return
 
     def begin_blocks(self, rows: int) -> tuple[int, int, Generator[Block, None, None]]:
         """Start an epoch; return it, its first step, and this worker's blocks of about `rows` samples."""
@@ -67,7 +93,46 @@ class Session:
 
     def begin_epoch(self) -> tuple[int, int]:
         """Start an epoch; return its number and first step."""
-        return self.run.start_epoch(self.placement.worker_loop())
+        change = self.run.clock.change
+        self.placement.start_loop()
+        position = self.run.start_epoch(self.placement.worker_loop(), change)
+        if change is not None:
+            self._follow(change)
+        return position
+
+    def resize(
+        self, world: World, rewind: int = 0, position: tuple[int, int] | None = None
+    ) -> None:
+        """Go on in another world; see `StreamingDataset.resize`.
+
+        `position` is the epoch and the step of the training loop; None for those of the loop in this process.
+        """
+        run = self.run
+        check_workers(world, self.placement.rank())
+        if not run.options.elastic:
+            raise ConfigError(
+                f"resize() with partition_algo={run.options.partition_algo!r}, whose order depends on the "
+                "number of ranks; begin the run with partition_algo='elastic'"
+            )
+        if position is None:
+            position = run.loop_position()
+            if position is not None and run.world_change() is None:
+                self.monitor.check_between(position[1])
+        batch = divide_global_batch(
+            run.batch * self.world.ranks, self.placement.merge_replicas(world)
+        )
+        epoch, step = rewind_position(position, rewind)
+        change = WorldChange(
+            run.clock.changes + 1, world.nodes, world.ranks_per_node, world.rank, batch, epoch, step
+        )
+        self._follow(change)
+        run.clock.change_world(change)
+        if epoch >= 0:
+            run.set_loader_position(epoch, step)
+
+    def _follow(self, change: WorldChange) -> None:
+        self.run.change_batch_size(change.batch_size, self.world)
+        self.placement.change_world(change)
 
     @property
     def world(self) -> World:

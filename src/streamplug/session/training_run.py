@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,25 +22,11 @@ from streamplug.read import SampleReader
 from streamplug.session.epoch_counter import EpochCounter, WorkerLoop, private_cells
 from streamplug.session.hints import warn_about_batches, warn_about_order
 from streamplug.session.order_options import OrderOptions
+from streamplug.session.run_start import RunStart, positive_count
+from streamplug.session.world_change import WorldChange
 from streamplug.types import World
 
-_MAX_STATE_COUNT = 1 << 20  # exclusive upper bound of counts that are accepted from a state
 _MAX_RUN_SAMPLES = 1 << 62  # exclusive upper bound
-
-
-@dataclass(frozen=True, slots=True)
-class RunStart:
-    """How a run began, according to the loaded state; None if unknown."""
-
-    canonical_nodes: int | None = None
-    nodes: int | None = None
-    batch_size: int | None = None
-
-    @classmethod
-    def from_state(cls, saved: Mapping[str, Any]) -> RunStart:
-        """Return what a state says, without values that are invalid."""
-        names = ("num_canonical_nodes", "initial_physical_nodes", "initial_batch_size")
-        return cls(*(_positive(saved, name) for name in names))
 
 
 class TrainingRun:
@@ -57,8 +43,10 @@ class TrainingRun:
         self._cursor = (-1, 0, 0)
         self._epoch: tuple[object, Epoch] | None = None
         self._sets: int | None = None
-        self._in_worker = False
+        self.in_worker = False
         self.version = 0  # number of changes of the order
+        self._change: WorldChange | None = None  # with which the current loop goes on
+        self.num_changes, self.loop_epoch = 0, -1  # changes of the world before it, and its epoch
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_epoch": None}
@@ -115,7 +103,11 @@ class TrainingRun:
         """Return the plan of an epoch."""
         self._check_size()
         config = self._epoch_config(world)
-        key = (number, world.nodes, world.ranks_per_node, self._order(world))
+        elastic = self.options.elastic
+        ranks = (
+            self.batch * world.ranks if elastic else (self.batch, world.nodes, world.ranks_per_node)
+        )
+        key = (number, ranks, config, self._planner.mixture)
         if self._epoch is None or self._epoch[0] != key:
             self._warn(world, config)
             self._epoch = (key, self._planner.epoch(number, world, self.batch, config))
@@ -175,28 +167,61 @@ class TrainingRun:
             fingerprint=self._fingerprint,
         )
 
-    def start_epoch(self, loop: WorkerLoop) -> tuple[int, int]:
-        """Start an epoch, see `EpochCounter.begin`; return it and its first step."""
+    def start_epoch(self, loop: WorkerLoop, change: WorldChange | None = None) -> tuple[int, int]:
+        """Start an epoch, see `EpochCounter.begin`; return it and its first step in the world of `change`."""
         if self.clock.version != self.version:
             raise ConfigError(
                 "another state or other proportions were set on the data set, which persistent "
                 "workers do not see; create a new DataLoader, or use StreamingDataLoader"
             )
-        epoch, step = self.clock.begin(loop)
-        self._cursor = (self.clock.begun(), epoch, step)
-        self._in_worker = bool(loop.ticket)
-        self._sets = None if self._in_worker else self.clock.sets
+        resumed, self._change = self._change, None
+        if resumed is not None:
+            epoch, step = resumed.epoch, resumed.step
+        else:
+            epoch, step = self.clock.begin(loop)
+            if change is not None and change.epoch == epoch:  # this worker of the loop started late
+                step = change.step
+        self.num_changes = 0 if change is None else change.number
+        self._cursor, self.loop_epoch = (self.clock.begun(), epoch, step), epoch
+        self.in_worker = bool(loop.ticket)
+        self._sets = None if self.in_worker else self.clock.sets
         return epoch, step
 
     def set_position(self, epoch: int, step: int) -> None:
         """Set the position of this process: everything before `step` was yielded."""
         if self._sets is not None:
             self.check_sets(self._sets)
+            if self.clock.changes != self.num_changes:
+                raise ConfigError(
+                    "this loop cannot follow resize(); leave it before, and start another"
+                )
         self._cursor = (self._cursor[0], epoch, step)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Epoch and step after the batch yielded last by this process or its loader."""
+        return self._cursor[1:]
 
     def set_loader_position(self, epoch: int, step: int) -> None:
         """Set the position of a loader, whose workers may be ahead."""
         self._cursor = (self._cursor[0], epoch, step)
+
+    def world_change(self) -> WorldChange | None:
+        """Return the change of the world since the current loop began or went on; None without."""
+        if self.clock.changes == self.num_changes:
+            return None
+        change = self.clock.change
+        return change if change and 0 <= change.epoch == self.loop_epoch else None
+
+    def resume_loop(self, change: WorldChange) -> None:
+        """Let the next start of an epoch go on with the current loop, in the world of `change`."""
+        self._change = change
+
+    def change_batch_size(self, batch_size: int, before: World) -> None:
+        """Set the batch size for another world than `before`; what depends on the first world stays."""
+        config = self._epoch_config(before)
+        self._start = RunStart.of(config)
+        self.batch_size = batch_size
 
     def follow_trainer(self, epoch: int, world: World) -> None:
         """Go to the epoch of a trainer if the run is new, or to the next one at the end of an epoch."""
@@ -226,15 +251,24 @@ class TrainingRun:
         Raises:
             StateError: If loader workers have read since, or this process is one.
         """
+        position = self.loop_position()
+        return self.next_state(world) if position is None else self.state_at(world, *position)
+
+    def loop_position(self) -> tuple[int, int] | None:
+        """Return the epoch and the step after the batch yielded last; None if no epoch was started.
+
+        Raises:
+            StateError: If loader workers have read since, or this process is one.
+        """
         begun, epoch, step = self._cursor
         if self.clock.begun() == 0:
-            return self.next_state(world)
-        if self._in_worker or self.clock.begun() != begun:
+            return None
+        if self.in_worker or self.clock.begun() != begun:
             raise StateError(
-                "the data set was read by loader workers, which may be ahead of the training loop; "
-                "use StreamingDataLoader.state_dict(), or pass num_samples="
+                "the data set was read by loader workers, which may be ahead of the training loop; use "
+                "StreamingDataLoader.state_dict() and resize(), or pass num_samples= to state_dict()"
             )
-        return self.state_at(world, epoch, step)
+        return epoch, step
 
     def state_after(self, samples: int, world: World, *, from_beginning: bool) -> dict[str, Any]:
         """Return the state after `samples` of the current epoch, counted over all ranks.
@@ -283,7 +317,7 @@ class TrainingRun:
         before, order = (self._start, self.batch_size), self._order(world)
         # Options that were not given are taken from the state.
         self._start = RunStart.from_state(saved)
-        batch = _positive(saved, "global_batch")
+        batch = positive_count(saved, "global_batch")
         if self.batch_size is None and batch and batch % world.ranks == 0:
             self.batch_size = batch // world.ranks
         try:
@@ -329,11 +363,6 @@ class TrainingRun:
         self.version += changed
         self._cursor = (-1, 0, 0)
         self.clock.set(epoch, step, self.version)
-
-
-def _positive(saved: Mapping[str, Any], key: str) -> int | None:
-    value = saved.get(key)
-    return value if type(value) is int and 0 < value < _MAX_STATE_COUNT else None
 
 
 def make_run(
