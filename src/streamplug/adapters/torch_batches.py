@@ -81,7 +81,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         run, samples = self.dataset.session.run, iter(self.dataset)
         if self._transform is not None:
             samples = map(self._transform, samples)
-        while batch := list(islice(samples, run.batch)):
+        for first in samples:  # `run` follows a change of the world when the iteration begins
+            batch = [first, *islice(samples, run.batch - 1)]
             if (
                 run.world_change() is not None
             ):  # the batch is of the world before, and may be cut short
