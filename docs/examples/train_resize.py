@@ -1,6 +1,6 @@
 """Goes on with the very next step when a rank dies or joins: no process of the others is started again.
 
-    python docs/examples/train_resize.py --ranks 3 --out run
+    python docs/examples/train_resize.py --members 3 --out run
 
 Kill any of its ranks with kill -9, or send the first process SIGUSR1 to start one more. That process only
 starts ranks and says who they are. It needs no checkpoints, as long as one rank is alive.
@@ -103,15 +103,14 @@ class Trainer:
             )
         else:  # the last batch comes again, unless one of the ranks has finished its step
             self.loader.resize(world, rewind=self.batches - last)
-        if last >= 0:
-            leader = steps.index(last)
-            state = [self._state(last)]
-            group.broadcast_object_list(state, src=leader)
+        if min(steps) < last:  # one has joined, or has not finished the last step
+            state = [self._state()]
+            group.broadcast_object_list(state, src=steps.index(last))
             if steps[world.rank] < last:
                 self._load(state[0], joined=steps[world.rank] < 0)
-            self.step = self.batches = last
+        self.step = self.batches = max(last, 0)
 
-    def _state(self, step: int) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         assert self.loader is not None
         return {
             "model": self.model.state_dict(),
@@ -176,7 +175,7 @@ class Launcher:
     def __init__(self, options: argparse.Namespace) -> None:
         self.store = group.TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
         self.members: dict[int, subprocess.Popen[bytes]] = {}
-        self.ranks, self.started, self.world = options.ranks, 0, 0
+        self.ranks, self.started, self.world = options.members, 0, 0
         self.current: list[int] = []
         signal.signal(signal.SIGUSR1, lambda *_: self.start())
 
@@ -215,7 +214,7 @@ class Launcher:
 
 def main() -> int:
     parser = options_of(__doc__)
-    parser.add_argument("--ranks", type=int, default=2, help="to start with")
+    parser.add_argument("--members", type=int, default=2, help="ranks to start with")
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--member", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

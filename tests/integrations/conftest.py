@@ -33,6 +33,7 @@ NEEDS = {
     "test_jax.py": "jax",
     "test_lightning.py": "lightning",
     "test_ray.py": "ray",
+    "test_resize.py": "torch",
     "test_torchdata.py": "torchdata",
     "test_transformers.py": "transformers",
 }
