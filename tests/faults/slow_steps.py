@@ -1,4 +1,4 @@
-"""Runs docs/examples/train_resize.py with steps that take a while, so that ranks can be killed between them."""
+"""Runs docs/examples/train_resize.py with steps that take a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
 
-import train_resize  # noqa: E402
+import train_resize
 
 note = train_resize.note
 

@@ -1,4 +1,4 @@
-"""Training goes on while ranks are killed and others join: docs/examples/train_resize.py, on several processes.
+"""Training goes on while ranks are killed and others join: docs/examples/train_resize.py.
 
 With STREAMPLUG_TEST_FAULTS in the environment there are fifty runs, else two.
 """
@@ -21,7 +21,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from torch import nn  # noqa: E402, TID251
 
 from streamplug import StreamingDataset  # noqa: E402
 
@@ -138,7 +138,6 @@ def test_others_go_on_with_the_very_next_step(tmp_path, figures):
             changes.update(run.change(draw) for _ in range(CHANGES))
         finally:
             run.stop()
-        print(seed, changes, flush=True)
         lines = run.lines("losses.jsonl")
         assert sorted({line["step"] for line in lines}) == [*range(1, run.step + 1)]
         for line in lines:

@@ -35,6 +35,7 @@ NEEDS = {
     "test_ray.py": "ray",
     "test_resize.py": "torch",
     "test_torchdata.py": "torchdata",
+    "test_torchft.py": "torchft",
     "test_transformers.py": "transformers",
 }
 collect_ignore = [name for name, package in NEEDS.items() if find_spec(package) is None]

@@ -1,4 +1,4 @@
-"""Training that goes on while a rank joins and others are killed; tests/faults/test_resize.py does it at length."""
+"""Training that goes on while a rank joins and another is killed; tests/faults has more of it."""
 
 from __future__ import annotations
 
