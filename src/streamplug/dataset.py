@@ -245,8 +245,6 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
                     yield from rows[part.start : part.stop - 1]
                     session.run.set_position(epoch, step + 1)
                     yield rows[part.stop - 1]
-                    if session.run.world_change() is not None:
-                        break
 
     @property
     def one_by_one(self) -> bool:
@@ -280,8 +278,6 @@ class StreamingDataset(DatasetAttributes, Configurable, section="dataset"):
                 for batch, (step, _) in zip(batches, block.batches()):
                     session.run.set_position(epoch, step + 1)
                     yield batch
-                    if session.run.world_change() is not None:
-                        break
 
     def state_dict(
         self, num_samples: int | None = None, from_beginning: bool = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +54,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         run = self.dataset.session.run
         shared = self._shared_arrays[worker] if self._shared_arrays else None
         while True:
-            batches = (_pack(batch, shared) for batch in self._batches())
+            read = takewhile(lambda _: run.world_change() is None, self._batches())
+            batches = (_pack(batch, shared) for batch in read)
             for message in group_batches(batches, _nbytes, worker):
                 yield run.num_changes, message
             # Batches that were read, but not used, may have to be read again in another world. A worker that

@@ -80,6 +80,11 @@ class EpochCounter:
         return int(self._numbers[_SETS])
 
     @property
+    def events(self) -> int:
+        """Number of calls of `set`, and of changes of the world."""
+        return int(self._numbers[_SETS] + self._numbers[_CHANGE])
+
+    @property
     def changes(self) -> int:
         """Number of changes of the world; see `change`."""
         return int(self._numbers[_CHANGE])

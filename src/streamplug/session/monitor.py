@@ -55,6 +55,11 @@ class Monitor:
         for block in list(self._live):
             block.check_between(step)
 
+    def cut_blocks(self) -> None:
+        """Let the blocks that are being yielded end after their current batch."""
+        for block in list(self._live):
+            block.cut()
+
     @contextmanager
     def loop(
         self,

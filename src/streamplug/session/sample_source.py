@@ -44,14 +44,20 @@ class Block:
         self.ids: Int64 = ids[taken]
         self._steps = steps.tolist()
         self._ends = np.cumsum(taken.sum(1)).tolist()
-        self._num_yielded = 0
+        self._num_yielded, self._is_cut = 0, False
 
     def batches(self) -> Iterator[tuple[int, slice]]:
-        """Yield the step of each batch that is not empty, and the slice of its samples."""
+        """Yield the step of each batch that is not empty, and the slice of its samples, until `cut`."""
         for step, start, end in zip(self._steps, [0, *self._ends], self._ends):
             if start < end:
                 self._num_yielded = end
                 yield step, slice(start, end)
+                if self._is_cut:
+                    return
+
+    def cut(self) -> None:
+        """Let `batches` end after the batch that it has yielded last."""
+        self._is_cut = True
 
     def check_between(self, step: int) -> None:
         """Raise `ConfigError` if `batches` has yielded the batch of `step`, which is not used up."""

@@ -51,10 +51,9 @@ class Session:
     ) -> Generator[tuple[int, Block, T], None, None]:
         """Yield epoch, block and result of `read` for this worker's blocks of the next epoch.
 
-        The caller calls `run.set_position` before it yields the last sample of a step, leaves the block if
-        `run.world_change` returns one after that, and closes the generator. Blocks have about `rows` samples;
-        `num_threads` of them are read ahead of use in parallel. After a change of the world, the generator
-        goes on with the next step, except that of a loader worker, which ends.
+        The caller calls `run.set_position` before it yields the last sample of a step, and closes the
+        generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
+        After a change of the world, the generator goes on with the next step; that of a worker ends.
         """
         epoch, first, blocks = self.begin_blocks(rows)
         process = self.placement.worker()
@@ -127,6 +126,7 @@ class Session:
         )
         self._follow(change)
         run.clock.change_world(change)
+        self.monitor.cut_blocks()
         if epoch >= 0:
             run.set_loader_position(epoch, step)
 

@@ -42,7 +42,7 @@ class TrainingRun:
         # Number of epochs started, and the epoch and step after the last batch of this process.
         self._cursor = (-1, 0, 0)
         self._epoch: tuple[object, Epoch] | None = None
-        self._sets: int | None = None
+        self._sets, self._events = 0, -1  # of the clock at the start of this loop; -1 in a worker
         self.in_worker = False
         self.version = 0  # number of changes of the order
         self._change: WorldChange | None = None  # with which the current loop goes on
@@ -184,17 +184,16 @@ class TrainingRun:
         self.num_changes = 0 if change is None else change.number
         self._cursor, self.loop_epoch = (self.clock.begun(), epoch, step), epoch
         self.in_worker = bool(loop.ticket)
-        self._sets = None if self.in_worker else self.clock.sets
+        self._sets, self._events = self.clock.sets, -1 if self.in_worker else self.clock.events
         return epoch, step
 
     def set_position(self, epoch: int, step: int) -> None:
         """Set the position of this process: everything before `step` was yielded."""
-        if self._sets is not None:
+        if self._events not in (-1, self.clock.events):
             self.check_sets(self._sets)
-            if self.clock.changes != self.num_changes:
-                raise ConfigError(
-                    "this loop cannot follow resize(); leave it before, and start another"
-                )
+            raise ConfigError(
+                "this loop cannot follow resize(); leave it before, and start another"
+            )
         self._cursor = (self._cursor[0], epoch, step)
 
     @property

@@ -48,8 +48,6 @@ def map_samples(
                     sample = next(mapped)
                     session.run.set_position(epoch, step + 1)
                     yield sample
-                    if session.run.world_change() is not None:
-                        break
     finally:
         pool.shutdown(cancel_futures=True)
 
