@@ -9,8 +9,8 @@ Start and kill as many members as you like.
 
 from __future__ import annotations
 
+import argparse
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,40 +24,80 @@ from streamplug import StreamingDataLoader, StreamingDataset, World
 TIMEOUT = timedelta(seconds=20)
 
 
+class Trainer:
+    """A model, its optimizer and its data on one rank, which torchft copies to ranks that join."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+        self.world = World()  # until torchft says who is there
+        dataset = StreamingDataset(
+            local=str(options.data), shuffle=True, batch_size=GLOBAL_BATCH, world=self.world
+        )
+        self.loader = StreamingDataLoader(dataset, num_workers=options.workers)
+        self.batches = iter(self.loader)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "loader": self.loader.state_dict(),
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.loader.load_state_dict(saved["loader"])
+        self.batches = iter(self.loader)
+
+    def next_batch(self) -> dict[str, Any]:
+        batch = next(self.batches, None)
+        if batch is None:  # the next epoch
+            self.batches = iter(self.loader)
+            batch = next(self.batches)
+        return batch
+
+    def step(self, manager: Manager) -> None:
+        manager.start_quorum()  # a rank that has joined is now after the step of the others
+        step, rank = manager.current_step() + 1, manager.participating_rank() or 0
+        world = World(ranks_per_node=manager.num_participants(), rank=rank)
+        if world != self.world:
+            self.loader.resize(world)
+            self.world = world
+        batch = self.next_batch()
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.model(batch["x"]), batch["y"])
+        loss.backward()
+        means = [loss.detach(), *(parameter.grad for parameter in self.model.parameters())]
+        samples = torch.zeros(world.ranks, len(batch["id"]))
+        samples[world.rank] = batch["id"]
+        for work in [manager.allreduce(x, reduce_op=ReduceOp.SUM) for x in [*means, samples]]:
+            work.wait()
+        if manager.should_commit():
+            for mean in means:
+                mean.div_(world.ranks)
+            self.optimizer.step()
+            note(self.options.out, step, loss.item(), samples.flatten().int().tolist())
+        else:  # a rank has died: the batch comes again
+            self.loader.resize(world, rewind=1)
+
+
 def main() -> None:
     parser = options_of(__doc__)
     parser.add_argument("--member", type=int, default=0, help="a number that no other member has")
     parser.add_argument("--lighthouse", default="http://127.0.0.1:29510")
     options = parser.parse_args()
-    data, out = Path(options.data).absolute(), Path(options.out).absolute()
-    write_waves(data)
+    options.data, options.out = options.data.absolute(), options.out.absolute()
+    write_waves(options.data)
     torch.set_default_dtype(torch.float64)
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    dataset = StreamingDataset(local=str(data), shuffle=True, batch_size=GLOBAL_BATCH, world=World())
-    loader = StreamingDataLoader(dataset, num_workers=options.workers)
-    batches = iter(loader)
-
-    def state() -> dict[str, Any]:
-        return {
-            "model": model.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "loader": loader.state_dict(),
-        }
-
-    def load(saved: dict[str, Any]) -> None:
-        nonlocal batches
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        loader.load_state_dict(saved["loader"])
-        batches = iter(loader)
-
+    trainer = Trainer(options)
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     manager = Manager(
         pg=ProcessGroupGloo(timeout=TIMEOUT),
-        load_state_dict=load,
-        state_dict=state,
+        load_state_dict=trainer.load,
+        state_dict=trainer.state,
         min_replica_size=1,
         use_async_quorum=False,  # so that a rank that joins has its state before the step
         timeout=TIMEOUT,
@@ -69,35 +109,8 @@ def main() -> None:
         replica_id=f"member_{options.member}_",
         hostname="127.0.0.1",
     )
-    world = World()
-    while (step := manager.current_step()) < options.steps:
-        manager.start_quorum()
-        step = manager.current_step()  # that of the others, if this one has joined
-        rank = manager.participating_rank()
-        now = World(ranks_per_node=manager.num_participants(), rank=0 if rank is None else rank)
-        if now != world:
-            loader.resize(now)
-            world = now
-        batch = next(batches, None)
-        if batch is None:  # the next epoch
-            batches = iter(loader)
-            batch = next(batches)
-        optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(batch["x"]), batch["y"])
-        loss.backward()
-        gradients = [parameter.grad for parameter in model.parameters()]
-        samples = torch.zeros(world.ranks, len(batch["id"]))
-        samples[world.rank] = batch["id"]
-        sums = [*gradients, loss.detach(), samples]
-        for work in [manager.allreduce(value, reduce_op=ReduceOp.SUM) for value in sums]:
-            work.wait()
-        if manager.should_commit():
-            for gradient in gradients:
-                gradient /= world.ranks
-            optimizer.step()
-            note(out, step + 1, loss.item() / world.ranks, samples.flatten().int().tolist())
-        else:  # a rank has died: the batch comes again
-            loader.resize(world, rewind=1)
+    while manager.current_step() < options.steps:
+        trainer.step(manager)
     manager.shutdown(wait=False)
 
 

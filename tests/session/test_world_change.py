@@ -16,7 +16,7 @@ from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback, EpochEnded, EpochStarted
-from streamplug.session.epoch_counter import CELLS, EpochCounter
+from streamplug.session.epoch_counter import CELLS, EpochCounter, WorkerLoop
 from streamplug.session.world_change import CHANGE_CELLS, WorldChange
 
 RUNS = 1000 if os.environ.get("STREAMPLUG_TEST_SOAK") else 40
@@ -382,3 +382,13 @@ def test_a_state_keeps_the_world_but_no_loop():
     counter.set(7, 0)
     assert not counter.is_ended(7)
     assert counter.change == WorldChange(1, 2, 4, 5, 6, -1, 8)
+
+
+def test_a_change_while_a_loop_goes_on_in_another_world_is_followed(folder):
+    run = make(folder).session.run
+    run.start_epoch(WorkerLoop(7, 0), None)
+    run.clock.change_world(WorldChange(1, 1, 2, 0, 6, 0, 5))
+    run.resume_loop(run.world_change())
+    run.clock.change_world(WorldChange(2, 1, 3, 0, 4, 0, 4))
+    assert run.start_epoch(WorkerLoop(7, 0), run.latest_change()) == (0, 4)
+    assert (run.num_changes, run.world_change()) == (2, None)

@@ -225,9 +225,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             else:
                 break
             run.check_sets(sets)
-            if (
-                change := run.clock.change
-            ) is not None:  # None only while another process writes it
+            change = run.clock.change
+            if change is not None:  # None only while another process writes it
                 step = change.step
                 self._follow_batch_size()
                 if not self.num_workers:

@@ -84,10 +84,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
             samples = map(self._transform, samples)
         for first in samples:  # `run` follows a change of the world when the iteration begins
             batch = [first, *islice(samples, run.batch - 1)]
-            if (
-                run.world_change() is not None
-            ):  # the batch is of the world before, and may be cut short
-                return
+            if run.world_change() is not None:
+                return  # the batch is of the world before, and may be cut short
             if not self._drop_last or len(batch) == run.batch:
                 yield collate(batch)
 

@@ -92,7 +92,7 @@ class Session:
 
     def begin_epoch(self) -> tuple[int, int]:
         """Start an epoch; return its number and first step."""
-        change = self.run.clock.change
+        change = self.run.latest_change()
         self.placement.start_loop()
         position = self.run.start_epoch(self.placement.worker_loop(), change)
         if change is not None:

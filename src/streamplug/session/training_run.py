@@ -174,9 +174,9 @@ class TrainingRun:
                 "another state or other proportions were set on the data set, which persistent "
                 "workers do not see; create a new DataLoader, or use StreamingDataLoader"
             )
-        resumed, self._change = self._change, None
-        if resumed is not None:
-            epoch, step = resumed.epoch, resumed.step
+        resumes, self._change = self._change is not None, None
+        if resumes and change is not None:
+            epoch, step = change.epoch, change.step
         else:
             epoch, step = self.clock.begin(loop)
             if change is not None and change.epoch == epoch:  # this worker of the loop started late
@@ -211,6 +211,13 @@ class TrainingRun:
             return None
         change = self.clock.change
         return change if change and 0 <= change.epoch == self.loop_epoch else None
+
+    def latest_change(self) -> WorldChange | None:
+        """Return the change of the world that the next start of an epoch is to follow; None without."""
+        latest, resumed = self.clock.change, self._change
+        # There may be a newer one than that with which the loop goes on, or half of one.
+        is_newer = resumed is None or (latest is not None and latest.epoch == resumed.epoch)
+        return latest if is_newer else resumed
 
     def resume_loop(self, change: WorldChange) -> None:
         """Let the next start of an epoch go on with the current loop, in the world of `change`."""
