@@ -72,7 +72,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
         self.loader: StreamingDataLoader | None = None
         self.step = self.batches = 0  # steps that all ranks have done; batches that the loop got
-        self.known = 0.0  # when the latest world was known, until its first batch
+        self.known = 0.0  # when the latest world was known; 0 after its first batch
 
     def enter(self) -> StreamingDataLoader:
         """Enter the next world with the others, all after the same step."""
@@ -88,8 +88,7 @@ class Trainer:
     def _agree(self, world: World) -> None:
         steps: list[Any] = [None] * world.ranks
         group.all_gather_object(steps, -1 if self.loader is None else self.step)
-        last = max(steps)
-        self.known = time.perf_counter()
+        last, started = max(steps), time.perf_counter()
         if self.loader is None:
             dataset = StreamingDataset(
                 local=str(self.options.data),
@@ -103,12 +102,14 @@ class Trainer:
             )
         else:  # the last batch comes again, unless one of the ranks has finished its step
             self.loader.resize(world, rewind=self.batches - last)
+        seconds = time.perf_counter() - started
         if min(steps) < last:  # one has joined, or has not finished the last step
             state = [self._state()]
             group.broadcast_object_list(state, src=steps.index(last))
             if steps[world.rank] < last:
                 self._load(state[0], joined=steps[world.rank] < 0)
         self.step = self.batches = max(last, 0)
+        self.known = time.perf_counter() - seconds  # without the time to send the model
 
     def _state(self) -> dict[str, Any]:
         assert self.loader is not None
