@@ -34,8 +34,10 @@ NEEDS = {
     "test_jax.py": "jax",
     "test_lightning.py": "lightning",
     "test_ray.py": "ray",
+    "test_resize.py": "torch",
     "test_torchdata.py": "torchdata",
     "test_torchtitan.py": "torchtitan",
+    "test_torchft.py": "torchft",
     "test_transformers.py": "transformers",
 }
 sys.path.append(str(EXAMPLES))  # a test imports an example

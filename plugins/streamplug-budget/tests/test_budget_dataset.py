@@ -464,3 +464,49 @@ def test_lengths_on_a_read_only_disk_are_an_error_of_the_cache(folder, tmp_path,
     tmp_path.chmod(0o500)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     read(make(folder))  # a temporary directory is used
+
+
+class TestResize:
+    """Changes of the world while batches of limited cost are read."""
+
+    budget = {"limit": LIMIT, "column": "tokens", "micro_batches": 8}  # noqa: RUF012
+
+    def worlds(self, ranks):
+        return [World(ranks_per_node=ranks, rank=rank) for rank in range(ranks)]
+
+    def test_global_batches_stay_as_they_were(self, folder):
+        undisturbed = [sorted(batch) for batch in read(make(folder, budget=self.budget))]
+        expected = [sorted(undisturbed[i : i + 8]) for i in range(0, len(undisturbed), 8)]
+        sets = [make(folder, budget=self.budget, world=world) for world in self.worlds(4)]
+        loops = [dataset.batches() for dataset in sets]
+        found = [[sorted(next(loop)["n"].tolist()) for _ in range(4) for loop in loops][:16]]
+        found = [sorted(found[0][:8]), sorted(found[0][8:])]
+        for dataset, world in zip(sets, self.worlds(2)):
+            dataset.resize(world)
+        for _ in range(2, len(expected)):
+            step = [sorted(next(loop)["n"].tolist()) for _ in range(4) for loop in loops[:2]]
+            found.append(sorted(step))
+        assert found == expected
+        assert [next(loop, None) for loop in loops[:2]] == [None, None]
+
+    def test_in_the_middle_of_a_global_batch_it_is_refused(self, folder):
+        dataset = make(folder, budget=self.budget, world=World(1, 4))
+        next(dataset.batches())
+        with pytest.raises(ConfigError, match="in the middle of a global batch of 8 batches"):
+            dataset.resize(World(1, 2))
+        with pytest.raises(ConfigError, match="global batch of 8 batches, which stays the same"):
+            dataset.resize(World(1, 3))
+
+    @pytest.mark.parametrize("transform", [None, _keep_number])
+    def test_loader_workers_follow(self, folder, transform):
+        pytest.importorskip("torch")
+        from streamplug import StreamingDataLoader
+
+        whole = read(make(folder, budget=self.budget))
+        dataset = make(folder, budget=self.budget, world=World(1, 4, rank=1))
+        loader = StreamingDataLoader(dataset, num_workers=1, transform=transform)
+        batches = iter(loader)
+        found = [next(batches)["n"].tolist() for _ in range(2)]
+        loader.resize(World())
+        found += [batch["n"].tolist() for batch in batches]
+        assert found == [whole[1], whole[5], *whole[8:]]

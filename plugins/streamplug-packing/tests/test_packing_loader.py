@@ -508,3 +508,8 @@ def test_batches_of_varying_size_are_refused(folder):
     dataset = StreamingDataset(local=folder, batching_method="budget", batch_budget=budget)
     with pytest.raises(ConfigError, match="batching_method='budget' makes batches of varying size"):
         PackedSamples(dataset, **LIMIT)
+
+
+def test_packs_are_handed_over_by_states_only(folder):
+    with pytest.raises(ConfigError, match=r"save the state_dict\(\) of all ranks"):
+        make_loader(folder).resize(World())

@@ -54,8 +54,15 @@ def group_batches(
         max_batches = min(2 * max_batches, _MAX_BATCHES_PER_MESSAGE)
 
 
+def messages_after(
+    changes: int, messages: Iterable[tuple[int, BatchMessage[T]]]
+) -> Iterator[BatchMessage[T]]:
+    """Yield the messages of workers that have followed this number of changes of the world."""
+    return (message for number, message in messages if number == changes)
+
+
 def round_robin(messages: Iterable[BatchMessage[T]], workers: int) -> Iterator[T]:
-    """Yield one batch of each worker in turn, as long as the worker has some."""
+    """Yield one batch of each worker in turn, as long as the worker has some; leave further messages."""
     remaining = iter(messages)
     queues: list[deque[T]] = [deque() for _ in range(workers)]
     ended: set[int] = set()
@@ -69,5 +76,3 @@ def round_robin(messages: Iterable[BatchMessage[T]], workers: int) -> Iterator[T
         if queues[turn]:
             yield queues[turn].popleft()
         turn = (turn + 1) % workers
-    for _ in remaining:  # exhaust the iterator, so that the workers end
-        pass

@@ -11,10 +11,10 @@ from weakref import proxy
 
 import torch
 from numpy.random import Generator
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_worker_info
 
 from streamplug import dataset
-from streamplug.adapters.message_batching import round_robin
+from streamplug.adapters.message_batching import messages_after, round_robin
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import WorkerBatches, identity, move_batches
 from streamplug.adapters.torch_transform import random_transform
@@ -182,15 +182,13 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._version = dataset.session.run.version
         # Some trainers call set_epoch of the sampler only.
         vars(self.sampler)["set_epoch"] = partial(StreamingDataLoader.set_epoch, proxy(self))
-        # Of the current loop: epoch, first step, batches yielded, and `sets` of the clock at its start.
-        self._loop: tuple[int, int, int, int] | None = None
+        self._loop: int | None = None  # `sets` of the clock at the start of the current loop
 
     def _get_iterator(self) -> Any:
         batches = WorkerBatches(
             self.dataset,
             self._transform,
             self.collate_fn if self._by_sample else None,
-            self.batch_size or 1,
             drop_last=self.drop_last,
             shared_arrays=self._make_shared_arrays(),
             num_threads=self._threads,
@@ -221,17 +219,52 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             self._iterator = None  # persistent workers have an outdated copy of the run
         self._version, sets = run.version, run.clock.sets
         epoch, first = run.clock.next()
-        self._loop = (epoch, first, 0, sets)
-        batches: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
-        if self.num_workers:
-            batches = round_robin(batches, self.num_workers)
+        self._loop = sets
+        run.set_loader_position(epoch, first)
+        self.dataset.session.placement.start_loop()
+        source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
         with self._progress_line():
-            for number, batch in enumerate(move_batches(batches, self._device), 1):
+            for step, batch in self._batches(source, epoch, first, sets):
                 run.check_sets(sets)
-                run.set_loader_position(epoch, first + number)
-                self._loop = (epoch, first, number, sets)
+                run.set_loader_position(epoch, step + 1)
                 yield batch
         self._loop = None
+
+    def _batches(
+        self, source: Iterator[Any], epoch: int, step: int, sets: int
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the steps and the batches of a loop; after `resize`, leave out those of the world before.
+
+        `source` has the messages of workers; without workers, the batches.
+        """
+        run = self.dataset.session.run
+        while True:
+            changes, batches = run.clock.changes, source
+            if self.num_workers:
+                batches = round_robin(messages_after(changes, source), self.num_workers)
+            for number, batch in enumerate(move_batches(batches, self._device), step):
+                yield number, batch
+                if run.clock.changes != changes:
+                    break
+            else:
+                break
+            run.check_sets(sets)
+            change = run.clock.change
+            if change is not None:  # None only while another process writes it
+                step = change.step
+                self._follow_batch_size()
+                if not self.num_workers:
+                    run.resume_loop(change)
+                    source = super().__iter__()
+        run.clock.end(epoch)
+        for _ in source:  # exhaust the iterator, so that workers end
+            pass
+
+    def _follow_batch_size(self) -> None:
+        batch_size = self.dataset.session.run.batch
+        vars(self)["batch_size"] = batch_size  # torch forbids to set it
+        if isinstance(self.batch_sampler, BatchSampler):
+            self.batch_sampler.batch_size = batch_size
 
     def _progress_line(self) -> AbstractContextManager[None]:
         # Without workers the data set is iterated over in this process, and shows its own progress.
@@ -242,10 +275,27 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batch yielded last; the generators of transforms follow from it."""
         run, world = self.dataset.session.run, self.dataset.session.world
-        if self._loop is None or self._loop[3] != run.clock.sets:
-            return run.next_state(world)
-        epoch, first, handed_out, _ = self._loop
-        return run.state_at(world, epoch, first + handed_out)
+        return run.state_at(world, *run.position) if self._in_loop else run.next_state(world)
+
+    @property
+    def _in_loop(self) -> bool:
+        return self._loop == self.dataset.session.run.clock.sets
+
+    def resize(self, world: World, *, rewind: int = 0) -> None:
+        """Go on in another world from the next global batch on; see `StreamingDataset.resize`.
+
+        A running loop goes on with the same workers, which drop what they have read ahead.
+
+        Args:
+            world: Place of this process from now on.
+            rewind: Number of global batches, yielded last, that come again, because their step failed.
+
+        Raises:
+            ConfigError: As for `StreamingDataset.resize`.
+        """
+        session = self.dataset.session
+        session.resize(world, rewind, session.run.position if self._in_loop else (-1, 0))
+        self._follow_batch_size()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Resume from a state; see `StreamingDataset.load_state_dict`."""

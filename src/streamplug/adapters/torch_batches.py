@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.dtypes import has_torch_dtype
-from streamplug.adapters.message_batching import group_batches
+from streamplug.adapters.message_batching import BatchMessage, group_batches
 from streamplug.adapters.shared_memory import PackedArrays, SharedArrays, unpack_arrays
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
@@ -34,7 +34,6 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         dataset: StreamingDataset,
         transform: Callable[[Any], Any] | RandomTransform | None,
         collate: Callable[[list[Any]], Any] | None,
-        batch_size: int,
         *,
         drop_last: bool,
         shared_arrays: list[SharedArrays],
@@ -42,16 +41,34 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
     ) -> None:
         self.dataset = dataset
         self._transform, self._collate = transform, collate
-        self._size, self._drop_last = batch_size, drop_last
-        self._shared_arrays, self._threads = shared_arrays, num_threads
+        self._drop_last, self._threads = drop_last, num_threads
+        self._shared_arrays = shared_arrays
 
     def __iter__(self) -> Iterator[Any]:
-        batches = self._of_columns() if self._collate is None else self._of_samples(self._collate)
         worker = get_worker_info()
         if worker is None:
-            return map(_tensors, batches)
-        shared = self._shared_arrays[worker.id] if self._shared_arrays else None
-        return group_batches((_pack(batch, shared) for batch in batches), _nbytes, worker.id)
+            return map(_tensors, self._batches())
+        return self._messages(worker.id)
+
+    def _messages(self, worker: int) -> Iterator[tuple[int, BatchMessage[Any]]]:
+        """Yield messages with the number of changes of the world before them, until the loop is over."""
+        run = self.dataset.session.run
+        shared = self._shared_arrays[worker] if self._shared_arrays else None
+        while True:
+            read = takewhile(lambda _: run.world_change() is None, self._batches())
+            batches = (_pack(batch, shared) for batch in read)
+            for message in group_batches(batches, _nbytes, worker):
+                yield run.num_changes, message
+            # Batches that were read, but not used, may have to be read again in another world. A worker that
+            # waited here would hold up the messages of others.
+            while (change := run.world_change()) is None:
+                if run.clock.is_ended(run.loop_epoch):
+                    return
+                yield run.num_changes, (worker, [], True)
+            run.resume_loop(change)
+
+    def _batches(self) -> Iterator[Any]:
+        return self._of_columns() if self._collate is None else self._of_samples(self._collate)
 
     def _of_columns(self) -> Iterator[Any]:
         if isinstance(self._transform, RandomTransform):
@@ -68,6 +85,7 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
     def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
         if collate is default_collate:
             collate = partial(collate_samples, collate=default_collate)
+        run = self.dataset.session.run
         if isinstance(self._transform, RandomTransform):
             samples_with_rng = self.dataset.samples_with_rng()
             batches = self._transform.of_samples(samples_with_rng, self._take_batch)
@@ -77,6 +95,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
                 samples = map(self._transform, samples)
             batches = iter(lambda: self._take_batch(samples), [])
         for batch in batches:
+            if run.world_change() is not None:
+                return  # the batch is of the world before, and may be cut short
             if self._is_kept(len(batch)):
                 yield collate(batch)
 
@@ -84,7 +104,12 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         """Return the next samples of an iterator over those of the data set, changed or not."""
         run = self.dataset.session.run
         if not run.varies:
-            return list(islice(samples, self._size))
+            # `run` follows a change of the world when the iteration begins: after the first sample.
+            return [
+                sample
+                for first in islice(samples, 1)
+                for sample in (first, *islice(samples, run.batch - 1))
+            ]
         batch, done = [], run.completed_steps
         for sample in samples:
             batch.append(sample)
@@ -94,7 +119,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
 
     def _is_kept(self, size: int) -> bool:
         """Return whether a batch of some samples is not dropped as a short one."""
-        return not self._drop_last or size == self._size or self.dataset.session.run.varies
+        run = self.dataset.session.run
+        return not self._drop_last or size == run.batch or run.varies
 
 
 def identity(batch: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Attributes of a data set and manual control of its shard cache."""
+"""Attributes of a data set, and manual control of its world and its shard cache."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streamplug.config import whole_number
 from streamplug.display.dataset_summary import DatasetRepr
 from streamplug.errors import ConfigError
 from streamplug.session.map_source import MapSource, NumberedSamples
-from streamplug.types import Int64
+from streamplug.types import Int64, World
 
 
 class DatasetAttributes(DatasetRepr):
-    """Mixin with the options and sizes of a data set, and methods to download and evict single shards."""
+    """Mixin with the options and sizes of a data set, its `resize`, and control of single shards."""
 
     @property
     def size(self) -> int:
@@ -138,6 +138,24 @@ class DatasetAttributes(DatasetRepr):
         torch's `DataLoader` and samplers, and a data source for Grain.
         """
         return MapSource(self)
+
+    def resize(self, world: World, *, rewind: int = 0) -> None:
+        """Go on in another world from the next global batch on.
+
+        Call it between two batches, on all ranks after the same step. A loop that runs in this process goes
+        on. The global batch stays the same, so `batch_size` becomes that of one of the ranks of `world`; what
+        defaults to the number of nodes stays as it was. Ranks that join load the state of another rank.
+
+        Args:
+            world: Place of this process from now on.
+            rewind: Number of global batches, yielded last, that come again, because their step failed.
+
+        Raises:
+            ConfigError: If the number of ranks does not divide the global batch, the order is not elastic,
+                `rewind` goes beyond the epoch, or a batch is used in part.
+            StateError: If loader workers read the data set: then use `StreamingDataLoader.resize`.
+        """
+        self._session.resize(world, rewind)
 
     def prepare_shard(self, shard_id: int) -> None:
         """Download a shard into the cache and decompress it, if it is not there; wait until it is done.

@@ -10,16 +10,18 @@ the main process resets all cells when it loads a state.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from streamplug.errors import ConfigError
+from streamplug.session.world_change import CHANGE_CELLS, WorldChange
 from streamplug.types import Int64
 
 MAX_WORKERS = 256
 
-_EPOCH, _STEP, _VERSION, _SETS, _WORKERS = 0, 1, 2, 3, 4
+_EPOCH, _STEP, _VERSION, _SETS, _ENDED, _CHANGE = range(6)
+_WORKERS = _CHANGE + CHANGE_CELLS
 
 CELLS = _WORKERS + 1 + MAX_WORKERS  # number of int64 cells of a counter
 
@@ -55,6 +57,7 @@ class EpochCounter:
         `sets` is the value of `EpochCounter.sets` when this process was started; None for the current one.
         """
         self._cells = cells
+        self._numbers = cells.data  # single cells are read faster from it
         self._sets = self.sets if sets is None else sets
         self._began_in = 0  # process id
 
@@ -69,18 +72,49 @@ class EpochCounter:
     @property
     def version(self) -> int:
         """The `version` passed to the last `set`; 0 at first."""
-        return int(self._cells[_VERSION])
+        return int(self._numbers[_VERSION])
 
     @property
     def sets(self) -> int:
         """Number of calls of `set`."""
-        return int(self._cells[_SETS])
+        return int(self._numbers[_SETS])
+
+    @property
+    def events(self) -> int:
+        """Number of calls of `set`, and of changes of the world."""
+        return int(self._numbers[_SETS] + self._numbers[_CHANGE])
+
+    @property
+    def changes(self) -> int:
+        """Number of changes of the world; see `change`."""
+        return int(self._numbers[_CHANGE])
+
+    @property
+    def change(self) -> WorldChange | None:
+        """The latest change of the world; None if there is none, or it is just being made."""
+        return WorldChange.from_cells(self._cells[_CHANGE:_WORKERS].tolist())
+
+    def change_world(self, change: WorldChange) -> None:
+        """Let the processes of this rank know a change of the world."""
+        number, *others = change.to_cells()
+        self._cells[_CHANGE + 1 : _WORKERS] = others
+        self._cells[_CHANGE] = number  # last: it is what the others look at
+
+    def end(self, epoch: int) -> None:
+        """Note that all batches of an epoch were used, so that workers may end their loops."""
+        self._cells[_ENDED] = epoch + 1
+
+    def is_ended(self, epoch: int) -> bool:
+        """Return whether `end` was called for this epoch or a later one."""
+        return bool(self._numbers[_ENDED] > epoch)
 
     def set(self, epoch: int, step: int, version: int = 0) -> None:
         """Set the next epoch, its first step, and a version that tells outdated copies of a run apart."""
-        sets = self.sets + 1
-        self._cells[:] = 0
-        self._cells[:_WORKERS] = epoch, step, version, sets
+        sets, change = self.sets + 1, self.change
+        self._cells[:_CHANGE] = epoch, step, version, sets, 0
+        self._cells[_WORKERS:] = 0
+        if change is not None:  # the world stays, but no loop goes on in it
+            self.change_world(replace(change, epoch=-1))
         self._sets = sets
 
     def begin(self, loop: WorkerLoop = WorkerLoop()) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,16 +50,36 @@ class Monitor:
                 batches, samples = block.yielded()
                 self.observer.counters.add(batches=batches, samples=samples)
 
+    def check_between(self, step: int) -> None:
+        """Raise `ConfigError` if the batch of `step` is being yielded sample by sample."""
+        for block in list(self._live):
+            block.check_between(step)
+
+    def cut_blocks(self) -> None:
+        """Let the blocks that are being yielded end after their current batch."""
+        for block in list(self._live):
+            block.cut()
+
     @contextmanager
-    def loop(self, epoch: int, step: int, process: World, fetches: bool) -> Iterator[None]:
-        """Emit the start and the end of an epoch, and show progress; see `progress_line`."""
+    def loop(
+        self,
+        epoch: int,
+        step: int,
+        process: World,
+        fetches: bool,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> Iterator[None]:
+        """Emit the start and the end of an epoch, and show progress; see `progress_line`.
+
+        `is_interrupted` tells whether an epoch whose loop ended without an error is not complete.
+        """
         pid, complete = os.getpid(), False
         self.observer.process = process
         self.observer.emit(EpochStarted(epoch, step))
         try:
             with self.progress_line(process, fetches):
                 yield
-            complete = True
+            complete = not is_interrupted()
         finally:
             if pid == os.getpid():
                 self.observer.emit(EpochEnded(epoch, complete))

@@ -8,16 +8,18 @@ from typing import Any
 from streamplug.config import detect_world
 from streamplug.errors import ConfigError
 from streamplug.session.epoch_counter import WorkerLoop
+from streamplug.session.world_change import WorldChange
 from streamplug.types import World
 
 
 class Placement:
-    """Detects the place of this process at each call; `world` replaces that from the launcher."""
+    """Detects the place of this process for each loop; `world` replaces that from the launcher."""
 
     def __init__(self, world: World | None, replication: int, *, keep_nodes: bool) -> None:
         if world is not None and not isinstance(world, World):
             raise ConfigError(f"world={world!r:.60}: expected a streamplug.World, or None")
         self._world, self.replication, self._keep_nodes = world, replication, keep_nodes
+        self._latest: World | None = None  # detected when the latest loop began
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker belongs to this rank, whose place it may not be able to detect.
@@ -33,7 +35,15 @@ class Placement:
 
     def rank(self) -> World:
         """Return this rank's place, without its workers."""
-        return self._world or self.detect_rank()
+        return self._world or self._latest or self.detect_rank()
+
+    def start_loop(self) -> None:
+        """Detect this rank's place for a loop: the launcher's answer may change before the loop ends."""
+        self._latest = self._world or self.detect_rank()
+
+    def change_world(self, change: WorldChange) -> None:
+        """Take this rank's place in a new world."""
+        self._world = change.apply(self.rank())
 
     def merge_replicas(self, world: World) -> World:
         """Return a place in the world in which each group of replicas counts as one rank."""

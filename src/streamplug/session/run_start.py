@@ -1,4 +1,4 @@
-"""How a run began, which its order may depend on."""
+"""How a run began, on which its order may depend."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streamplug.plan import EpochConfig
+
 _MAX_STATE_COUNT = 1 << 20  # exclusive upper bound of counts that are accepted from a state
 
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """How a run began, according to the loaded state; None if unknown.
+    """How a run began, according to the loaded state or before a change of the world; None if unknown.
 
     `global_batch` is in batches with a batching method of a plugin, else in samples.
     """
@@ -32,8 +34,18 @@ class RunStart:
         )
         return cls(*(positive_count(saved, name) for name in names))
 
+    @classmethod
+    def of(cls, config: EpochConfig) -> RunStart:
+        """Return how a run began that has this configuration."""
+        return cls(
+            config.canonical_nodes,
+            config.initial_nodes,
+            config.initial_batch_size,
+            config.global_batch,
+        )
+
 
 def positive_count(saved: Mapping[str, Any], key: str) -> int | None:
-    """Return a positive count of a state; None if it has none that is valid."""
+    """Return a positive count of a state; None if it has none, or an absurd one."""
     value = saved.get(key)
     return value if type(value) is int and 0 < value < _MAX_STATE_COUNT else None

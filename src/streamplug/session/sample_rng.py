@@ -117,8 +117,13 @@ class RngIteration:
         """
         rng = SampleRng(self._session.run.options.shuffle_seed)
         blocks: deque[tuple[int, Block]] = self._session.record_blocks()
-        run, world = self._session.run, self._session.world
-        places = _places(blocks, lambda step: run.global_step(step, world))
+        session = self._session
+        places = _places(
+            blocks,
+            (lambda step: session.run.global_step(step, session.world))
+            if session.run.varies
+            else int,
+        )
         for sample in self:
             if (place := next(places, None)) is None:
                 raise _one_to_one(self)
@@ -142,10 +147,10 @@ class RngIteration:
             ConfigError: As for `batches`.
         """
         session = self._session
-        rng, rank = SampleRng(session.run.options.shuffle_seed), session.world.rank
+        rng = SampleRng(session.run.options.shuffle_seed)
         for batch in self.batches(batch_size, num_threads=num_threads):
             epoch, next_step = session.run.position
-            yield batch, rng.of_batch(epoch, next_step - 1, rank)
+            yield batch, rng.of_batch(epoch, next_step - 1, session.world.rank)
 
 
 def _places(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from streamplug.errors import DataError, StorageError, StreamplugError
+from streamplug.errors import ConfigError, DataError, StorageError, StreamplugError
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import SampleReader
 from streamplug.read.sample_range import FetchGroup
@@ -49,14 +49,28 @@ class Block:
         self.ids: Int64 = ids[taken]
         self._steps: list[int] = steps.tolist()
         self._ends = np.cumsum(taken.sum(1)).tolist()
-        self._num_yielded = 0
+        self._num_yielded, self._is_cut = 0, False
 
     def batches(self) -> Iterator[tuple[int, slice]]:
-        """Yield the step of each batch that is not empty, and the slice of its samples."""
+        """Yield the step of each batch that is not empty, and the slice of its samples, until `cut`."""
         for step, start, end in zip(self._steps, [0, *self._ends], self._ends):
             if start < end:
                 self._num_yielded = end
                 yield step, slice(start, end)
+                if self._is_cut:
+                    return
+
+    def cut(self) -> None:
+        """Let `batches` end after the batch that it has yielded last."""
+        self._is_cut = True
+
+    def check_between(self, step: int) -> None:
+        """Raise `ConfigError` if `batches` has yielded the batch of `step`, which is not used up."""
+        if self._num_yielded and self._steps[self._ends.index(self._num_yielded)] == step:
+            raise ConfigError(
+                f"resize() in the middle of the batch of step {step}: call it between two batches, after the "
+                "last sample of one and before the first of the next"
+            )
 
     def samples(self) -> Iterator[tuple[int, int]]:
         """Yield step and sample id of each sample."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
+from streamplug.errors import ConfigError
 from streamplug.read import SampleReader
 from streamplug.session.epoch_counter import CELLS, EpochCounter
 from streamplug.session.monitor import Monitor
@@ -16,6 +17,11 @@ from streamplug.session.placement import Placement
 from streamplug.session.sample_source import Block, SampleSource, plan_blocks
 from streamplug.session.substitution import Substitution, SubstitutionOptions
 from streamplug.session.training_run import TrainingRun
+from streamplug.session.world_change import (
+    WorldChange,
+    check_workers,
+    rewind_position,
+)
 from streamplug.transfer import observer
 from streamplug.types import Int64, World
 
@@ -52,25 +58,48 @@ class Session:
 
         The caller calls `run.set_position` before it yields the last sample of a step, and closes the
         generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
+        After a change of the world, the generator goes on with the next step; that of a worker ends.
         """
         log, self._block_log = self._block_log, None
         epoch, first, blocks = self.begin_blocks(rows)
         process = self.placement.worker()
+        with self.monitor.loop(
+            epoch, first, process, self.source.remote, lambda: self.run.world_change() is not None
+        ):
+            while True:
+                yield from self._read_blocks(epoch, blocks, read, num_threads, log)
+                change = self.run.world_change()
+                if change is None:
+                    self.run.set_position(epoch + 1, 0)
+                if change is None or self.run.in_worker:
+                    return
+                self.run.resume_loop(change)
+                _, _, blocks = self.begin_blocks(rows)
+
+    def _read_blocks(
+        self,
+        epoch: int,
+        blocks: Iterator[Block],
+        read: Callable[[Block], T],
+        num_threads: int,
+        log: deque[tuple[int, Block]] | None,
+    ) -> Generator[tuple[int, Block, T], None, None]:
         parts = self.source.parts(
             blocks,
             read,
-            process,
+            self.placement.worker(),
             self.monitor.observer,
             num_threads=num_threads,
             substitution=self.make_substitution(epoch),
         )
-        with self.monitor.loop(epoch, first, process, self.source.remote), closing(parts):
+        with closing(parts):
             for part, values in parts:
                 if log is not None:
                     log.append((epoch, part))
                 with self.monitor.count_yielded(part):
                     yield epoch, part, values
-            self.run.set_position(epoch + 1, 0)
+                if self.run.world_change() is not None:
+                    return
 
     def record_blocks(self) -> deque[tuple[int, Block]]:
         """Return a queue to which the next `read_epoch` appends epoch and block before it yields them."""
@@ -90,7 +119,45 @@ class Session:
 
     def begin_epoch(self) -> tuple[int, int]:
         """Start an epoch; return its number and first step."""
-        return self.run.start_epoch(self.placement.worker_loop())
+        change = self.run.latest_change()
+        self.placement.start_loop()
+        position = self.run.start_epoch(self.placement.worker_loop(), change)
+        if change is not None:
+            self._follow(change)
+        return position
+
+    def resize(
+        self, world: World, rewind: int = 0, position: tuple[int, int] | None = None
+    ) -> None:
+        """Go on in another world; see `StreamingDataset.resize`.
+
+        `position` is the epoch and the step of the training loop; None for those of the loop in this process.
+        """
+        run = self.run
+        check_workers(world, self.placement.rank())
+        if not run.options.elastic:
+            raise ConfigError(
+                f"resize() with partition_algo={run.options.partition_algo!r}, whose order depends on the "
+                "number of ranks; begin the run with partition_algo='elastic'"
+            )
+        if position is None:
+            position = run.loop_position()
+            if position is not None and run.world_change() is None:
+                self.monitor.check_between(position[1])
+        epoch, step = rewind_position(position, rewind)
+        batch, step = run.resized(self.world, self.placement.merge_replicas(world), step)
+        change = WorldChange(
+            run.clock.changes + 1, world.nodes, world.ranks_per_node, world.rank, batch, epoch, step
+        )
+        self._follow(change)
+        run.clock.change_world(change)
+        self.monitor.cut_blocks()
+        if epoch >= 0:
+            run.set_loader_position(epoch, step)
+
+    def _follow(self, change: WorldChange) -> None:
+        self.run.change_world(change.batch_size, self.world)
+        self.placement.change_world(change)
 
     @property
     def world(self) -> World:

@@ -7,15 +7,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
     BatchPlanner,
     DatasetFingerprint,
-    Epoch,
-    EpochConfig,
     Mixture,
     Planner,
     Weight,
@@ -24,36 +20,32 @@ from streamplug.plan import (
     state,
 )
 from streamplug.read import SampleReader
-from streamplug.session.epoch_counter import EpochCounter, WorkerLoop, private_cells
-from streamplug.session.hints import warn_about_batches, warn_about_order
+from streamplug.session.epoch_counter import WorkerLoop
 from streamplug.session.order_options import OrderOptions
+from streamplug.session.run_order import RunOrder
 from streamplug.session.run_start import RunStart, positive_count
-from streamplug.types import Int64, World
+from streamplug.session.world_change import WorldChange
+from streamplug.types import World
 
 _MAX_RUN_SAMPLES = 1 << 62  # exclusive upper bound
 
 
-class TrainingRun:
+class TrainingRun(RunOrder):
     """The epochs of a data set on any world, and the current position."""
 
     def __init__(
         self, planner: Planner, fingerprint: DatasetFingerprint, options: OrderOptions
     ) -> None:
-        self.options, self.batch_size = options, options.batch_size
-        self.clock = EpochCounter(private_cells())
-        self._planner, self._fingerprint = planner, fingerprint
+        super().__init__(planner, fingerprint, options)
         self._initial_mixture = planner.mixture
-        self._start = RunStart()
         # Number of epochs started, and the epoch and step after the last batch of this process.
         self._cursor = (-1, 0, 0)
-        self._epoch: tuple[object, Epoch] | None = None
-        self._sets: int | None = None
-        self._in_worker = False
+        self._sets, self._events = 0, -1  # of the clock at the start of this loop; -1 in a worker
+        self.in_worker = False
         self.version = 0  # number of changes of the order
         self.completed_steps = 0  # by this process, over all epochs
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_epoch": None}
+        self._change: WorldChange | None = None  # with which the current loop goes on
+        self.num_changes, self.loop_epoch = 0, -1  # changes of the world before it, and its epoch
 
     def with_options(self, **changes: Any) -> TrainingRun:
         """Return a new run over the same streams with changed `OrderOptions`."""
@@ -67,167 +59,66 @@ class TrainingRun:
         )
         return TrainingRun(planner, self._fingerprint, options)
 
-    @property
-    def initial_nodes(self) -> int | None:
-        """Number of nodes with which the run began, from the loaded state; None without."""
-        return self._start.nodes
-
-    @property
-    def planner(self) -> Planner:
-        """Planner of the epochs."""
-        return self._planner
-
-    @property
-    def epoch_size(self) -> int:
-        """Number of samples of an epoch over all ranks, before padding."""
-        return self._planner.size
-
-    @property
-    def batch(self) -> int:
-        """Samples per batch of one rank; 1 without a batch size."""
-        return self.batch_size or 1
-
-    def use_batch_size(self, batch_size: int | None) -> None:
-        """Set the batch size to the loader's, or check that both are equal."""
-        if self.batch_size is None:
-            self.batch_size = batch_size
-        if batch_size not in (None, self.batch_size):
-            raise ConfigError(
-                f"batch_size={batch_size} differs from batch_size={self.batch_size} of the data set, on "
-                "which the order depends; give both the same number, or leave it out here"
-            )
-        if self.batch_size is None and not self.varies:
-            raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
-
-    @property
-    def varies(self) -> bool:
-        """Whether batches vary in size; positions then count batches over all ranks, not samples."""
-        return self._planner.batches is not None
-
-    def global_step(self, step: int, world: World) -> int:
-        """Return the number of the global batch of a step; batches that vary may take several steps."""
-        return step * world.ranks // self._global_batch(world) if self.varies else step
-
-    def steps_of_global_batch(self, step: int, world: World) -> Int64:
-        """Return all steps of the global batch that a step is of."""
-        count = self._global_batch(world) // world.ranks if self.varies else 1
-        return np.arange(step - step % count, step - step % count + count)
-
     def steps(self, world: World) -> int:
         """Return the number of steps of the next epoch."""
         return self.epoch(self.clock.next()[0], world).steps
 
-    def length(self, world: World) -> int:
-        """Return the number of samples of a rank in an epoch, approximately if batches vary in size."""
-        self._check_size()
-        return self._planner.length(world, self.batch, self._epoch_config(world))
-
-    def epoch(self, number: int, world: World) -> Epoch:
-        """Return the plan of an epoch."""
-        self._check_size()
-        config = self._epoch_config(world)
-        key = (number, world.nodes, world.ranks_per_node, self._order(world))
-        if self._epoch is None or self._epoch[0] != key:
-            self._warn(world, config)
-            self._epoch = (key, self._planner.epoch(number, world, self.batch, config))
-        return self._epoch[1]
-
-    def _warn(self, world: World, config: EpochConfig) -> None:
-        if self.clock.begun() > 1:  # workers of the first epoch have warned already
-            return
-        # Only some shuffles use blocks; an explicit block size indicates one that does.
-        shuffle, blocks = self.options.used_shuffle, self.options.shuffle_block_size is not None
-        blocks = shuffle == "window" or (blocks and shuffle != "global")
-        if not self.varies:
-            warn_about_batches(self.batch_size, world)
-        warn_about_order(
-            shuffle=shuffle,
-            block=config.block_size if blocks else None,
-            canonical_nodes=config.canonical_nodes,
-            samples=self._planner.samples,
-            shards=self._planner.shards,
-            world=world,
-        )
-
-    def _check_size(self) -> None:
-        if not self._planner.size:
-            raise ConfigError("an epoch of the data set has no samples")
-
-    def _epoch_config(self, world: World) -> EpochConfig:
-        options, algorithm = self.options, self._planner.algorithm
-        canonical_nodes = options.canonical_nodes(world.nodes, self._start.canonical_nodes)
-        if options.elastic:  # more canonical nodes than samples would be empty
-            canonical_nodes = max(min(canonical_nodes, self._planner.size), 1)
-        return EpochConfig(
-            seed=options.shuffle_seed,
-            canonical_nodes=canonical_nodes,
-            block_size=options.shuffle_block_size or algorithm.default_block_size(canonical_nodes),
-            partition_algo=options.partition_algo,
-            initial_nodes=self._start.nodes or world.nodes,
-            batching_method=options.batching_method,
-            initial_batch_size=self._start.batch_size or self.batch,
-            global_batch=self._global_batch(world),
-        )
-
-    def _global_batch(self, world: World) -> int:
-        """Return the samples of a global batch, or its batches if these vary in size."""
-        batches = self._planner.batches
-        if batches is None:
-            return self.batch * world.ranks
-        return batches.global_batch or self._start.global_batch or world.ranks
-
-    def _batches_per_step(self, world: World) -> int | None:
-        """Return the batches of a step over all ranks if they vary in size, else None."""
-        return world.ranks if self.varies else None
-
-    def identity(self, world: World) -> state.OrderIdentity:
-        """Return what determines this run's order."""
-        config, planner = self._epoch_config(world), self._planner
-        return state.OrderIdentity(
-            size=planner.samples,
-            shards=self._fingerprint.digest,
-            global_batch=config.global_batch,
-            epoch_size=planner.size,
-            streams=planner.streams,
-            shuffle_algo=self.options.used_shuffle,
-            shuffle_seed=config.seed,
-            shuffle_block_size=config.block_size,
-            num_canonical_nodes=config.canonical_nodes,
-            partition_algo=config.partition_algo,
-            batching_method=config.batching_method,
-            **planner.mixture.identity(),
-            batch_budget=None if planner.batches is None else planner.batches.identity(),
-            fingerprint=self._fingerprint,
-        )
-
-    def start_epoch(self, loop: WorkerLoop) -> tuple[int, int]:
-        """Start an epoch, see `EpochCounter.begin`; return it and its first step."""
+    def start_epoch(self, loop: WorkerLoop, change: WorldChange | None = None) -> tuple[int, int]:
+        """Start an epoch, see `EpochCounter.begin`; return it and its first step in the world of `change`."""
         if self.clock.version != self.version:
             raise ConfigError(
                 "another state or other proportions were set on the data set, which persistent "
                 "workers do not see; create a new DataLoader, or use StreamingDataLoader"
             )
-        epoch, step = self.clock.begin(loop)
-        self._cursor = (self.clock.begun(), epoch, step)
-        self._in_worker = bool(loop.ticket)
-        self._sets = None if self._in_worker else self.clock.sets
+        resumes, self._change = self._change is not None, None
+        if resumes and change is not None:
+            epoch, step = change.epoch, change.step
+        else:
+            epoch, step = self.clock.begin(loop)
+            if change is not None and change.epoch == epoch:  # this worker of the loop started late
+                step = change.step
+        self.num_changes = 0 if change is None else change.number
+        self._cursor, self.loop_epoch = (self.clock.begun(), epoch, step), epoch
+        self.in_worker = bool(loop.ticket)
+        self._sets, self._events = self.clock.sets, -1 if self.in_worker else self.clock.events
         return epoch, step
-
-    @property
-    def position(self) -> tuple[int, int]:
-        """Epoch and step after the last batch of this process."""
-        return self._cursor[1:]
 
     def set_position(self, epoch: int, step: int) -> None:
         """Set the position of this process: everything before `step` was yielded."""
-        if self._sets is not None:
+        if self._events not in (-1, self.clock.events):
             self.check_sets(self._sets)
+            raise ConfigError(
+                "this loop cannot follow resize(); leave it before, and start another"
+            )
         self._cursor = (self._cursor[0], epoch, step)
         self.completed_steps += 1
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Epoch and step after the batch yielded last by this process or its loader."""
+        return self._cursor[1:]
 
     def set_loader_position(self, epoch: int, step: int) -> None:
         """Set the position of a loader, whose workers may be ahead."""
         self._cursor = (self._cursor[0], epoch, step)
+
+    def world_change(self) -> WorldChange | None:
+        """Return the change of the world since the current loop began or went on; None without."""
+        if self.clock.changes == self.num_changes:
+            return None
+        change = self.clock.change
+        return change if change and 0 <= change.epoch == self.loop_epoch else None
+
+    def latest_change(self) -> WorldChange | None:
+        """Return the change of the world that the next start of an epoch is to follow; None without."""
+        latest, resumed = self.clock.change, self._change
+        # There may be a newer one than that with which the loop goes on, or half of one.
+        is_newer = resumed is None or (latest is not None and latest.epoch == resumed.epoch)
+        return latest if is_newer else resumed
+
+    def resume_loop(self, change: WorldChange) -> None:
+        """Let the next start of an epoch go on with the current loop, in the world of `change`."""
+        self._change = change
 
     def follow_trainer(self, epoch: int, world: World) -> None:
         """Go to the epoch of a trainer if the run is new, or to the next one at the end of an epoch."""
@@ -259,15 +150,24 @@ class TrainingRun:
         Raises:
             StateError: If loader workers have read since, or this process is one.
         """
+        position = self.loop_position()
+        return self.next_state(world) if position is None else self.state_at(world, *position)
+
+    def loop_position(self) -> tuple[int, int] | None:
+        """Return the epoch and the step after the batch yielded last; None if no epoch was started.
+
+        Raises:
+            StateError: If loader workers have read since, or this process is one.
+        """
         begun, epoch, step = self._cursor
         if self.clock.begun() == 0:
-            return self.next_state(world)
-        if self._in_worker or self.clock.begun() != begun:
+            return None
+        if self.in_worker or self.clock.begun() != begun:
             raise StateError(
-                "the data set was read by loader workers, which may be ahead of the training loop; "
-                "use StreamingDataLoader.state_dict(), or pass num_samples="
+                "the data set was read by loader workers, which may be ahead of the training loop; use "
+                "StreamingDataLoader.state_dict() and resize(), or pass num_samples= to state_dict()"
             )
-        return self.state_at(world, epoch, step)
+        return epoch, step
 
     def state_after(self, samples: int, world: World, *, from_beginning: bool) -> dict[str, Any]:
         """Return the state after `samples` of the current epoch, counted over all ranks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 from weakref import proxy
 
 import numpy as np
@@ -17,7 +17,7 @@ from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
 from streamplug.adapters.torch_batches import move_batches
 from streamplug.adapters.torch_transform import RandomTransform, random_transform
 from streamplug.errors import ConfigError
-from streamplug.types import Sample
+from streamplug.types import Sample, World
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.samples import PackIterable
@@ -97,6 +97,17 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         self.set_stream(PackStream(source, options), partial(move_batches, device=to))
         # Some trainers call set_epoch of the sampler only.
         vars(self.sampler)["set_epoch"] = partial(PackingDataLoader.set_epoch, proxy(self))
+
+    def resize(self, world: World, *, rewind: int = 0) -> NoReturn:
+        """Refuse to go on in another world: the samples of open bins would be lost.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(
+            f"resize({world}) of packs: save the state_dict() of all ranks, and give the list of them to "
+            "load_state_dict() of loaders in the other world, which hands over the samples of open bins"
+        )
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that a trainer starts; see `StreamingDataLoader.set_epoch`.

@@ -1,0 +1,186 @@
+"""The order of a run's samples on any world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError
+from streamplug.plan import DatasetFingerprint, Epoch, EpochConfig, Planner, state
+from streamplug.session.epoch_counter import EpochCounter, private_cells
+from streamplug.session.hints import warn_about_batches, warn_about_order
+from streamplug.session.order_options import OrderOptions
+from streamplug.session.run_start import RunStart
+from streamplug.session.world_change import divide_global_batch
+from streamplug.types import Int64, World
+
+
+class RunOrder:
+    """The epochs of a data set, planned for any world and batch size."""
+
+    def __init__(
+        self, planner: Planner, fingerprint: DatasetFingerprint, options: OrderOptions
+    ) -> None:
+        self.options, self.batch_size = options, options.batch_size
+        self.clock = EpochCounter(private_cells())
+        self._planner, self._fingerprint = planner, fingerprint
+        self._start = RunStart()
+        self._epoch: tuple[object, Epoch] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_epoch": None}
+
+    @property
+    def initial_nodes(self) -> int | None:
+        """Number of nodes with which the run began, from the loaded state; None without."""
+        return self._start.nodes
+
+    @property
+    def planner(self) -> Planner:
+        """Planner of the epochs."""
+        return self._planner
+
+    @property
+    def epoch_size(self) -> int:
+        """Number of samples of an epoch over all ranks, before padding."""
+        return self._planner.size
+
+    @property
+    def batch(self) -> int:
+        """Samples per batch of one rank; 1 without a batch size."""
+        return self.batch_size or 1
+
+    def use_batch_size(self, batch_size: int | None) -> None:
+        """Set the batch size to the loader's, or check that both are equal."""
+        if self.batch_size is None:
+            self.batch_size = batch_size
+        if batch_size not in (None, self.batch_size):
+            raise ConfigError(
+                f"batch_size={batch_size} differs from batch_size={self.batch_size} of the data set, on "
+                "which the order depends; give both the same number, or leave it out here"
+            )
+        if self.batch_size is None and not self.varies:
+            raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
+
+    @property
+    def varies(self) -> bool:
+        """Whether batches vary in size; positions then count batches over all ranks, not samples."""
+        return self._planner.batches is not None
+
+    def global_step(self, step: int, world: World) -> int:
+        """Return the number of the global batch of a step; batches that vary may take several steps."""
+        return step * world.ranks // self._global_batch(world) if self.varies else step
+
+    def steps_of_global_batch(self, step: int, world: World) -> Int64:
+        """Return all steps of the global batch that a step is of."""
+        count = self._global_batch(world) // world.ranks if self.varies else 1
+        return np.arange(step - step % count, step - step % count + count)
+
+    def length(self, world: World) -> int:
+        """Return the number of samples of a rank in an epoch, approximately if batches vary in size."""
+        self._check_size()
+        return self._planner.length(world, self.batch, self._epoch_config(world))
+
+    def epoch(self, number: int, world: World) -> Epoch:
+        """Return the plan of an epoch."""
+        self._check_size()
+        config = self._epoch_config(world)
+        same_plan = self.options.elastic and not self.varies
+        ranks = () if same_plan else (self.batch, world.nodes, world.ranks_per_node)
+        key = (number, ranks, config, self._planner.mixture)
+        if self._epoch is None or self._epoch[0] != key:
+            self._warn(world, config)
+            self._epoch = (key, self._planner.epoch(number, world, self.batch, config))
+        return self._epoch[1]
+
+    def _warn(self, world: World, config: EpochConfig) -> None:
+        if self.clock.begun() > 1:  # workers of the first epoch have warned already
+            return
+        # Only some shuffles use blocks; an explicit block size indicates one that does.
+        shuffle, blocks = self.options.used_shuffle, self.options.shuffle_block_size is not None
+        blocks = shuffle == "window" or (blocks and shuffle != "global")
+        if not self.varies:
+            warn_about_batches(self.batch_size, world)
+        warn_about_order(
+            shuffle=shuffle,
+            block=config.block_size if blocks else None,
+            canonical_nodes=config.canonical_nodes,
+            samples=self._planner.samples,
+            shards=self._planner.shards,
+            world=world,
+        )
+
+    def _check_size(self) -> None:
+        if not self._planner.size:
+            raise ConfigError("an epoch of the data set has no samples")
+
+    def _epoch_config(self, world: World) -> EpochConfig:
+        options, algorithm = self.options, self._planner.algorithm
+        canonical_nodes = options.canonical_nodes(world.nodes, self._start.canonical_nodes)
+        if options.elastic:  # more canonical nodes than samples would be empty
+            canonical_nodes = max(min(canonical_nodes, self._planner.size), 1)
+        return EpochConfig(
+            seed=options.shuffle_seed,
+            canonical_nodes=canonical_nodes,
+            block_size=options.shuffle_block_size or algorithm.default_block_size(canonical_nodes),
+            partition_algo=options.partition_algo,
+            initial_nodes=self._start.nodes or world.nodes,
+            batching_method=options.batching_method,
+            initial_batch_size=self._start.batch_size or self.batch,
+            global_batch=self._global_batch(world),
+        )
+
+    def _global_batch(self, world: World) -> int:
+        """Return the samples of a global batch, or its batches if these vary in size."""
+        batches = self._planner.batches
+        if batches is None:
+            return self.batch * world.ranks
+        return batches.global_batch or self._start.global_batch or world.ranks
+
+    def _batches_per_step(self, world: World) -> int | None:
+        """Return the batches of a step over all ranks if they vary in size, else None."""
+        return world.ranks if self.varies else None
+
+    def identity(self, world: World) -> state.OrderIdentity:
+        """Return what determines this run's order."""
+        config, planner = self._epoch_config(world), self._planner
+        return state.OrderIdentity(
+            size=planner.samples,
+            shards=self._fingerprint.digest,
+            global_batch=config.global_batch,
+            epoch_size=planner.size,
+            streams=planner.streams,
+            shuffle_algo=self.options.used_shuffle,
+            shuffle_seed=config.seed,
+            shuffle_block_size=config.block_size,
+            num_canonical_nodes=config.canonical_nodes,
+            partition_algo=config.partition_algo,
+            batching_method=config.batching_method,
+            **planner.mixture.identity(),
+            batch_budget=None if planner.batches is None else planner.batches.identity(),
+            fingerprint=self._fingerprint,
+        )
+
+    def resized(self, before: World, after: World, step: int) -> tuple[int, int]:
+        """Return the batch size, and the number of a step, in another world with the same global batch.
+
+        Raises:
+            ConfigError: If the ranks do not divide the global batch, or the step is within one.
+        """
+        unit = "batches" if self.varies else "samples"
+        batch = divide_global_batch(self._global_batch(before), after, unit)
+        if not self.varies:
+            return batch, step
+        if step * before.ranks % self._global_batch(before):
+            raise ConfigError(
+                f"resize() before step {step} of {before.ranks} ranks, in the middle of a global batch of "
+                f"{self._global_batch(before)} batches: call it when all of these were read"
+            )
+        return self.batch, step * before.ranks // after.ranks
+
+    def change_world(self, batch_size: int, before: World) -> None:
+        """Set the batch size for another world than `before`; what depends on the first world stays."""
+        self._start = RunStart.of(self._epoch_config(before))
+        if not self.varies:
+            self.batch_size = batch_size
