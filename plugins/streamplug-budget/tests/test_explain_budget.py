@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from streamplug import MDSWriter, StreamingDataset
+from streamplug import MDSWriter, StreamingDataset, World
 from streamplug.cli import main
 
 pytest.importorskip("streamplug_tools")
@@ -55,3 +55,28 @@ def test_what_a_file_does_not_have_is_said(folder, tmp_path):
     code, output = explain(folder, "--step", 2, "--batching", "budget")
     assert code == 1
     assert "--batching=budget: its options are in a config file or a state" in output
+
+
+def test_a_run_is_simulated(folder, tmp_path):
+    pytest.importorskip("streamplug_simulate")
+    config = {
+        "dataset": {
+            "local": folder,
+            "shuffle": True,
+            "batching_method": "budget",
+            "batch_budget": {"limit": 500, "column": "tokens"},
+        }
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    command = ["simulate", str(path), "--ranks-per-node", "4", "--json"]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    dataset = StreamingDataset(**config["dataset"], world=World(ranks_per_node=4))
+    steps = dataset.session.run.steps(World(ranks_per_node=4))
+    assert [epoch["steps"] for epoch in found["epochs"]] == [steps]
+    assert 0 < found["quality"]["displacement"] < 199
+    refused = CliRunner().invoke(main, [*command, "--batch-size", "8"])
+    assert refused.exit_code == 1
+    assert "batches of a budget have as many samples as it allows" in refused.output

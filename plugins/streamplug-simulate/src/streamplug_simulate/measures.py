@@ -139,16 +139,21 @@ def iter_reads(
         steps: Global batches, shape ``[n]``; None for all.
 
     Yields:
-        Steps, shape ``[m]``, and ids, int64, shape ``[m, nodes, ranks per node, batch]``; -1 at the end of a
-        short batch.
+        Steps, shape ``[m]``, and ids, int64, shape ``[m, nodes, ranks per node, n]``; -1 at the end of a
+        batch of less than n samples. All batches have n samples unless they vary in size.
     """
     steps = np.arange(epoch.steps) if steps is None else np.asarray(steps, np.int64)
-    steps_per_chunk = max(SAMPLES_PER_CHUNK // (batch * world.ranks), 1)
+    samples_per_step = epoch.rows_per_step(batch) * world.ranks
+    steps_per_chunk = max(SAMPLES_PER_CHUNK // samples_per_step, 1)
     for first in range(0, len(steps), steps_per_chunk):
         chunk = steps[first : first + steps_per_chunk]
         ids = [epoch.ids(replace(world, rank=rank), batch, chunk) for rank in range(world.ranks)]
-        shape = (len(chunk), world.nodes, world.ranks_per_node, batch)
-        yield chunk, np.stack(ids, 1).reshape(shape)
+        width = max(part.shape[1] for part in ids)
+        padded = [
+            np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in ids
+        ]
+        shape = (len(chunk), world.nodes, world.ranks_per_node, width)
+        yield chunk, np.stack(padded, 1).reshape(shape)
 
 
 def to_epoch_order(ids: Int64) -> Int64:
@@ -164,16 +169,20 @@ def shards_of(ids: Int64, starts: Int64) -> Int64:
     return shards
 
 
-def displacements(ids: Int64, steps: Int64) -> Int64:
+def displacements(ids: Int64, steps: Int64, samples_per_step: int | None = None) -> Int64:
     """Return the distances between positions in the epoch and sample ids, in samples.
 
     Args:
-        ids: Ids in the order of the epoch, shape ``[m, global batch]``; -1 is skipped.
-        steps: Their global batches, shape ``[m]``.
+        ids: Ids in the order of the epoch, shape ``[m, n]``; -1 is skipped.
+        steps: Their steps, shape ``[m]``.
+        samples_per_step: Mean number of samples of a step over all ranks; None for n in each.
     """
-    size = ids.shape[1]
-    positions = steps[:, None] * size + np.arange(size)
-    distances: Int64 = np.abs(positions - ids)[ids >= 0]
+    present, size = ids >= 0, ids.shape[1]
+    offsets = np.arange(size)
+    if samples_per_step not in (None, size):
+        offsets, size = np.cumsum(present, 1) - 1, samples_per_step
+    positions = steps[:, None] * size + offsets
+    distances: Int64 = np.abs(positions - ids)[present]
     return distances
 
 
@@ -213,7 +222,7 @@ def measure(
     sizes = np.diff(starts) if shard_bytes is None else shard_bytes
     tally = _Tally(starts, [ShardCache(sizes, cache_limit) for _ in range(world.nodes)])
     for chunk, ids in iter_reads(epoch, world, batch, steps):
-        tally.add(chunk, ids)
+        tally.add(chunk, ids, epoch.rows_per_step(batch) * world.ranks)
     return tally.total()
 
 
@@ -250,8 +259,8 @@ class _Tally:
         self._per_node: list[Int64] = []
         self._same_shard = self._pairs = 0
 
-    def add(self, steps: Int64, ids: Int64) -> None:
-        self._displacements.append(displacements(to_epoch_order(ids), steps))
+    def add(self, steps: Int64, ids: Int64, samples_per_step: int) -> None:
+        self._displacements.append(displacements(to_epoch_order(ids), steps, samples_per_step))
         shards = shards_of(ids, self._starts)
         self._per_batch.append(count_distinct(to_epoch_order(shards)))
         for node, cache in enumerate(self._caches):

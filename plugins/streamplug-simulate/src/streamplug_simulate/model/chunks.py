@@ -35,11 +35,18 @@ class ChunkedEpoch(Epoch):
     def ids(self, world: World, batch: int, steps: Int64) -> Int64:
         """Return the sample ids of a rank's batches, as `Epoch.ids`."""
         chunks, places = np.divmod(steps, self._chunk_steps)
-        ids = np.empty((len(steps), batch), np.int64)
-        for chunk in np.unique(chunks).tolist():
+        parts = {chunk: self._chunk(world.rank, chunk) for chunk in np.unique(chunks).tolist()}
+        # Batches may vary in size, and chunks then differ in width.
+        width = max((part.shape[1] for part in parts.values()), default=batch)
+        ids = np.full((len(steps), width), -1, np.int64)
+        for chunk, part in parts.items():
             rows = chunks == chunk
-            ids[rows] = self._chunk(world.rank, chunk)[places[rows]]
+            ids[rows, : part.shape[1]] = part[places[rows]]
         return ids
+
+    def rows_per_step(self, batch: int) -> int:
+        """Return the approximate number of samples of a rank's batch, as `Epoch.rows_per_step`."""
+        return self._epoch.rows_per_step(batch)
 
     def where(self, world: World, batch: int, sample: int) -> list[Place]:
         """Return where a sample is handed out, as `Epoch.where`."""

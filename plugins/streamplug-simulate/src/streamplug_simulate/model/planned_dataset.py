@@ -122,9 +122,20 @@ class SimulatedDataset(StreamingDataset):
         merged = {**defaults, **changes}
         if merged["shuffle"] == "none":
             merged["shuffle"] = None
+        if self.session.run.varies:  # the mean, for rates and estimates
+            merged["batch_size"] = self._mean_batch_size(merged)
         if merged["batch_size"] is None:
             raise ConfigError("no batch size: give batch_size= in the config, or --batch-size")
         return Scenario(**merged)
+
+    def _mean_batch_size(self, options: Mapping[str, Any]) -> int:
+        if options["batch_size"] != self.session.run.batch_size:
+            raise ConfigError(
+                f"batch_size={options['batch_size']}: batches of a budget have as many samples as it allows"
+            )
+        ranks = World(options.get("nodes", 1), options.get("ranks_per_node", 1))
+        world = self.session.placement.merge_replicas(ranks)
+        return self.session.run.epoch(0, world).rows_per_step(1)
 
     # -- parts of a simulated run ---------------------------------------------------
 
@@ -136,8 +147,9 @@ class SimulatedDataset(StreamingDataset):
             PluginError: If there is no such shuffle.
         """
         shuffle = {} if scenario.shuffle is None else {"shuffle_algo": scenario.shuffle}
-        return self.session.run.with_options(
-            batch_size=scenario.batch_size,
+        run = self.session.run
+        return run.with_options(
+            batch_size=run.batch_size if run.varies else scenario.batch_size,
             shuffle=scenario.shuffle is not None,
             **shuffle,
             shuffle_block_size=scenario.block_size,
