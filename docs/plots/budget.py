@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 4 docs/examples/train_budget.py --out docs/plots/budget.json
     python docs/plots/budget.py
 
-Each run of the program adds to the file; of several runs, the median of each figure is taken. Needs matplotlib.
+Each run of the program adds to the file. The median of each figure over the runs is shown. Needs matplotlib.
 """
 
 from __future__ import annotations
