@@ -27,6 +27,7 @@ STEPS = 30
 
 NEEDS = {
     "test_accelerate.py": "accelerate",
+    "test_budget.py": "torch",
     "test_composer.py": "composer",
     "test_datasets.py": "datasets",
     "test_ddp.py": "torch",
@@ -39,6 +40,7 @@ NEEDS = {
     "test_torchtitan.py": "torchtitan",
     "test_torchft.py": "torchft",
     "test_transformers.py": "transformers",
+    "test_transformers_budget.py": "transformers",
 }
 sys.path.append(str(EXAMPLES))  # a test imports an example
 collect_ignore = [name for name, package in NEEDS.items() if find_spec(package) is None]

@@ -173,6 +173,11 @@ def test_batches_can_be_asked_for_as_others(folder, options):
     assert read(dataset, **options) == read(make(folder, batch_size=options.get("batch_size")))
 
 
+def test_a_batch_size_of_the_loop_alone_is_refused(folder):
+    with pytest.raises(ConfigError, match=r"batch_size=5: .*batch_size= of the data set; give it"):
+        read(make(folder), batch_size=5)
+
+
 def test_samples_come_in_the_order_of_batches(folder):
     batches = read(make(folder))
     assert [sample["n"] for sample in make(folder)] == [n for batch in batches for n in batch]
@@ -249,6 +254,13 @@ def test_a_state_within_a_step_needs_as_many_ranks(folder):
         dataset.load_state_dict(state)
 
 
+@pytest.mark.parametrize("batch", [4, 12])
+def test_a_state_is_refused_on_ranks_that_do_not_divide_its_steps(folder, batch):
+    state = {**make(folder).state_dict(), "batch_in_epoch": batch, "global_batch": 4}
+    with pytest.raises(StateError, match=r"steps of 4 batches, .* divided among 3 ranks"):
+        make(folder, world=World(1, 3)).load_state_dict(state)
+
+
 def test_a_state_of_other_lengths_is_refused(folder, tmp_path):
     state = make(folder).state_dict()
     with pytest.raises(StateError, match=r"batch_budget\.limit: saved 400, now 500"):
@@ -304,13 +316,15 @@ def test_epochs_and_seeds_differ(folder):
             "pad_to='max': choose one of none, batch",
         ),
         ({"limit": 9, "column": "tokens", "quadratic": -1}, "quadratic=-1: must be a number"),
+        ({"limit": 9, "column": "tokens", "quadratic": True}, "quadratic=True: must be a number"),
+        ({"limit": 9, "column": 3}, "column=3: must be the name of a column"),
         ({"limit": 9, "column": "tokens", "max_length": 0}, "max_length=0"),
         ({"limit": 9, "column": "tokens", "micro_batches": 0}, "micro_batches=0"),
         ({"limit": 9, "colum": "tokens"}, "column"),
         ({"limit": 9, "column": "token"}, "Did you mean 'tokens'"),
         (
             {"limit": 100, "column": "tokens"},
-            r"sample \d+ of length 200 costs 200, more than limit=100",
+            r"sample \d+ of length 200 costs 200, more than limit=100; .* leave such samples out by select=",
         ),
         (
             {"limit": 9, "column": "text", "measure": "bytes"},
@@ -348,12 +362,17 @@ def test_a_missing_distribution_is_named(folder, monkeypatch):
         (lambda n: 1 if n != 7 else 1 / 0, "sample 7, column 'n': .* ZeroDivisionError"),
         (lambda n: n - 5, "sample 0, column 'n': .* -5 is no whole number"),
         (lambda n: n / 2, r"sample 1, column 'n': .* 0.5 is no whole number"),
-        ("length", "sample 0, column 'n': .*measure=length: TypeError"),
+        ("length", "sample 0, column 'n': .*measure=length: TypeError.*; .* measure='value'"),
     ],
 )
 def test_a_length_that_is_none_is_an_error_that_names_the_sample(folder, measure, message):
     with pytest.raises(DataError, match=message):
         make(folder, budget={"limit": LIMIT, "column": "n", "measure": measure})
+
+
+def test_the_value_of_a_column_of_arrays_is_no_length(folder):
+    with pytest.raises(DataError, match=r"sample 0, column 'tokens': .*; .* measure='length'"):
+        make(folder, budget={"limit": LIMIT, "column": "tokens", "measure": "value"})
 
 
 def test_a_transform_may_cut_long_samples(folder):

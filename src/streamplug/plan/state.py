@@ -122,10 +122,18 @@ def load(
     ]
     if differences:
         raise StateError("the state is of another run: " + "; ".join(differences))
-    units_per_step = units_per_step or identity.global_batch
+    if not version and position >= identity.epoch_size:
+        return state["epoch"], -(-position // identity.global_batch)  # the last batch may be short
+    return state["epoch"], _find_step(position, identity, units_per_step or identity.global_batch)
+
+
+def _find_step(position: int, identity: OrderIdentity, units_per_step: int) -> int:
+    if identity.global_batch % units_per_step:
+        raise StateError(
+            f"the state is of steps of {identity.global_batch} batches, which cannot be divided among "
+            f"{units_per_step} ranks; use a number of ranks that divides it"
+        )
     step, remainder = divmod(position, units_per_step)
-    if remainder and not version and position >= identity.epoch_size:
-        return state["epoch"], step + 1  # after the last batch of an epoch, which was short
     if remainder:
         inside = (
             f"sample {position}, inside a global batch of {units_per_step} samples"
@@ -133,7 +141,7 @@ def load(
             else f"batch {position}, inside a step of {units_per_step} batches"
         )
         raise StateError(f"the state is at {inside}; states are taken between global batches")
-    return state["epoch"], step
+    return step
 
 
 def _read_position(state: Mapping[str, Any]) -> int:

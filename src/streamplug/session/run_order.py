@@ -53,6 +53,11 @@ class RunOrder:
 
     def use_batch_size(self, batch_size: int | None) -> None:
         """Set the batch size to the loader's, or check that both are equal."""
+        if self.varies and self.batch_size is None and batch_size is not None:
+            raise ConfigError(
+                f"batch_size={batch_size}: batching_method={self.options.batching_method!r}: the largest "
+                "number of samples of a batch is batch_size= of the data set; give it there, or leave it out"
+            )
         if self.batch_size is None:
             self.batch_size = batch_size
         if batch_size not in (None, self.batch_size):

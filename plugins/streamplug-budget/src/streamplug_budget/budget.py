@@ -59,13 +59,16 @@ class BatchBudget:
             raise ConfigError(
                 f"measure={self.measure!r:.60}: choose one of {', '.join(MEASURES)}, or give a function"
             )
+        if not isinstance(self.column, str | None):
+            raise ConfigError(f"column={self.column!r:.60}: must be the name of a column")
         if self.column is None and not callable(self.measure):
             raise ConfigError(
                 f"column=None: name the column whose {self.measure} is the length of a sample, or give a "
                 "function of the sample as measure="
             )
         quadratic: Any = self.quadratic  # unchecked so far
-        if not isinstance(quadratic, (int, float)) or not 0 <= quadratic < math.inf:
+        is_number = isinstance(quadratic, (int, float)) and not isinstance(quadratic, bool)
+        if not is_number or not 0 <= quadratic < math.inf:
             raise ConfigError(f"quadratic={quadratic!r:.60}: must be a number of at least 0")
 
     @property

@@ -37,6 +37,10 @@ SAMPLES_PER_READ = 1024
 SAMPLES_PER_PROCESS = 1 << 15
 """Samples to read from which on another process is worth its start."""
 MAX_LENGTH = (1 << 32) - 1
+_HINTS = {
+    "length": "; a column of whole numbers needs measure='value'",
+    "value": "; the length of each value is measure='length'",
+}
 
 _LOG = logging.getLogger("streamplug_budget")
 
@@ -170,9 +174,11 @@ class LengthCounter:
 
     def _error(self, sample: int, reason: str) -> DataError:
         name = self.measure if isinstance(self.measure, str) else "a function"
+        hint = _HINTS.get(name, "")
         of_column = "" if self.column is None else f", column {self.column!r}"
         return DataError(
-            f"{self.stream.where}: sample {sample}{of_column}: batch_budget with measure={name}: {reason}"
+            f"{self.stream.where}: sample {sample}{of_column}: batch_budget with measure={name}: "
+            f"{reason}{hint}"
         )
 
 

@@ -42,7 +42,7 @@ class BudgetBatching(BatchingMethod):
             raise ConfigError(
                 f"batch_budget: sample {lengths.find_longest()} of length {lengths.longest} costs {cost}, "
                 f"more than limit={budget.largest_cost}; give a larger limit=, or max_length= if a transform "
-                "cuts long samples"
+                "cuts long samples, or leave such samples out by select= of the data set"
             )
         model = CostModel(lengths, budget, options.batch_size)
         return BudgetPlanner(model, ArrayCache(opened[0]))
