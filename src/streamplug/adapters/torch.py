@@ -222,6 +222,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._loop = sets
         run.set_loader_position(epoch, first)
         self.dataset.session.placement.start_loop()
+        if run.varies:  # planned once here, in parallel: workers may not start processes
+            run.epoch(epoch, self.dataset.session.world)
         source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
         with self._progress_line():
             for step, batch in self._batches(source, epoch, first, sets):
