@@ -353,10 +353,10 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
     def explain(
         self, step: int, *, epoch: int | None = None, rank: int | None = None
     ) -> list[SampleUse]:
-        """Return the samples of a global batch, without reading them.
+        """Return the samples of a step, which is a global batch unless batches vary in size; reads none.
 
         Args:
-            step: Number of the global batch in the epoch, from 0.
+            step: Number of the step in the epoch, from 0.
             epoch: Number of the epoch; None for the one that was started last, or else the next.
             rank: Rank whose part to return; None for all ranks, one after the other.
 

@@ -264,3 +264,19 @@ def test_rows_of_tokens_have_them_too(tmp_path):
     for use, (row, rng) in zip(uses, dataset.samples_with_rng(), strict=True):
         assert row["t"].tolist() == dataset[use.sample]["t"].tolist()
         assert crop(rng) == crop(sample_rng(9176, 0, use.step, use.sample))
+
+
+def test_generators_follow_a_change_of_the_world(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
+        out.write_batch({"n": np.arange(400)})
+    dataset = StreamingDataset(local=str(tmp_path / "set"), shuffle=True, batch_size=20)
+    expected = {s["n"]: rng.random() for s, rng in dataset.samples_with_rng()}
+    resized = StreamingDataset(local=str(tmp_path / "set"), shuffle=True, batch_size=20)
+    samples, found = resized.samples_with_rng(), {}
+    for count in range(400):
+        sample, rng = next(samples)
+        found[sample["n"]] = rng.random()
+        if count == 59:
+            resized.resize(World())
+    assert next(samples, None) is None
+    assert found == expected

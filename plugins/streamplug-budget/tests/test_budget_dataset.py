@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from streamplug.errors import (
     DataError,
     PluginError,
     StateError,
+    StreamplugError,
     TooManyBadSamplesError,
 )
 
@@ -529,3 +533,117 @@ class TestResize:
         loader.resize(World())
         found += [batch["n"].tolist() for batch in batches]
         assert found == [whole[1], whole[5], *whole[8:]]
+
+
+def test_a_script_without_a_guard_of_its_main_module_is_measured(folder, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"""
+import os, streamplug_budget.length_counter as counter, streamplug_budget.bin_counts as bins
+from streamplug import StreamingDataset
+counter.SAMPLES_PER_PROCESS = bins._SAMPLES_PER_PROCESS = 200
+os.cpu_count = lambda: 2
+def measure(sample):
+    return sample["length"]
+budget = dict(limit={LIMIT}, measure=measure)
+dataset = StreamingDataset(
+    local={folder!r}, shuffle=True, num_canonical_nodes=2, batching_method="budget", batch_budget=budget
+)
+print([batch["n"].tolist() for batch in dataset.batches()])
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=100, check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == read(make(folder))
+
+
+def test_an_error_in_another_process_is_raised_here(folder, monkeypatch):
+    monkeypatch.setattr("streamplug_budget.length_counter.SAMPLES_PER_PROCESS", 200)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    budget = {"limit": LIMIT, "column": "n", "measure": lambda n: 1 if n != 450 else 1 / 0}
+    with pytest.raises(DataError, match="sample 450, column 'n'"):
+        make(folder, budget=budget)
+    budget = {"limit": LIMIT, "column": "n", "measure": lambda n: os._exit(3)}
+    with pytest.raises(StreamplugError, match="ended with 3"):
+        make(folder, budget=budget)
+
+
+def test_lengths_are_those_of_the_function_and_the_decoders(folder, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "measuring.py"
+    module.write_text("def measure(sample):\n    return sample['length']\n")
+    measuring = importlib.import_module("measuring")
+    one = read(make(folder, budget={"limit": LIMIT, "measure": measuring.measure}))
+    assert one == read(make(folder))
+    module.write_text("def measure(sample):\n    return min(sample['length'], 5)  # changed\n")
+    importlib.invalidate_caches()
+    measuring = importlib.reload(measuring)
+    assert (
+        max(map(len, read(make(folder, budget={"limit": LIMIT, "measure": measuring.measure}))))
+        > 60
+    )
+    budget = {"limit": 3000, "column": "n", "measure": "value"}
+    plain = read(make(folder, budget=budget))
+    assert read(make(folder, budget=budget, decoders={"n": Halved})) != plain
+
+
+class Halved(Failing):
+    """Decodes half of each int."""
+
+    def decode(self, data):
+        return self.stored.decode(data) // 2
+
+
+@pytest.mark.parametrize(("limit", "most"), [(100, 60), (10, 3), (1000, 300), (4096, 1500), (5, 9)])
+def test_a_batch_size_is_reached_where_samples_cost_little(tmp_path, limit, most):
+    out = tmp_path / "set"
+    with MDSWriter(out=out, columns={"n": "int"}) as writer:
+        writer.write_batch({"n": np.arange(5000)})
+    budget = {"limit": limit, "measure": lambda sample: 0}
+    batches = read(make(str(out), budget=budget, batch_size=most))
+    assert 0.8 * min(limit, most) <= max(map(len, batches)) <= min(limit, most)
+
+
+def test_options_of_numpy_types_are_json(folder):
+    budget = BatchBudget(
+        limit=np.int64(400), column="tokens", max_length=np.int64(200), micro_batches=np.int8(2)
+    )
+    json.dumps(make(folder, budget=budget).state_dict())
+
+
+def test_a_state_within_the_padding_is_loaded(folder):
+    budget = {"limit": LIMIT, "column": "tokens", "micro_batches": 64}
+    dataset = make(folder, budget=budget, select=range(10))
+    batches = dataset.batches()
+    for _ in range(40):
+        next(batches)
+    resumed = make(folder, budget=budget, select=range(10))
+    resumed.load_state_dict(dataset.state_dict())
+    assert read(resumed) == [batch["n"].tolist() for batch in batches]
+
+
+def test_a_data_set_that_iterates_in_its_own_way_is_refused_by_loaders(folder):
+    pytest.importorskip("torch")
+    from streamplug import StreamingDataLoader
+
+    class Buffered(StreamingDataset):
+        def __iter__(self):
+            yield from list(super().__iter__())
+
+    dataset = Buffered(
+        local=folder, batching_method="budget", batch_budget={"limit": LIMIT, "column": "tokens"}
+    )
+    with pytest.raises(ConfigError, match="Buffered has an __iter__ of its own"):
+        StreamingDataLoader(dataset)
+
+
+def test_rewinding_counts_global_batches(folder):
+    budget = {"limit": LIMIT, "column": "tokens", "micro_batches": 8}
+    dataset = make(folder, budget=budget, world=World(1, 4))
+    batches = dataset.batches()
+    first = [next(batches)["n"].tolist() for _ in range(4)]
+    dataset.resize(World(1, 4), rewind=1)
+    assert [next(batches)["n"].tolist() for _ in range(2)] == first[2:]

@@ -513,3 +513,17 @@ def test_batches_of_varying_size_are_refused(folder):
 def test_packs_are_handed_over_by_states_only(folder):
     with pytest.raises(ConfigError, match=r"save the state_dict\(\) of all ranks"):
         make_loader(folder).resize(World())
+
+
+def test_a_data_set_that_is_resized_below_packs_is_refused(folder):
+    dataset = StreamingDataset(local=folder, shuffle=True, batch_size=8)
+    packs = iter(PackedSamples(dataset, **LIMIT, transform=add_noise))
+    next(packs)
+    dataset.resize(World())
+    with pytest.raises(ConfigError, match="load the list of the states of all ranks"):
+        list(packs)
+
+
+def test_lengths_of_numpy_types_are_saved(folder):
+    dataset = StreamingDataset(local=folder, shuffle=True, batch_size=8)
+    json.dumps(PackedSamples(dataset, length=np.int64(64), size="tokens").state_dict())

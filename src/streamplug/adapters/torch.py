@@ -170,6 +170,12 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 f"num_threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
                 "makes samples of its own"
             )
+        if dataset.session.run.varies and type(dataset).__iter__ is not StreamingDataset.__iter__:
+            raise ConfigError(
+                f"batching_method={dataset.batching_method!r}: batches end where its steps end, but "
+                f"{type(dataset).__name__} has an __iter__ of its own; change samples in __getitem__ or in "
+                "transform="
+            )
         self._device = None if device is None else torch.device(device)
         if self._device is not None and self._device.type == "cuda":
             kwargs.setdefault("pin_memory", True)
@@ -204,6 +210,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of the next one if batches vary in size."""
         run = self.dataset.session.run
+        self._follow_batch_size()  # of a change of the world by the data set
         return run.steps(self.dataset.session.world) if run.varies else super().__len__()
 
     def _make_shared_arrays(self) -> list[SharedArrays]:
@@ -218,6 +225,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         if self._version != run.version:
             self._iterator = None  # persistent workers have an outdated copy of the run
         self._version, sets = run.version, run.clock.sets
+        self._follow_batch_size()
         epoch, first = run.clock.next()
         self._loop = sets
         run.set_loader_position(epoch, first)

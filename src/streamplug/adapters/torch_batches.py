@@ -86,14 +86,15 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         if collate is default_collate:
             collate = partial(collate_samples, collate=default_collate)
         run = self.dataset.session.run
+        take_batch = self._take_step if run.varies else self._take_batch
         if isinstance(self._transform, RandomTransform):
             samples_with_rng = self.dataset.samples_with_rng()
-            batches = self._transform.of_samples(samples_with_rng, self._take_batch)
+            batches = self._transform.of_samples(samples_with_rng, take_batch)
         else:
             samples = iter(self.dataset)
             if self._transform is not None:
                 samples = map(self._transform, samples)
-            batches = iter(lambda: self._take_batch(samples), [])
+            batches = iter(lambda: take_batch(samples), [])
         for batch in batches:
             if run.world_change() is not None:
                 return  # the batch is of the world before, and may be cut short
@@ -102,14 +103,13 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
 
     def _take_batch(self, samples: Iterator[Any]) -> list[Any]:
         """Return the next samples of an iterator over those of the data set, changed or not."""
+        for first in samples:  # `run` follows a change of the world when the iteration begins
+            return [first, *islice(samples, self.dataset.session.run.batch - 1)]
+        return []
+
+    def _take_step(self, samples: Iterator[Any]) -> list[Any]:
+        """Return the samples of the next step, whose batches vary in size."""
         run = self.dataset.session.run
-        if not run.varies:
-            # `run` follows a change of the world when the iteration begins: after the first sample.
-            return [
-                sample
-                for first in islice(samples, 1)
-                for sample in (first, *islice(samples, run.batch - 1))
-            ]
         batch, done = [], run.completed_steps
         for sample in samples:
             batch.append(sample)

@@ -155,7 +155,7 @@ class SampleSubstituted(Event):
 
     Attributes:
         epoch: Number of the epoch.
-        step: Number of the global batch in the epoch.
+        step: Number of the step in the epoch.
         sample: Sample id.
         substitute: Sample id of the other one.
         stream: Number of the stream of `sample`.

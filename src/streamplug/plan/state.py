@@ -64,6 +64,12 @@ class OrderIdentity:
         values = {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
         return {name: value for name, value in values.items() if name != "batch_budget" or value}
 
+    def meaning(self, key: str) -> str:
+        """Return the explanation of a value of a state; empty for arguments of the same name."""
+        if key == "global_batch" and self.batch_budget is not None:
+            return " (micro_batches of the budget)"
+        return VALUE_MEANINGS.get(key, "")
+
     @property
     def position_key(self) -> str:
         """Key of the position in the epoch over all ranks: in samples, or in batches that vary in size."""
@@ -116,7 +122,7 @@ def load(
     differences = [
         _describe_shards(state, identity)
         if key == "shards"
-        else describe_difference(key, state.get(key), ours.get(key), VALUE_MEANINGS.get(key, ""))
+        else describe_difference(key, state.get(key), ours.get(key), identity.meaning(key))
         for key in dict.fromkeys([*keys, "batch_budget"])
         if state.get(key) != ours.get(key)
     ]

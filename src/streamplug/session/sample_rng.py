@@ -62,7 +62,8 @@ def sample_rng(seed: int, epoch: int, step: int, sample_id: int) -> np.random.Ge
     Args:
         seed: The data set's `shuffle_seed`.
         epoch: Number of the epoch, from 0.
-        step: Number of the global batch in the epoch, from 0.
+        step: Number of the global batch in the epoch, from 0. With batches of a budget, that is
+            ``step * ranks // micro_batches`` for a step of `StreamingDataset.explain`.
         sample_id: Sample id, from 0, as in `StreamingDataset.explain`.
 
     Raises:
@@ -118,12 +119,7 @@ class RngIteration:
         rng = SampleRng(self._session.run.options.shuffle_seed)
         blocks: deque[tuple[int, Block]] = self._session.record_blocks()
         session = self._session
-        places = _places(
-            blocks,
-            (lambda step: session.run.global_step(step, session.world))
-            if session.run.varies
-            else int,
-        )
+        places = _places(blocks, lambda step: session.run.global_step(step, session.world))
         for sample in self:
             if (place := next(places, None)) is None:
                 raise _one_to_one(self)
@@ -159,8 +155,11 @@ def _places(
     """Yield epoch, step and sample id of each sample of some blocks, which it removes from the left."""
     while blocks:
         epoch, block = blocks.popleft()
+        latest = number = -1
         for step, sample_id in block.samples():
-            yield epoch, global_step(step), sample_id
+            if step != latest:
+                latest, number = step, global_step(step)
+            yield epoch, number, sample_id
 
 
 def _one_to_one(dataset: Any) -> ConfigError:

@@ -73,9 +73,13 @@ class Block:
             )
 
     def samples(self) -> Iterator[tuple[int, int]]:
-        """Yield step and sample id of each sample."""
+        """Yield step and sample id of each sample, until `cut`."""
         steps, ids = self._table
-        return zip(np.repeat(steps, (ids >= 0).sum(1)).tolist(), self.ids.tolist())
+        numbers = zip(np.repeat(steps, (ids >= 0).sum(1)).tolist(), self.ids.tolist())
+        for count, number in enumerate(numbers):
+            if self._is_cut and count >= self._num_yielded:
+                return
+            yield number
 
     @property
     def step(self) -> int:

@@ -17,7 +17,8 @@ class SampleUse:
 
     Attributes:
         epoch: Number of the epoch.
-        step: Number of the global batch in the epoch.
+        step: Number of the step in the epoch: that of the global batch, which several steps make with
+            batches of a budget.
         rank: Rank that reads it.
         place: Position in that rank's batch.
         sample: Sample id.

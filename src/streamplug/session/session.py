@@ -50,6 +50,10 @@ class Session:
         self.reader: SampleReader = source.reader
         self.size = int(source.reader.starts[-1])
         self._block_log: deque[tuple[int, Block]] | None = None
+        self._substitution: Substitution | None = None  # the latest
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_substitution": None}
 
     def read_epoch(
         self, read: Callable[[Block], T], rows: int, num_threads: int = 0
@@ -115,7 +119,11 @@ class Session:
 
     def make_substitution(self, epoch: int) -> Substitution | None:
         """Return what substitutes samples of an epoch that was started; None if errors are raised."""
-        return Substitution(self, epoch) if self.substitution_options.enabled else None
+        if not self.substitution_options.enabled:
+            return None
+        if self._substitution is None or not self._substitution.is_of(epoch):
+            self._substitution = Substitution(self, epoch)
+        return self._substitution
 
     def begin_epoch(self) -> tuple[int, int]:
         """Start an epoch; return its number and first step."""
@@ -144,7 +152,9 @@ class Session:
             position = run.loop_position()
             if position is not None and run.world_change() is None:
                 self.monitor.check_between(position[1])
-        epoch, step = rewind_position(position, rewind)
+        epoch, step = rewind_position(
+            position, rewind, len(run.steps_of_global_batch(0, self.world))
+        )
         batch, step = run.resized(self.world, self.placement.merge_replicas(world), step)
         change = WorldChange(
             run.clock.changes + 1, world.nodes, world.ranks_per_node, world.rank, batch, epoch, step

@@ -82,14 +82,17 @@ class Substitution:
                 "size: give batch_size="
             )
         self._session, self._epoch = session, epoch
-        self._plan = run.epoch(epoch, session.world)
-        self._loop = run.clock.sets << 32 | run.clock.begun()
+        self._loop = _loop_number(session)
         self._latest: tuple[int, Int64] | None = None  # number and sample ids of a global batch
         self._causes: dict[int, str] = {}  # by sample that cannot be read
         self._distinct: set[int] = set()
         self._listed: list[str] = []
         self._lock = Lock()
         session.reader.remember_failures()
+
+    def is_of(self, epoch: int) -> bool:
+        """Return whether this is for the current loop, over an epoch; changes of the world do not end it."""
+        return (self._epoch, self._loop) == (epoch, _loop_number(self._session))
 
     def read_in_parts(self, block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Block, T]]:
         """Yield a block and what `read` returns; if that fails, batch by batch with substitutes.
@@ -213,7 +216,8 @@ class Substitution:
         number = session.run.global_step(step, session.world)
         if latest is None or latest[0] != number:
             steps = session.run.steps_of_global_batch(step, session.world)
-            latest = number, global_batch(self._plan, session.world, session.batch, steps)
+            plan = session.run.epoch(self._epoch, session.world)
+            latest = number, global_batch(plan, session.world, session.batch, steps)
             self._latest = latest
         return latest[1]
 
@@ -252,6 +256,10 @@ class Substitution:
                 f"{count} samples of epoch {self._epoch} could not be read on this rank, more than "
                 f"max_errors={limit}; the first of this process: {'; '.join(self._listed)}"
             )
+
+
+def _loop_number(session: Session) -> int:
+    return session.run.clock.sets << 32 | session.run.clock.begun()
 
 
 def _batch(step: int, ids: list[int]) -> Block:

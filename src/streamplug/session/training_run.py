@@ -256,6 +256,8 @@ class TrainingRun(RunOrder):
         size, total = self._planner.size, self._batches_per_step(world) or self.batch * world.ranks
         # Each stream may pad a batch of its own, and ranks may repeat some.
         steps = -(-size // total) + len(self._planner.streams) + world.ranks
+        if self.varies:  # the last global batch may be completed
+            steps += len(self.steps_of_global_batch(0, world))
         if not self.options.elastic:
             # Each canonical node of a stream may be padded for any world with at most as many ranks as a
             # batch has samples.

@@ -72,12 +72,14 @@ def divide_global_batch(global_batch: int, world: World, unit: str = "samples") 
     return batch
 
 
-def rewind_position(position: tuple[int, int] | None, rewind: int) -> tuple[int, int]:
-    """Return the epoch and step of a loop, `rewind` steps before; ``(-1, 0)`` if there is no loop."""
-    steps = whole_number("rewind", rewind, 0) or 0
+def rewind_position(
+    position: tuple[int, int] | None, rewind: int, steps_per_global_batch: int
+) -> tuple[int, int]:
+    """Return the epoch and step of a loop, `rewind` global batches before; ``(-1, 0)`` without a loop."""
+    steps = (whole_number("rewind", rewind, 0) or 0) * steps_per_global_batch
     epoch, step = position or (-1, 0)
     if steps > step:
         raise ConfigError(
-            f"rewind={steps}: the loop has yielded {step} batches of its epoch; rewind no more than these"
+            f"rewind={rewind}: the loop has yielded {step} batches of its epoch; rewind no more than these"
         )
     return epoch, step - steps

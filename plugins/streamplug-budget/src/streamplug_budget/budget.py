@@ -51,8 +51,8 @@ class BatchBudget:
         if limit < 1:
             raise ConfigError(f"limit={self.limit!r}: must be at least 1")
         object.__setattr__(self, "limit", limit)
-        whole_number("max_length", self.max_length, 1)
-        whole_number("micro_batches", self.micro_batches, 1)
+        for name in ("max_length", "micro_batches"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
         if self.pad_to not in PADDINGS:
             raise ConfigError(f"pad_to={self.pad_to!r:.60}: choose one of {', '.join(PADDINGS)}")
         if not callable(self.measure) and self.measure not in MEASURES:

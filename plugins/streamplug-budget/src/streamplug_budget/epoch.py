@@ -66,7 +66,7 @@ class BudgetEpoch(Epoch):
         for sequence, number, position in self._windows.locate(sample):
             first_bin = int(self._first_bins[sequence][number])
             window = self._windows.window(sequence, number, first_bin)
-            index = int(np.flatnonzero(window.positions == position)[0])
+            index = int(np.flatnonzero(window.offsets == position)[0])
             bin_ = int(np.searchsorted(window.bounds, index, side="right")) - 1
             first = self._order.position(sequence, first_bin + bin_)
             for padded in range(first, self._padded, self._order.size):

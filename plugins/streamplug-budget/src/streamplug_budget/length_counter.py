@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from streamplug_tokens.length_cache import ArrayCache
-from xxhash import xxh3_128
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, CorruptShardError, DataError
@@ -24,6 +21,8 @@ from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
 from streamplug_budget.budget import BatchBudget
+from streamplug_budget.function_key import function_key
+from streamplug_budget.processes import map_processes
 from streamplug_budget.sample_lengths import (
     Lengths,
     StreamLengths,
@@ -58,6 +57,9 @@ def read_lengths(stream: OpenStream, budget: BatchBudget) -> StreamLengths:
     size = stream.index.size if stream.selection is None else len(stream.selection)
     counter = LengthCounter(stream, budget.column, budget.measure, size)
     key = f"lengths of {budget.column!r} by {_measure_key(budget.measure)}"
+    if stream.stream.decoders and budget.measure != "bytes":
+        decoders = sorted(stream.stream.decoders.items())
+        key = f"{key} with {[(name, function_key(decoder)) for name, decoder in decoders]}"
     if stream.selection is not None:
         key = f"{key} of {stream.selection.digest}"
     cache = ArrayCache(stream)
@@ -70,11 +72,7 @@ def read_lengths(stream: OpenStream, budget: BatchBudget) -> StreamLengths:
 
 
 def _measure_key(measure: str | Callable[[Any], int]) -> str:
-    if isinstance(measure, str):
-        return measure
-    import cloudpickle
-
-    return f"function {xxh3_128(cloudpickle.dumps(measure)).hexdigest()}"
+    return measure if isinstance(measure, str) else function_key(measure)
 
 
 @dataclass(frozen=True)
@@ -98,17 +96,12 @@ class LengthCounter:
                 f"{self.column!r} where they can be read without the values; give another measure="
             )
         _LOG.info("%s: reading %d samples for their lengths", self.stream.where, self.size)
-        cuts = [*range(0, self.size, SAMPLES_PER_PROCESS), self.size]
+        processes = max(min(os.cpu_count() or 1, self.size // SAMPLES_PER_PROCESS), 1)
+        cuts = [self.size * number // processes for number in range(processes + 1)]
         parts = [range(*cut) for cut in pairwise(cuts)]
-        processes = min(os.cpu_count() or 1, len(parts))
-        # Workers of a loader are daemons, which may not start processes.
-        if processes < 2 or multiprocessing.current_process().daemon:
-            return np.concatenate([np.zeros(0, np.uint32), *map(self.read, parts)])
-        import cloudpickle
-
-        pickled = cloudpickle.dumps(self)
-        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-            return np.concatenate(list(pool.map(partial(_read_part, pickled), parts)))
+        return np.concatenate(
+            [self.read(parts[0])] if processes == 1 else map_processes(self.read, parts)
+        )
 
     def _from_headers(self, column: str) -> Lengths | None:
         """Return the lengths as shard headers have them; None if any of them has not."""
@@ -184,10 +177,3 @@ class LengthCounter:
 
 class _NoSizesError(Exception):
     """A shard header does not have the sizes of the values."""
-
-
-def _read_part(pickled: bytes, samples: range) -> Lengths:
-    import cloudpickle
-
-    counter: LengthCounter = cloudpickle.loads(pickled)
-    return counter.read(samples)

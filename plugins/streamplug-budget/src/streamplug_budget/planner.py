@@ -28,6 +28,7 @@ class BudgetPlanner(BatchPlanner):
     def __init__(self, model: CostModel, cache: ArrayCache) -> None:
         """Plan batches by costs; `cache` keeps the numbers of bins of an epoch for all processes."""
         self._model, self._cache = model, cache
+        self._latest: tuple[str, EpochWindows, Int64] | None = None
         self.global_batch = model.budget.micro_batches
 
     def epoch(
@@ -41,16 +42,25 @@ class BudgetPlanner(BatchPlanner):
         global_batch: int,
         seed: int,
     ) -> Epoch:
-        make_windows = partial(
-            _make_windows, make_order, canonical_nodes, self._model, global_batch, (seed, number)
-        )
-        windows = make_windows()
-        count = partial(count_all_bins, windows, make_windows)
-        if windows.samples >= _MIN_CACHED_SAMPLES:
-            counts = self._cache.array(f"bins {self.identity()} {global_batch} {order_key}", count)
-        else:
-            counts = count()
+        key = f"bins {self.identity()} {global_batch} {order_key}"
+        if self._latest is None or self._latest[0] != key:
+            make_windows = partial(
+                _make_windows,
+                make_order,
+                canonical_nodes,
+                self._model,
+                global_batch,
+                (seed, number),
+            )
+            windows = make_windows()
+            count = partial(count_all_bins, windows, make_windows)
+            is_large = windows.samples >= _MIN_CACHED_SAMPLES
+            self._latest = key, windows, self._cache.array(key, count) if is_large else count()
+        _, windows, counts = self._latest
         return BudgetEpoch(windows, counts, global_batch, world)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_latest": None}
 
     def options(self) -> dict[str, Any] | None:
         budget = self._model.budget

@@ -7,10 +7,11 @@ depends on sums of costs only, so the bins before any window are known after one
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.plan import OrderedSamples
 from streamplug.plan.canonical_nodes import CanonicalNodes
@@ -23,7 +24,7 @@ _BINS_PER_WINDOW, _MIN_BINS_PER_WINDOW = 256, 16
 _MIN_WINDOW, _MAX_WINDOW = 1 << 10, 1 << 16
 """Samples of a window; more where these would make too few bins."""
 _MIN_BINS_PER_SEQUENCE = 64
-_MAX_PACKED_WINDOWS = 64
+_MAX_PACKED_WINDOWS = 8  # besides one of each sequence
 _GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio's fraction, times 2**64."""
 
@@ -44,19 +45,21 @@ class CostModel:
         """Approximate mean cost of a sample."""
         return float(self.budget.costs(np.array([round(self.lengths.mean)]))[0])
 
-    def _pack_costs(self, costs: Int64) -> Int64:
-        # Costs of at least limit / n allow no more than n samples in a bin.
-        limit = self.budget.largest_cost
-        return (
-            costs if self.max_samples is None else np.maximum(costs, -(-limit // self.max_samples))
-        )
+    def _pack_costs(self, costs: Int64) -> tuple[Int64, int]:
+        """Return costs and a limit by which bins have at most `max_samples` samples."""
+        limit, most = self.budget.largest_cost, self.max_samples
+        if most is None:
+            return costs, limit
+        # The least cost allows no more than `most` samples in a bin; the scale makes it exact.
+        scale = -(-most * (most + 1) // limit)
+        return np.maximum(costs * scale, limit * scale // (most + 1) + 1), limit * scale
 
     def count_bins(self, samples: Int64) -> int:
         """Return the number of bins of a window of samples."""
         costs, limit = self.budget.costs(self.lengths.of(samples)), self.budget.largest_cost
         if self.budget.pad_to == "batch":
             return group_padded(costs, limit, self.max_samples)[1]
-        return count_bins(self._pack_costs(costs), limit)
+        return count_bins(*self._pack_costs(costs))
 
     def pack(self, samples: Int64) -> tuple[Int64, Int64]:
         """Return the bin of each sample of a window, and the cost of each bin."""
@@ -66,7 +69,7 @@ class CostModel:
             largest = np.zeros(bins, np.int64)
             np.maximum.at(largest, chosen, costs)
             return chosen, largest * np.bincount(chosen)
-        chosen, bins = pack(self._pack_costs(costs), limit)
+        chosen, bins = pack(*self._pack_costs(costs))
         return chosen, np.bincount(chosen, costs, bins).astype(np.int64)
 
 
@@ -74,11 +77,11 @@ class CostModel:
 class Window:
     """Samples of a window in the order of their bins, and the bounds of the bins, shape ``[bins + 1]``.
 
-    `positions` has the position of each sample in its sequence.
+    `offsets` has the position of each sample in the window before packing.
     """
 
     samples: Int64
-    positions: Int64
+    offsets: NDArray[np.uint32]
     bounds: Int64
 
     def bin(self, number: int) -> Int64:
@@ -133,7 +136,7 @@ class EpochWindows:
         self.window_counts = [
             -(-self._size(sequence) // self._window) for sequence in range(self.sequences)
         ]
-        self.window = lru_cache(max(_MAX_PACKED_WINDOWS, 2 * self.sequences))(self._pack)
+        self._packed: OrderedDict[tuple[int, int], Window] = OrderedDict()
 
     def _size(self, sequence: int) -> int:
         return max(-(-(self._nodes.size - sequence) // self.sequences), 0)
@@ -151,8 +154,17 @@ class EpochWindows:
         """Return the number of bins of a window."""
         return self._model.count_bins(self._samples(sequence, self._positions(sequence, window)))
 
-    def _pack(self, sequence: int, window: int, first_bin: int) -> Window:
+    def window(self, sequence: int, window: int, first_bin: int) -> Window:
         """Return a window whose first bin has the number `first_bin` in its sequence."""
+        packed = self._packed.pop((sequence, window), None)
+        if packed is None:
+            packed = self._pack(sequence, window, first_bin)
+            if len(self._packed) > _MAX_PACKED_WINDOWS + self.sequences:
+                self._packed.popitem(last=False)
+        self._packed[sequence, window] = packed  # as the one that was used last
+        return packed
+
+    def _pack(self, sequence: int, window: int, first_bin: int) -> Window:
         positions = self._positions(sequence, window)
         samples = self._samples(sequence, positions)
         chosen, costs = self._model.pack(samples)
@@ -161,7 +173,8 @@ class EpochWindows:
         chosen = new_numbers[chosen]
         order = np.argsort(chosen, kind="stable")
         bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(chosen))])
-        return Window(samples[order], positions[order], bounds)
+        offsets = order.astype(np.uint32)
+        return Window(samples[order], offsets, bounds)
 
     def _order_bins(self, costs: Int64, first_bin: int) -> Int64:
         """Return a mixed order of the bins of a window in which those of one step have similar costs.
@@ -176,9 +189,9 @@ class EpochWindows:
         return order
 
     def locate(self, sample: int) -> list[tuple[int, int, int]]:
-        """Return sequence, window and position in the sequence of each occurrence of a sample."""
+        """Return sequence, window and position in the window of each occurrence of a sample."""
         places = []
         for entry in self._ordered.entries(sample):
             position, sequence = divmod(self._nodes.position(entry), self.sequences)
-            places.append((sequence, position // self._window, position))
+            places.append((sequence, *divmod(position, self._window)))
         return places

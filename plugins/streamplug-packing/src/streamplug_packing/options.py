@@ -21,10 +21,8 @@ class PackingOptions:
     packs_per_epoch: int | None = None
 
     def __post_init__(self) -> None:
-        whole_number("length", self.length, 1)
-        whole_number("open_bins", self.open_bins, 1)
-        whole_number("max_samples", self.max_samples, 1)
-        whole_number("packs_per_epoch", self.packs_per_epoch, 1)
+        for name in ("length", "open_bins", "max_samples", "packs_per_epoch"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
         for name in ("length", "open_bins"):
             if getattr(self, name) is None:
                 raise ConfigError(f"{name}=None: expected a whole number of at least 1")

@@ -12,7 +12,6 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
 from streamplug.session.sample_rng import SampleRng, takes_rng
 from streamplug.session.sample_source import Block, plan_blocks
-from streamplug.session.substitution import Substitution
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.state import SamplePlace
 
@@ -84,8 +83,14 @@ class PackSource:
     ) -> Iterator[tuple[int, list[SamplePlace], list[Any]]]:
         """Yield the number, the places and the samples of each step of the next epoch, which this is."""
         steps = self._plan_steps(epoch, first)
+        changes = self.session.run.clock.changes
         # The epoch first: it starts workers, before this process has any thread.
         for samples in self.read_epoch():
+            if self.session.run.clock.changes != changes:
+                raise ConfigError(
+                    "resize() of a data set that is packed: load the list of the states of all ranks in the "
+                    "other world, which hands over the samples of open bins"
+                )
             step, places = next(steps, (-1, []))
             if len(places) != len(samples):
                 raise DataError(
@@ -111,13 +116,17 @@ class PackSource:
     def _read(self, places: Sequence[SamplePlace]) -> list[Any]:
         if not self.session.substitution_options.enabled:
             return self.dataset[[place.sample for place in places]]
-        samples = []
-        for (epoch, step), group in groupby(places, lambda place: (place.epoch, place.step)):
-            ids = np.array([[place.sample for place in group]], np.int64)
-            substitution = Substitution(self.session, epoch)
-            block = Block(np.array([step]), ids)
-            samples += substitution.read_batch(block, lambda block: self.dataset[block.ids])
-        return samples
+        by_place: dict[SamplePlace, Any] = {}
+        for (epoch, step), group in groupby(sorted(set(places)), lambda place: place[:2]):
+            in_step = list(group)
+            block = Block(
+                np.array([step]), np.array([[place.sample for place in in_step]], np.int64)
+            )
+            substitution = self.session.make_substitution(epoch)
+            if substitution is not None:
+                samples = substitution.read_batch(block, lambda block: self.dataset[block.ids])
+                by_place.update(zip(in_step, samples))
+        return [by_place[place] for place in places]
 
     def describe(self, place: SamplePlace) -> str:
         """Return where a sample is stored and when it is read."""

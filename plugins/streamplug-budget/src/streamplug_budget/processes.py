@@ -1,0 +1,56 @@
+"""Functions in other Python processes, which do not import the program that runs here."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from streamplug.errors import StreamplugError
+
+_SERVE = """
+import pickle, sys
+answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what functions print must not get into the answer
+sys.path[:] = pickle.load(sys.stdin.buffer)
+import cloudpickle
+try:
+    function, part = cloudpickle.load(sys.stdin.buffer)
+    answer = function(part), None
+except BaseException as error:
+    answer = None, error
+cloudpickle.dump(answer, answers)
+"""
+
+
+def map_processes(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Return the results of a function for some parts, each computed in a process of its own.
+
+    `multiprocessing` would import the main module again, which opens the data set again in a script that has
+    no ``if __name__ == "__main__"``.
+
+    Raises:
+        Exception: The error of the first part that fails.
+    """
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(lambda part: _call(function, part), parts))
+
+
+def _call(function: Callable[[Any], Any], part: Any) -> Any:
+    import cloudpickle
+
+    sent = pickle.dumps(sys.path) + cloudpickle.dumps((function, part))
+    done = subprocess.run(  # noqa: S603 - this interpreter
+        [sys.executable, "-c", _SERVE], input=sent, stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        raise StreamplugError(
+            f"a process that measured samples or planned an epoch ended with {done.returncode}; -9 often "
+            "means that memory ran out"
+        )
+    result, error = cloudpickle.loads(done.stdout)
+    if error is not None:
+        raise error
+    return result
