@@ -28,6 +28,16 @@ from streamplug.transfer.observer import process_number
 from streamplug.types import ColumnValues, Sample, World
 
 
+def _share(cells: torch.Tensor) -> torch.Tensor:
+    """Move a tensor to shared memory on this thread alone, as forked processes lack torch's other threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return cells.share_memory_()
+    finally:
+        torch.set_num_threads(threads)
+
+
 class TorchPlacement(Placement):
     """Place of a process from torch's process group and its loader's worker info."""
 
@@ -64,7 +74,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
             # Workers share this memory under fork and spawn, and it leaves no named file behind.
-            self._cells = torch.zeros(SHARED_CELLS, dtype=torch.int64).share_memory_()
+            self._cells = _share(torch.zeros(SHARED_CELLS, dtype=torch.int64))
             self._session.share_counters(self._cells.numpy())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -81,7 +91,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         super().__setstate__(saved)
         cells, home = saved["cells"], saved["home"]
         if not cells.is_shared():  # a copy not made by torch has its own counters
-            cells, home = cells.clone().share_memory_(), os.getpid()
+            cells, home = _share(cells.clone()), os.getpid()
             cells[CELLS:] = 0
         self._cells = cells
         self._session.count_in(cells.numpy(), saved["sets"], home)
