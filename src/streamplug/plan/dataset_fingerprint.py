@@ -105,7 +105,13 @@ class DatasetFingerprint:
 
 def _describe_rows(rows: object) -> str:
     """Describe the identity of the rows of a stream, see `selections`, without its digests."""
-    words = [word for word in str(rows).split(" ") if not _is_digest(word)]
+    text = str(rows).split(" ")
+    # The number of a snapshot may have as many digits as a digest.
+    words = [
+        word
+        for before, word in zip(["", *text], text)
+        if before == "snapshot" or not _is_digest(word)
+    ]
     return " ".join(words)[:80] or ("of a select=" if rows else "all rows")
 
 
