@@ -42,7 +42,7 @@ def resize_pixels(pixels: Pixels, box: Box, to: tuple[int, int], resampler: str)
     picture = Image.fromarray(plane.astype(np.float32) if plane.dtype == np.uint16 else plane)
     edges = box[0] - left, box[1] - top, box[2] - left, box[3] - top
     resized = picture.resize((to[1], to[0]), Image.Resampling.BILINEAR, edges)
-    values = np.asarray(resized).reshape(*to, part.shape[2])
+    values: Pixels = np.array(resized).reshape(*to, part.shape[2])
     return values if values.dtype == part.dtype else np.rint(values).astype(part.dtype)
 
 
