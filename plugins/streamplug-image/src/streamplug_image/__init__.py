@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamplug_image.arrays import ImageArrays
     from streamplug_image.crops import RandomResizedCrop
-    from streamplug_image.encoded import ImageFiles
+    from streamplug_image.image_files import ImageFiles
 
 __all__ = ["ImageArrays", "ImageFiles", "RandomResizedCrop"]
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-    _MODULES = {"ImageArrays": "arrays", "ImageFiles": "encoded", "RandomResizedCrop": "crops"}
+    _MODULES = {"ImageArrays": "arrays", "ImageFiles": "image_files", "RandomResizedCrop": "crops"}
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:

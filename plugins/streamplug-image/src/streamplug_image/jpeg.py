@@ -27,7 +27,7 @@ _MAX_PART = 0.9
 """Share of the pixels of an image above which the whole is decoded."""
 
 
-class Part(NamedTuple):
+class JpegPart(NamedTuple):
     """Decoded pixels that contain a box.
 
     Attributes:
@@ -39,28 +39,42 @@ class Part(NamedTuple):
     box: Box
 
 
-def jpeg_size(data: memoryview) -> tuple[int, int] | None:
-    """Return height and width of a JPEG file, or None if it is malformed."""
+class JpegHeader(NamedTuple):
+    """What the header of a JPEG file says.
+
+    Attributes:
+        size: Height and width.
+        space: simplejpeg's name of the colour space.
+    """
+
+    size: tuple[int, int]
+    space: str
+
+
+def read_header(data: memoryview) -> JpegHeader | None:
+    """Return the header of a JPEG file, or None if it is malformed."""
     try:
-        high, wide, _, _ = simplejpeg.decode_jpeg_header(data)
+        high, wide, space, _ = simplejpeg.decode_jpeg_header(data)
     except ValueError:
         return None
-    return int(high), int(wide)
+    return JpegHeader((int(high), int(wide)), space)
 
 
 def decode_jpeg(
     data: memoryview,
+    header: JpegHeader,
     mode: str,
     box: Box,
     to: tuple[int, int],
     *,
     halves: bool,
     out: NDArray[np.uint8] | None,
-) -> Part | None:
+) -> JpegPart | None:
     """Decode a box of a JPEG file, scaled by eighths to no less than a size.
 
     Args:
-        data: The file, whose header is valid.
+        data: The file.
+        header: Its header.
         mode: One of `SPACES`.
         box: Left, top, right and bottom edge, in pixels.
         to: Height and width that the scaled box must have at least, unless it is smaller in the file.
@@ -70,7 +84,7 @@ def decode_jpeg(
     Returns:
         The pixels, or None if Pillow must decode the file.
     """
-    high, wide, space, _ = simplejpeg.decode_jpeg_header(data)
+    (high, wide), space = header
     if space not in _ORDINARY:
         return None
     eighths = _eighths(box, to, (1, 2, 4, 8) if halves else range(1, 9))
@@ -88,12 +102,12 @@ def decode_jpeg(
         )
     except ValueError:  # simplejpeg raises on warnings of libjpeg-turbo
         return None
-    return Part(pixels, _scaled(box, (high, wide), eighths, pixels.shape[:2]))
+    return JpegPart(pixels, _scaled(box, (high, wide), eighths, pixels.shape[:2]))
 
 
 def _decode_part(
     data: memoryview, mode: str, box: Box, eighths: int, size: tuple[int, int]
-) -> Part | None:
+) -> JpegPart | None:
     """Decode what surrounds a box, by a library that decodes no more than that."""
     limits = ceil(size[0] * eighths / 8), ceil(size[1] * eighths / 8)
     left, top, right, bottom = (edge * eighths / 8 for edge in box)
@@ -104,7 +118,7 @@ def _decode_part(
     pixels = np.empty((height, width, CHANNELS[mode]), np.uint8)
     if not decode_region(data, mode, eighths, (x, y, width, height), pixels):
         return None
-    return Part(pixels, (left - x, top - y, min(right - x, width), min(bottom - y, height)))
+    return JpegPart(pixels, (left - x, top - y, min(right - x, width), min(bottom - y, height)))
 
 
 def _share(box: Box, pixels: int) -> float:

@@ -18,7 +18,7 @@ _DECOMPRESS = 1  # TJINIT_DECOMPRESS
 _PIXEL_FORMATS = {"RGB": 0, "L": 6, "RGBA": 7}  # TJPF_RGB, TJPF_GRAY, TJPF_RGBA
 
 
-class _Region(ctypes.Structure):
+class _CropRegion(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int) for name in ("x", "y", "w", "h")]
 
 
@@ -45,7 +45,7 @@ def load_library() -> ctypes.CDLL | None:
         library.tj3Destroy.argtypes = [pointer]
         library.tj3DecompressHeader.argtypes = [pointer, pointer, size]
         library.tj3SetScalingFactor.argtypes = [pointer, _Factor]
-        library.tj3SetCroppingRegion.argtypes = [pointer, _Region]
+        library.tj3SetCroppingRegion.argtypes = [pointer, _CropRegion]
         library.tj3Decompress8.argtypes = [pointer, pointer, size, pointer, number, number]
         return library
     return None
@@ -99,7 +99,7 @@ def decode_region(
     return not (
         library.tj3DecompressHeader(handle, *source)
         or library.tj3SetScalingFactor(handle, _FACTORS[eighths])
-        or library.tj3SetCroppingRegion(handle, _Region(*region))
+        or library.tj3SetCroppingRegion(handle, _CropRegion(*region))
         or library.tj3Decompress8(
             handle, *source, out.__array_interface__["data"][0], 0, _PIXEL_FORMATS[mode]
         )

@@ -12,7 +12,7 @@ from PIL import Image
 
 from streamplug.errors import DecodeError
 from streamplug_image.fit import Fit
-from streamplug_image.jpeg import SPACES, decode_jpeg, jpeg_size
+from streamplug_image.jpeg import SPACES, decode_jpeg, read_header
 from streamplug_image.normalization import Normalization
 from streamplug_image.orientation import find_orientation, orient, oriented_size, stored_box
 from streamplug_image.pictures import CHANNELS, picture_array
@@ -74,7 +74,7 @@ class PixelDecoder:
         place: Place,
         out: Pixels | None = None,
         *,
-        flip: Callable[[], bool] = bool,
+        flip: Callable[[], bool] | None = None,
     ) -> Pixels:
         """Decode one image.
 
@@ -83,7 +83,7 @@ class PixelDecoder:
             opened: Opens images that libjpeg-turbo does not decode.
             place: Returns the part to show of an image, whose height and width it gets.
             out: Contiguous array to write to, of the shape and dtype of the result; None allocates one.
-            flip: Called after `place`; returns whether to exchange left and right.
+            flip: Called after `place`; returns whether to exchange left and right. None for never.
 
         Raises:
             DecodeError: If the image is damaged, too large, or has more bits than `mode`.
@@ -103,25 +103,27 @@ class PixelDecoder:
         opened: Opener,
         place: Place,
         out: Pixels | None,
-        flip: Callable[[], bool],
+        flip: Callable[[], bool] | None,
     ) -> Pixels:
         is_jpeg = self.mode in SPACES and bytes(data[:3]) == b"\xff\xd8\xff"
-        size, picture = jpeg_size(data) if is_jpeg else None, None
-        if size is None:
+        header, picture = read_header(data) if is_jpeg else None, None
+        if header is None:
             picture = opened(data)
             size = picture.height, picture.width
+        else:
+            size = header.size
         self._check(size)
         orientation = find_orientation(data, opened) if self.orient else 1
         placed = place(oriented_size(size, orientation))
-        flipped = flip()
+        flipped = flip is not None and flip()
         box = stored_box(placed.box, size, orientation)
         to = oriented_size(placed.shown[2:], orientation)
         as_stored = orientation == 1 and not flipped and self._normalization is None
         direct = out if as_stored and out is not None and out.shape[:2] == to else None
         pixels = None
-        if picture is None:
+        if header is not None:
             halves = self.resampler == "torch"
-            part = decode_jpeg(data, self.mode, box, to, halves=halves, out=direct)
+            part = decode_jpeg(data, header, self.mode, box, to, halves=halves, out=direct)
             if part is not None:
                 pixels = resize_pixels(*part, to, self.resampler)
         if pixels is None:

@@ -11,7 +11,7 @@ from streamplug.errors import ConfigError, DecodeError
 from streamplug.interfaces.encoding import Encoding
 from streamplug.plugin import resolve
 from streamplug_image.files import ImageFile, open_file
-from streamplug_image.jpeg import JPEG_END, jpeg_size
+from streamplug_image.jpeg import JPEG_END, read_header
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class ImageFiles:
                 "ImageFiles reads columns of image files (jpeg, png) or bytes, not "
                 f"{type(encoding).__name__}"
             )
-        return _Files(encoding)
+        return _FileBytes(encoding)
 
 
-class _Files(Encoding):
+class _FileBytes(Encoding):
     def __init__(self, stored: Encoding) -> None:
         self._stored = stored
 
@@ -46,7 +46,7 @@ class _Files(Encoding):
 
     def decode(self, data: memoryview) -> bytes:
         file = bytes(data)
-        if jpeg_size(data) is None or not file.endswith(JPEG_END):
+        if read_header(data) is None or not file.endswith(JPEG_END):
             _verify(data)
         return file
 
