@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps, features
 from streamplug_image import ImageArrays
 from streamplug_image.fit import FITS, fit
-from streamplug_image.pixels import CHANNELS
+from streamplug_image.pictures import CHANNELS
 from streamplug_image.threads import run_numbered
 from streamplug_testing.encoding import EncodingTests
 
@@ -127,7 +127,7 @@ class TestListAsArrays(Arrays):
 # -- what is in them ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", CHANNELS)
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
 @pytest.mark.parametrize(
     "options", [{"quality": 75}, {"quality": 95, "subsampling": 0}, {"progressive": True}]
 )
@@ -184,7 +184,7 @@ def test_palette_with_transparency_loses_it():
 
 def test_values_of_more_than_8_bits_are_refused():
     data = file_of(Image.new("I;16", (3, 3), 300), "PNG")
-    with pytest.raises(DecodeError, match="more than 8 bits"):
+    with pytest.raises(DecodeError, match="more than 8 bits; read it with ImageArrays"):
         read(data, "png")
 
 
@@ -209,13 +209,10 @@ def test_fit_shows_what_there_is_where_there_is_room(size, to, how):
     assert at + height <= to[0]
     assert beside + width <= to[1]
     assert how == "pad" or (height, width) == to
-    assert how == "crop" or placed.whole(size)
+    assert how == "crop" or placed.box == (0, 0, size[1], size[0])
     if how == "crop":  # all of one side, and the proportions of the result
         assert right - left == pytest.approx(size[1]) or bottom - top == pytest.approx(size[0])
         assert (right - left) * to[0] == pytest.approx((bottom - top) * to[1])
-    needed = placed.needed(size)
-    assert all(1 <= least <= side for least, side in zip(needed, size))
-    assert needed[0] * (bottom - top) >= min(height, bottom - top) * size[0] * (1 - 1e-5)
 
 
 @settings(deadline=None, max_examples=60)
@@ -232,7 +229,7 @@ def test_every_image_gets_the_size(size, to, how, mode, spec, threads):
     encoding = ImageArrays(size=to, fit=how, mode=mode, num_threads=threads)(make("encoding", spec))
     batch = encoding.decode_batch(*laid_out([data] * 3))
     assert batch.shape == (3, *to, CHANNELS[mode])
-    assert batch.dtype == np.uint8
+    assert batch.dtype == (np.uint16 if mode == "I;16" else np.uint8)
     assert (batch == encoding.decode(memoryview(data))).all()
 
 

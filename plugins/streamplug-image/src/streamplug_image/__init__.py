@@ -1,23 +1,26 @@
 """Image columns (pil, jpeg, png and lists of them) for streamplug, through Pillow.
 
-`ImageArrays` decodes them to arrays. It is imported on first use, to keep plugin discovery fast.
+`ImageArrays` decodes them to arrays, and `RandomResizedCrop` random parts of them. Both are imported on
+first use, to keep plugin discovery fast.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamplug_image.arrays import ImageArrays
+    from streamplug_image.crops import RandomResizedCrop
+    from streamplug_image.image_files import ImageFiles
 
-__all__ = ["ImageArrays"]
+__all__ = ["ImageArrays", "ImageFiles", "RandomResizedCrop"]
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
+    _MODULES = {"ImageArrays": "arrays", "ImageFiles": "image_files", "RandomResizedCrop": "crops"}
 
     def __getattr__(name: str) -> Any:
-        if name != "ImageArrays":
+        if name not in _MODULES:
             raise AttributeError(f"module 'streamplug_image' has no attribute {name!r}")
-        from streamplug_image.arrays import ImageArrays
-
-        return ImageArrays
+        return getattr(import_module(f"streamplug_image.{_MODULES[name]}"), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,9 @@ from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding
 from streamplug.plugin_kit.codec_errors import wrong_type_error
 
-_READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+_READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF") + ("AVIF",) * bool(
+    find_spec("PIL.AvifImagePlugin")  # since Pillow 11.3
+)
 """Formats that are read: other writers store any bytes, whatever the name of the encoding."""
 
 

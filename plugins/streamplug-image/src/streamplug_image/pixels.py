@@ -1,65 +1,95 @@
-"""Decoding of images to pixel arrays."""
+"""Decoding of single images to arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
-import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image
 
 from streamplug.errors import DecodeError
-from streamplug_image.fit import Fit, fit
+from streamplug_image.fit import Fit
+from streamplug_image.jpeg import SPACES, decode_jpeg, read_header
+from streamplug_image.normalization import Normalization
+from streamplug_image.orientation import find_orientation, orient, oriented_size, stored_box
+from streamplug_image.pictures import CHANNELS, picture_array
+from streamplug_image.resampler import resize_pixels
 
-Pixels = NDArray[np.uint8]
-"""The pixels of an image: uint8, shape ``[height, width, channels]``."""
+Pixels: TypeAlias = NDArray[Any]
+"""Pixels of an image: uint8, uint16 or float32, shape ``[height, width, channels]``."""
 
-CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
-"""Channels by mode of the arrays."""
+Opener: TypeAlias = Callable[[memoryview], Image.Image]
+"""Opens images that libjpeg-turbo does not decode."""
 
-_SPACES = {"L": "GRAY", "RGB": "RGB", "RGBA": "RGBA"}
-_ORDINARY = ("YCbCr", "RGB", "Gray")
-_DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+Place: TypeAlias = Callable[[tuple[int, int]], Fit]
+"""Returns which part of an image of a height and width is shown, and where."""
 
 
 @dataclass(frozen=True)
 class PixelDecoder:
-    """Decodes images to arrays of one mode and an optional fixed size.
+    """Decodes images to arrays of one mode.
 
     Attributes:
         mode: One of `CHANNELS`.
-        size: Height and width, or None for those of each image.
-        fit: See `streamplug_image.fit.fit`.
+        resampler: See `streamplug_image.resampler.RESAMPLERS`.
         max_pixels: Maximum pixels of an image, checked before decoding.
+        orient: Whether to turn images as their EXIF data states.
+        mean: Mean of each channel, as a share of the largest value; None for integers.
+        std: Deviation of each channel, likewise.
     """
 
     mode: str
-    size: tuple[int, int] | None
-    fit: str
+    resampler: str
     max_pixels: int
+    orient: bool = False
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    _normalization: Normalization | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        normalization = None
+        if self.mean is not None and self.std is not None:
+            largest = 65535 if self.mode == "I;16" else 255
+            normalization = Normalization(self.mean, self.std, largest)
+        object.__setattr__(self, "_normalization", normalization)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the arrays."""
+        if self._normalization is not None:
+            return np.dtype(np.float32)
+        return np.dtype(np.uint16 if self.mode == "I;16" else np.uint8)
 
     def shape(self, size: tuple[int, int]) -> tuple[int, int, int]:
         """Return the shape of an array with this height and width."""
         return (*size, CHANNELS[self.mode])
 
     def decode(
-        self, data: memoryview, opened: Callable[[memoryview], Image.Image], out: Pixels | None
+        self,
+        data: memoryview,
+        opened: Opener,
+        place: Place,
+        out: Pixels | None = None,
+        *,
+        flip: Callable[[], bool] | None = None,
     ) -> Pixels:
         """Decode one image.
 
         Args:
             data: The encoded image.
             opened: Opens images that libjpeg-turbo does not decode.
-            out: Array to write to, of shape ``[*size, channels]``; None allocates one.
+            place: Returns the part to show of an image, whose height and width it gets.
+            out: Contiguous array to write to, of the shape and dtype of the result; None allocates one.
+            flip: Called after `place`; returns whether to exchange left and right. None for never.
 
         Raises:
-            DecodeError: If the image is damaged, too large, or has more than 8 bits per channel.
+            DecodeError: If the image is damaged, too large, or has more bits than `mode`.
         """
         try:
-            pixels = self._jpeg(data, out) if bytes(data[:3]) == b"\xff\xd8\xff" else None
-            return self._image(opened(data), out) if pixels is None else pixels
+            return self._decode(data, opened, place, out, flip)
         except DecodeError:
             raise
         except Exception as error:  # decoders of damaged files raise arbitrary errors
@@ -67,70 +97,58 @@ class PixelDecoder:
                 f"cannot decode the image: {type(error).__name__}: {error}"
             ) from error
 
-    # -- JPEG files -------------------------------------------------------------------
-
-    def _jpeg(self, data: memoryview, out: Pixels | None) -> Pixels | None:
-        """Decode a JPEG file with libjpeg-turbo, or return None if Pillow must decode it."""
-        try:
-            high, wide, space, _ = simplejpeg.decode_jpeg_header(data)
-        except ValueError:
-            return None
-        size = (high, wide)
+    def _decode(
+        self,
+        data: memoryview,
+        opened: Opener,
+        place: Place,
+        out: Pixels | None,
+        flip: Callable[[], bool] | None,
+    ) -> Pixels:
+        is_jpeg = self.mode in SPACES and bytes(data[:3]) == b"\xff\xd8\xff"
+        header, picture = read_header(data) if is_jpeg else None, None
+        if header is None:
+            picture = opened(data)
+            size = picture.height, picture.width
+        else:
+            size = header.size
         self._check(size)
-        if space not in _ORDINARY:
-            return None
-        if self.size is None or size == self.size:
-            return self._decompressed(data, (0, 0), out)
-        placed = fit(size, self.size, self.fit)
-        to = placed.needed(size)
-        if to != size:
-            high, wide, _, _ = simplejpeg.decode_jpeg_header(data, *to)
-        if (high, wide) == self.size and placed.whole(size):
-            return self._decompressed(data, to, out)
-        pixels = self._decompressed(data, to if to != size else (0, 0), None)
+        orientation = find_orientation(data, opened) if self.orient else 1
+        placed = place(oriented_size(size, orientation))
+        flipped = flip is not None and flip()
+        box = stored_box(placed.box, size, orientation)
+        to = oriented_size(placed.shown[2:], orientation)
+        as_stored = orientation == 1 and not flipped and self._normalization is None
+        direct = out if as_stored and out is not None and out.shape[:2] == to else None
+        pixels = None
+        if header is not None:
+            halves = self.resampler == "torch"
+            part = decode_jpeg(data, header, self.mode, box, to, halves=halves, out=direct)
+            if part is not None:
+                pixels = resize_pixels(*part, to, self.resampler)
         if pixels is None:
-            return None
-        picture = Image.fromarray(pixels if pixels.shape[2] > 1 else pixels[..., 0])
-        return self._placed(picture, placed.scaled(size, (high, wide)), out)
+            array = picture_array(picture or opened(data), self.mode)
+            pixels = resize_pixels(array, box, to, self.resampler)
+        pixels = orient(pixels, orientation)
+        return self._write(pixels[:, ::-1] if flipped else pixels, placed, out)
 
-    def _decompressed(
-        self, data: memoryview, least: tuple[int, int], out: Pixels | None
-    ) -> Pixels | None:
-        """Decode a JPEG file, downscaled to at least a height and width; (0, 0) is unscaled."""
-        try:
-            pixels: Pixels = simplejpeg.decode_jpeg(
-                data, _SPACES[self.mode], min_height=least[0], min_width=least[1], buffer=out
-            )
-        except ValueError:  # simplejpeg raises on warnings of libjpeg-turbo
-            return None
-        return pixels
-
-    # -- other images -----------------------------------------------------------------
-
-    def _image(self, picture: Image.Image, out: Pixels | None) -> Pixels:
-        size = picture.height, picture.width
-        self._check(size)
-        if picture.mode in _DEEP:
-            raise DecodeError(
-                f"an image of mode {picture.mode} has values of more than 8 bits; "
-                "read the column without a decoder"
-            )
-        picture = _converted(picture, self.mode)
-        if self.size is None:
-            return np.array(picture).reshape(self.shape(size))
-        return self._placed(picture, fit(size, self.size, self.fit), out)
-
-    def _placed(self, picture: Image.Image, placed: Fit, out: Pixels | None) -> Pixels:
-        """Resize a picture and copy it to its place in the result."""
-        if out is None:
-            out = np.empty(self.shape(self.size or (0, 0)), np.uint8)
+    def _write(self, pixels: Pixels, placed: Fit, out: Pixels | None) -> Pixels:
+        """Copy pixels to their place in the result, as floats if so asked."""
         top, left, height, width = placed.shown
-        if (height, width) != out.shape[:2]:
-            out[...] = 0
-        # The filter width scales with the reduction, so that no pixels are skipped.
-        picture = picture.resize((width, height), Image.Resampling.BILINEAR, placed.box)
-        pixels = np.asarray(picture).reshape(self.shape((height, width)))
-        out[top : top + height, left : left + width] = pixels
+        is_whole = placed.size == (height, width)
+        if self._normalization is not None:
+            pixels = _contiguous(pixels)
+            floats = np.empty(pixels.shape, np.float32) if out is None or not is_whole else out
+            self._normalization.write(pixels, floats)
+            pixels = floats
+        if out is None:
+            if is_whole:
+                return _contiguous(pixels)
+            out = np.empty(self.shape(placed.size), self.dtype)
+        if not np.may_share_memory(pixels, out):  # it was not decoded in place
+            if not is_whole:
+                out[...] = 0
+            _copy(pixels, out[top : top + height, left : left + width])
         return out
 
     def _check(self, size: tuple[int, int]) -> None:
@@ -142,7 +160,18 @@ class PixelDecoder:
             raise DecodeError(f"an image of {size[1]} x {size[0]} pixels has nothing to decode")
 
 
-def _converted(picture: Image.Image, mode: str) -> Image.Image:
-    if picture.mode == "P" and "transparency" in picture.info:
-        picture = picture.convert("RGBA")  # Pillow warns if it converts directly to another mode
-    return picture if picture.mode == mode else picture.convert(mode)
+def _contiguous(pixels: Pixels) -> Pixels:
+    if pixels.flags.c_contiguous:
+        return pixels
+    copy = np.empty(pixels.shape, pixels.dtype)
+    _copy(pixels, copy)
+    return copy
+
+
+def _copy(pixels: Pixels, out: Pixels) -> None:
+    if pixels.flags.c_contiguous:
+        out[...] = pixels
+        return
+    # NumPy is slow where the last axis is short.
+    for channel in range(pixels.shape[2]):
+        out[..., channel] = pixels[..., channel]
