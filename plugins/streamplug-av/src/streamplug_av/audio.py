@@ -205,7 +205,9 @@ class Audio:
         if self.file.is_far:
             self.file.fetch(self._byte_ranges(begin, last))
         if self._is_exact:
-            self._container.seek(max(begin, int(stream.start_time or 0)), stream=stream)
+            # The first packets of some codecs come before the begin.
+            earliest = self._entries[0, 0] if len(self._entries) else stream.start_time or 0
+            self._container.seek(max(begin, int(earliest)), stream=stream)
         else:
             self._container.seek(0)
         convert = av.AudioResampler(format="fltp")
