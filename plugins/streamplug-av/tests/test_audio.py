@@ -8,9 +8,9 @@ import pickle
 import av
 import numpy as np
 import pytest
+from streamplug_av import Audio, Video
 
 from streamplug.errors import ConfigError, DecodeError
-from streamplug_av import Audio, Video
 
 KINDS = {
     "wav": {"container": "wav", "audio": "pcm_s16le"},

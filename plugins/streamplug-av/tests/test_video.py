@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_av import Video
 
 from streamplug.errors import ConfigError, DecodeError
-from streamplug_av import Video
 
 KINDS = {
     "h264 with B-frames": {"options": (("bf", "2"),)},
@@ -140,7 +140,9 @@ def test_file_without_video(media):
 
 def test_playlists_open_no_other_files(tmp_path, media):
     (tmp_path / "secret.ts").write_bytes(media(container="mpegts"))
-    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{tmp_path}/secret.ts\n#EXT-X-ENDLIST\n"
+    playlist = (
+        f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{tmp_path}/secret.ts\n#EXT-X-ENDLIST\n"
+    )
     with pytest.raises(DecodeError):
         Video(playlist.encode()).clip(1)
     listed = f"ffconcat version 1.0\nfile {tmp_path}/secret.ts\n"

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamplug_av.audio import Audio
+    from streamplug_av.clip_transform import RandomClips, RandomWindows
     from streamplug_av.decoders import AudioFiles, AudioWindows, VideoClips, VideoFiles
+    from streamplug_av.folder import media_files
     from streamplug_av.lerobot import lerobot_episodes
-    from streamplug_av.media_files import media_files
-    from streamplug_av.random_clips import RandomClips, RandomWindows
     from streamplug_av.video import Video
 
 _MODULES = {
     "Audio": "audio",
     "AudioFiles": "decoders",
     "AudioWindows": "decoders",
-    "RandomClips": "random_clips",
-    "RandomWindows": "random_clips",
+    "RandomClips": "clip_transform",
+    "RandomWindows": "clip_transform",
     "Video": "video",
     "VideoClips": "decoders",
     "VideoFiles": "decoders",
     "lerobot_episodes": "lerobot",
-    "media_files": "media_files",
+    "media_files": "folder",
 }
 
 __all__ = [

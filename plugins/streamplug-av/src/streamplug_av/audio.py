@@ -17,8 +17,8 @@ from streamplug.types import Int64
 from streamplug_av.clip_options import check_at, check_positive, is_number
 from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
 from streamplug_av.png import waveform_png
-from streamplug_av.stored_file import StoredFile
 from streamplug_av.timeline import merge_ranges
+from streamplug_av.value_file import ValueFile
 
 Samples = NDArray[np.float32]
 """Samples between -1 and 1: float32, shape ``[channels, samples]``."""
@@ -35,17 +35,18 @@ _TOLERANCE_SECONDS = 0.1  # codecs pad the end
 class Audio:
     """Sound that is opened on first use, in a file of sound or of video.
 
-    Times are in seconds from the begin of the file. Not thread-safe; pickles with all bytes that are in memory.
+    Times are in seconds from the begin of the file. Not thread-safe. Pickles with its bytes, or with the
+    place from which they are read.
 
     Attributes:
         file: The bytes of the file.
     """
 
     def __init__(
-        self, stored: bytes | memoryview | StoredRange, file: StoredFile | None = None
+        self, stored: bytes | memoryview | StoredRange, file: ValueFile | None = None
     ) -> None:
         """Take the bytes of a file, or the place from which they are read; `file` has fetched some of it."""
-        self.file = StoredFile(stored)
+        self.file = ValueFile(stored)
         if file is not None and file.is_far:
             self.file.copy_blocks(file)
 
@@ -217,7 +218,7 @@ class Audio:
                 seconds = 0.0 if frame.pts is None else float(frame.pts * stream.time_base) - origin
                 at = round(seconds * rate)
             for converted in convert.resample(frame):
-                samples = converted.to_ndarray()
+                samples = converted.to_ndarray().astype(np.float32, copy=False)
                 yield at, samples
                 at += samples.shape[1]
 

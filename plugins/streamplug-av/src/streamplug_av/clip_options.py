@@ -65,4 +65,5 @@ def checked_size(size: Any) -> tuple[int, int] | None:
 
 def is_number(value: Any) -> bool:
     """Return whether a value is a finite real number, and not a flag."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    return math.isfinite(number)

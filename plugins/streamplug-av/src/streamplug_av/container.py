@@ -11,8 +11,8 @@ from av.container import InputContainer
 from av.stream import Discard, Stream
 
 from streamplug.errors import DecodeError, StreamplugError
-from streamplug_av.mp4_boxes import fetch_index
-from streamplug_av.stored_file import StoredFile
+from streamplug_av.movie_index import fetch_index
+from streamplug_av.value_file import ValueFile
 
 # Playlists and the like must not lead FFmpeg to other files: no protocol has this name.
 _OPTIONS = {"protocol_whitelist": "none"}
@@ -32,7 +32,7 @@ def decode_errors(what: str) -> Iterator[None]:
         raise DecodeError(f"{what}: {reason}") from error
 
 
-def open_container(file: StoredFile) -> InputContainer:
+def open_container(file: ValueFile) -> InputContainer:
     """Open a container; of MP4 and MOV, the index is fetched at once.
 
     Raises:
@@ -43,7 +43,7 @@ def open_container(file: StoredFile) -> InputContainer:
         options = {**options, **_INDEXED}
     file.seek(0)
     with decode_errors(f"cannot open the file of {len(file):,} bytes"):
-        return av.open(file, options=options)
+        return av.open(file, "r", options=options)
 
 
 def select_stream(container: InputContainer, kind: str) -> Any:

@@ -23,8 +23,8 @@ from streamplug_av.video import Video
 class VideoClips:
     """Reads a column of videos as clips; see `decoders` of `streamplug.StreamingDataset`.
 
-    A clip is a uint8 array of shape ``[frames, height, width, 3]``. With a `size`, a batch is one array; without,
-    it is a list. For columns of `video`, and of `bytes` that are such files.
+    A clip is a uint8 array of shape ``[frames, height, width, 3]``. With a `size`, a batch is one array;
+    without, it is a list. For columns of `video`, and of `bytes` that are such files.
 
     Attributes:
         frames: Frames of a clip. After the end of a video, its last one is repeated.
@@ -60,8 +60,8 @@ class VideoClips:
 class AudioWindows:
     """Reads a column of sound as windows; see `decoders` of `streamplug.StreamingDataset`.
 
-    A window is a float32 array of shape ``[channels, samples]``. With `rate` and `channels`, a batch is one array;
-    without, it is a list. For columns of `audio` and `video`, and of `bytes` that are such files.
+    A window is a float32 array of shape ``[channels, samples]``. With `rate` and `channels`, a batch is
+    one array; without, it is a list. For columns of `audio` and `video`, and of `bytes` that are such files.
 
     Attributes:
         seconds: Length of a window. After the end of the sound, there are zeros.
@@ -146,7 +146,7 @@ class _Parts(Encoding):
 
     def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         values = super().decode_batch(buffer, starts, sizes)
-        return np.stack(values) if self._stacks and len(values) else values
+        return np.stack(list(values)) if self._stacks and len(values) else values
 
 
 def _check_kind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import av
@@ -28,7 +29,7 @@ def waveform_png(samples: NDArray[np.float32]) -> bytes:
     pixels = np.full((height, width, 3), 255, np.uint8)
     mean = samples.mean(axis=0) if samples.size else np.zeros(1, np.float32)
     edges = np.linspace(0, len(mean), width + 1).astype(int)
-    for x, (start, stop) in enumerate(zip(edges[:-1], edges[1:])):
+    for x, (start, stop) in enumerate(pairwise(edges.tolist())):
         part = mean[start : max(stop, start + 1)]
         rows = (np.array([part.max(), part.min()]).clip(-1, 1) * -0.5 + 0.5) * (height - 1)
         pixels[int(rows[0]) : int(rows[1]) + 1, x] = (40, 90, 160)

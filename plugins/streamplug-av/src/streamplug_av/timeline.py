@@ -76,7 +76,8 @@ def read_timeline(container: InputContainer, stream: Any, *, use_index: bool = T
 def _from_index(stream: Any) -> Timeline | None:
     """Return the frames of a stream of constant rate whose packets are all in the index; else None.
 
-    The index has the times of decoding. At a constant rate, frames are shown as far apart as they are decoded.
+    The index has the times of decoding. At a constant rate, frames are shown as far apart as they are
+    decoded.
     """
     entries = [(e.timestamp, e.pos, e.size, e.flags) for e in stream.index_entries]
     if len(entries) < 2 or len(entries) != stream.frames or stream.start_time is None:

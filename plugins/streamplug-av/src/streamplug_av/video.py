@@ -16,8 +16,8 @@ from streamplug_av.audio import Audio
 from streamplug_av.clip_options import ClipOptions, checked_size
 from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
 from streamplug_av.png import frame_png
-from streamplug_av.stored_file import StoredFile
 from streamplug_av.timeline import Timeline, read_timeline
+from streamplug_av.value_file import ValueFile
 
 Frames = NDArray[np.uint8]
 """Frames in RGB: uint8, shape ``[frames, height, width, 3]``."""
@@ -26,8 +26,8 @@ Frames = NDArray[np.uint8]
 class Video:
     """A video file that is opened on first use.
 
-    Times are in seconds from the begin of the file. Not thread-safe; pickles, unless it was copied from memory
-    that another process does not have, with all of its bytes.
+    Times are in seconds from the begin of the file. Not thread-safe. Pickles with its bytes, or with the
+    place from which they are read.
 
     Attributes:
         file: The bytes of the file.
@@ -35,7 +35,7 @@ class Video:
 
     def __init__(self, stored: bytes | memoryview | StoredRange) -> None:
         """Take the bytes of a file, or the place from which they are read."""
-        self.file = StoredFile(stored)
+        self.file = ValueFile(stored)
 
     def __reduce__(self) -> tuple[Any, ...]:
         value = self.file.value
@@ -94,7 +94,7 @@ class Video:
         if stream.duration:
             return float(stream.duration * stream.time_base)
         if self._container.duration:
-            return self._container.duration / 1e6
+            return float(self._container.duration) / 1e6
         return float(self.times[-1] - self.times[0]) + (1 / self.fps if self.fps else 0.0)
 
     @property

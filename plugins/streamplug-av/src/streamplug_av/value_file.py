@@ -15,7 +15,7 @@ _MAX_READ_BYTES = 1 << 20
 _MAX_CACHED_BYTES = 64 << 20
 
 
-class StoredFile(io.RawIOBase):
+class ValueFile(io.RawIOBase):
     """A file for FFmpeg over a stored value, which keeps what it has fetched.
 
     Reads end with a block that was fetched, so that FFmpeg's reading ahead fetches nothing. Outside of such
@@ -89,7 +89,7 @@ class StoredFile(io.RawIOBase):
             insort(self._starts, start)
         self._evict(len(missing))
 
-    def copy_blocks(self, other: StoredFile) -> None:
+    def copy_blocks(self, other: ValueFile) -> None:
         """Take what another file of the same value has fetched."""
         self._blocks, self._starts = dict(other._blocks), list(other._starts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplug_av.stored_file import StoredFile
+from streamplug_av.value_file import ValueFile
 
 _HEAD_BYTES = 16
 _BEGIN_BYTES = 1 << 10
@@ -10,7 +10,7 @@ _FIRST_TYPES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot")
 _MAX_BOXES = 64
 
 
-def fetch_index(file: StoredFile) -> bool:
+def fetch_index(file: ValueFile) -> bool:
     """Fetch the box ``moov`` of a file, in two or three requests; return whether it has one.
 
     The file may be damaged, or of any other kind.
@@ -33,7 +33,7 @@ def fetch_index(file: StoredFile) -> bool:
     return False
 
 
-def _read(file: StoredFile, at: int) -> bytes:
+def _read(file: ValueFile, at: int) -> bytes:
     """Return the head of a box, without fetching much of the box."""
     file.fetch([(at, min(at + (_HEAD_BYTES if at else _BEGIN_BYTES), len(file)))])
     head = b""
