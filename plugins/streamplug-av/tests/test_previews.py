@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from streamplug.plugin import make
 from streamplug_tools.previews import preview
+
+from streamplug.plugin import make
 
 
 def test_a_video_is_shown_by_a_frame(media):
