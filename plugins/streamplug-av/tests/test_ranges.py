@@ -30,17 +30,19 @@ class Traffic(Callback):
 
 
 def needed(data, first, last):
-    """Return the bytes of the groups of pictures that hold two times, and those of the container's index."""
+    """Return the bytes of the groups of pictures that hold two times, with their sound, and of the index."""
     with av.open(io.BytesIO(data)) as source:
         stream = source.streams.video[0]
         entries = list(stream.index_entries)
         keys = [n for n, entry in enumerate(entries) if entry.is_keyframe]
         ticks = [int(at / stream.time_base) for at in (first, last)]
         groups = [max(n for n in keys if entries[n].timestamp <= at) for at in ticks]
-        stop = min([n for n in keys if n > groups[1]], default=len(entries))
+        ends = [entries[n].pos for n in keys if n > groups[1]]
+        stop = min(ends, default=entries[-1].pos + entries[-1].size)
+        size = stop - entries[groups[0]].pos  # entries are gone when the file is closed
     start, end = data.index(b"moov") - 4, data.index(b"moov") - 4
     end += int.from_bytes(data[start : start + 4], "big")
-    return sum(entry.size for entry in entries[groups[0] : stop]), end - start
+    return size, end - start
 
 
 def write(folder, *files, **options):
@@ -136,8 +138,8 @@ def test_damaged_sample_is_named_and_substituted(media, tmp_path):
     content = path.read_bytes()
     with av.open(io.BytesIO(files[5])) as source:
         key = [e for e in source.streams.video[0].index_entries if e.is_keyframe][2]
-    at = content.index(files[5]) + key.pos
-    path.write_bytes(content[: at + 5] + bytes(key.size - 5) + content[at + key.size :])
+        at, size = content.index(files[5]) + key.pos, key.size
+    path.write_bytes(content[: at + 5] + bytes(size - 5) + content[at + size :])
     decoders = {"video": VideoClips(4, at=2.0, size=(24, 32))}
     for access in ("range", "shard"):
         dataset = StreamingDataset(remote=remote, access=access, batch_size=8, decoders=decoders)

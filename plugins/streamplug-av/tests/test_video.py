@@ -125,8 +125,8 @@ def test_truncated_file_names_the_time(media):
 def test_damaged_frame_names_the_time(media):
     data = bytearray(media(4.0, muxer=(("movflags", "faststart"),)))
     with av.open(io.BytesIO(data)) as source:
-        entries = [e for e in source.streams.video[0].index_entries if e.is_keyframe]
-    data[entries[2].pos + 5 : entries[2].pos + entries[2].size] = bytes(entries[2].size - 5)
+        key = [e for e in source.streams.video[0].index_entries if e.is_keyframe][2]
+        data[key.pos + 5 : key.pos + key.size] = bytes(key.size - 5)
     video = Video(bytes(data))
     video.clip(2, at=0.0)
     with pytest.raises(DecodeError, match=r"at 2\.000 s"):

@@ -127,7 +127,9 @@ def _of_picture(value: Any, show: Callable[[], bytes], draw: bool) -> Preview:
     if not draw:
         return Preview(text)
     drawn = _of_bytes(show(), draw)
-    return replace(drawn, text=text, measure="") if drawn.images else Preview(text, note=drawn.note)
+    if not drawn.images:
+        return Preview(text, note=drawn.note)
+    return Preview(text, tuple(replace(image, about=text.strip("<>")) for image in drawn.images))
 
 
 def _json(value: Any) -> str:
