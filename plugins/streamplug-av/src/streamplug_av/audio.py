@@ -198,6 +198,9 @@ class Audio:
 
     def _parts(self, first: int, stop: int) -> Iterator[tuple[int, Samples]]:
         """Yield decoded samples that cover a window, each with the number of its first sample."""
+        if not self._is_exact:  # after seeking, some decoders would not skip what they skip at the begin
+            self.__dict__["_container"] = open_container(self.file)
+            self.__dict__["_stream"] = select_stream(self._container, "audio")
         stream, rate = self._stream, self.rate
         preroll = 0.0 if self.codec.startswith(_LOSSLESS) else _PREROLL_SECONDS
         origin = start_seconds(self._container)
@@ -209,8 +212,6 @@ class Audio:
             # The first packets of some codecs come before the begin.
             earliest = self._entries[0, 0] if len(self._entries) else stream.start_time or 0
             self._container.seek(max(begin, int(earliest)), stream=stream)
-        else:
-            self._container.seek(0)
         convert = av.AudioResampler(format="fltp")
         at: int | None = None
         for frame in self._frames(last):

@@ -8,11 +8,13 @@ from typing import Any
 
 import av
 from av.container import InputContainer
-from av.stream import Discard, Stream
+from av.stream import Stream
 
 from streamplug.errors import DecodeError, StreamplugError
 from streamplug_av.movie_index import fetch_index
 from streamplug_av.value_file import ValueFile
+
+_DISCARD: Any = getattr(av.stream, "Discard", None)  # before version 18, packets of all streams are read
 
 # Playlists and the like must not lead FFmpeg to other files: no protocol has this name.
 _OPTIONS = {"protocol_whitelist": "none"}
@@ -56,9 +58,9 @@ def select_stream(container: InputContainer, kind: str) -> Any:
     if not streams:
         kinds = ", ".join(stream.type for stream in container.streams) or "nothing"
         raise DecodeError(f"the file has no {kind} stream, but {kinds}")
-    for stream in container.streams:
+    for stream in container.streams if _DISCARD is not None else ():
         if stream is not streams[0]:
-            stream.discard = Discard.all
+            stream.discard = _DISCARD.all
     streams[0].codec_context.thread_count = 1  # with more, frames come out later
     return streams[0]
 

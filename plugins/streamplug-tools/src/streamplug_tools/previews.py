@@ -105,7 +105,7 @@ def _of(value: Any, draw: bool) -> Preview:
     if (show := getattr(value, "_repr_png_", None)) is not None and not _is_image(value):
         return _of_picture(value, show, draw)
     if _is_image(value):
-        return _of_images([value], draw)
+        value = [value]
     if isinstance(value, (list, tuple)) and value and all(map(_is_image, value)):
         return _of_images(value, draw)
     if isinstance(value, (bytes, bytearray, memoryview)):
