@@ -70,5 +70,8 @@ def _is_cover(stream: Stream) -> bool:
 
 
 def start_seconds(container: InputContainer) -> float:
-    """Return the time of the container at which its first stream begins."""
-    return (container.start_time or 0) / av.time_base
+    """Return the time of the container at which its first stream begins.
+
+    It is negative where packets come first that only prime a decoder, which do not count.
+    """
+    return max(container.start_time or 0, 0) / av.time_base
