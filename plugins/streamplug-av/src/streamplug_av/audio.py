@@ -198,7 +198,9 @@ class Audio:
 
     def _parts(self, first: int, stop: int) -> Iterator[tuple[int, Samples]]:
         """Yield decoded samples that cover a window, each with the number of its first sample."""
-        if not self._is_exact:  # after seeking, some decoders would not skip what they skip at the begin
+        if (
+            not self._is_exact
+        ):  # after seeking, some decoders would not skip what they skip at the begin
             self.__dict__["_container"] = open_container(self.file)
             self.__dict__["_stream"] = select_stream(self._container, "audio")
         stream, rate = self._stream, self.rate

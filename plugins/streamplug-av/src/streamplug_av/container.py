@@ -14,7 +14,9 @@ from streamplug.errors import DecodeError, StreamplugError
 from streamplug_av.movie_index import fetch_index
 from streamplug_av.value_file import ValueFile
 
-_DISCARD: Any = getattr(av.stream, "Discard", None)  # before version 18, packets of all streams are read
+_DISCARD: Any = getattr(
+    av.stream, "Discard", None
+)  # before version 18, packets of all streams are read
 
 # Playlists and the like must not lead FFmpeg to other files: no protocol has this name.
 _OPTIONS = {"protocol_whitelist": "none"}

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from av.video.reformatter import VideoReformatter
 from numpy.typing import ArrayLike, NDArray
 
 from streamplug.errors import ConfigError, DecodeError
@@ -255,6 +256,7 @@ class Video:
     ) -> bool:
         wanted = dict(zip(self._timeline.pts[run].tolist(), run.tolist()))
         first, last = min(wanted), max(wanted)
+        reformatter = VideoReformatter()  # one for all frames, as making it takes longest
         at = self.times[wanted[first]]
         with decode_errors(f"at {at:.3f} s"):
             for frame in self._iter_frames(first, last):
@@ -263,7 +265,7 @@ class Video:
                     if frame.is_corrupt:
                         raise DecodeError(f"at {self.times[number]:.3f} s: the frame is damaged")
                     at = self.times[number]
-                    decoded[number] = _as_array(frame, size)
+                    decoded[number] = _as_array(frame, size, reformatter)
                 if not wanted:
                     return True
                 if frame.pts is not None and frame.pts > last:
@@ -304,7 +306,7 @@ class Video:
         yield from (p for p in packets if p.pts is None or shown is None or p.pts >= shown)
 
 
-def _as_array(frame: Any, size: tuple[int, int] | None) -> Frames:
-    if size is not None and size != (frame.height, frame.width):
-        frame = frame.reformat(size[1], size[0], "rgb24")
-    return np.asarray(frame.to_ndarray(format="rgb24"), np.uint8)
+def _as_array(frame: Any, size: tuple[int, int] | None, reformatter: VideoReformatter) -> Frames:
+    height, width = size or (frame.height, frame.width)
+    rgb = reformatter.reformat(frame, width, height, "rgb24")
+    return np.asarray(rgb.to_ndarray(), np.uint8)
