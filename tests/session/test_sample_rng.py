@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamplug import MDSWriter, Stream, World, sample_rng
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.session.sample_rng import SampleRng
+from streamplug.session.sample_rng import SampleRng, place_of
 
 SIZES = (70, 30, 100)
 METHODS = ("random", "stratified", "per_stream", "device_per_stream")
@@ -280,3 +280,12 @@ def test_generators_follow_a_change_of_the_world(tmp_path):
             resized.resize(World())
     assert next(samples, None) is None
     assert found == expected
+
+
+def test_place_of_a_generator():
+    rng = sample_rng(5, 2, 7, 160)
+    assert place_of(rng) == (2, 7, 160)
+    rng.random(1000)
+    assert place_of(rng) == (2, 7, 160)
+    assert place_of(SampleRng(5).of_batch(1, 2, 3)) is None
+    assert place_of(np.random.default_rng(0)) is None

@@ -16,7 +16,7 @@ from streamplug.interfaces.callback import (
     Stats,
 )
 from streamplug.interfaces.compression import Compression
-from streamplug.interfaces.encoding import Encoding, GatherBuffer
+from streamplug.interfaces.encoding import Encoding, GatherBuffer, StoredRange
 from streamplug.interfaces.engine import Engine, Task
 from streamplug.interfaces.format import (
     FileListFormat,
@@ -83,6 +83,7 @@ __all__ = [
     "Stalled",
     "Stats",
     "Storage",
+    "StoredRange",
     "Task",
     "VectorColumn",
     "WritableFormat",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -12,6 +13,32 @@ from numpy.typing import NDArray
 from streamplug.errors import DecodeError
 from streamplug.interfaces.plugin import Plugin
 from streamplug.types import Bytes1D, ColumnValues, Int64
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRange:
+    """A stored value that is not in memory, to be read in parts. Pickles.
+
+    Attributes:
+        read_file: Returns byte ranges of the file that contains the value.
+        start: Offset of the value in the file.
+        size: Bytes of the value.
+    """
+
+    read_file: Callable[[Int64], list[Bytes1D]]
+    start: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self, ranges: Int64) -> list[Bytes1D]:
+        """Fetch parts of the value, given by start and stop, shape ``[n, 2]``; each is a request.
+
+        Raises:
+            StreamplugError: If they cannot be fetched.
+        """
+        return self.read_file(ranges + self.start)
 
 
 class GatherBuffer:
@@ -86,11 +113,13 @@ class GatherBuffer:
         data = memoryview(self._data)  # type: ignore[arg-type]  # an array is a buffer
         return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
+    def values(self, starts: Int64, sizes: Int64) -> Sequence[memoryview | StoredRange]:
+        """Return what a partial encoding decodes; arguments are those of `slices`."""
+        return self.slices(starts, sizes)
+
     def _check_inside(self, starts: Int64, ends: Int64) -> None:
-        if len(ends) and (
-            starts.min() < 0 or ends.max() > len(self._data) or (ends < starts).any()
-        ):
-            raise DecodeError(f"a value lies outside the {len(self._data)} bytes of its shard")
+        if len(ends) and (starts.min() < 0 or ends.max() > len(self) or (ends < starts).any()):
+            raise DecodeError(f"a value lies outside the {len(self)} bytes of its shard")
 
 
 class Encoding(Plugin):
@@ -107,9 +136,12 @@ class Encoding(Plugin):
             call per value.
         decoded_bytes: Memory of a decoded value, if known and possibly far larger than the stored value;
             batches are then decoded in smaller parts.
+        partial: Whether `decode` also takes a `StoredRange`. Values are then read in parts with
+            ``access="range"``, if the format allows it.
     """
 
     unsafe: ClassVar[bool] = False
+    partial: ClassVar[bool] = False
     size: int | None = None
     dtype: np.dtype[Any] | None = None
     decoded_bytes: int | None = None
@@ -175,7 +207,8 @@ class Encoding(Plugin):
         """
         if self.dtype is not None:
             return buffer.array(starts, self.dtype)
-        return [self.decode(data) for data in buffer.slices(starts, sizes)]
+        values = (buffer.values if self.partial else buffer.slices)(starts, sizes)
+        return [self.decode(data) for data in values]  # type: ignore[arg-type]  # a partial encoding takes ranges
 
     def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
         """Return the single values of a decoded batch, each as `decode` returns it."""

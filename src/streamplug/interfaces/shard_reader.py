@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import ClassVar
 
 from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.interfaces.shard import Column
@@ -60,7 +61,13 @@ class ShardReader(ABC):
 
 
 class ShardHeader(ABC):
-    """Locations of the samples of one shard, read from its header. Thread-safe."""
+    """Locations of the samples of one shard, read from its header. Thread-safe.
+
+    Attributes:
+        reads_parts: Whether `take` accepts a `GatherBuffer` for `data`, which fetches what is read of it.
+    """
+
+    reads_parts: ClassVar[bool] = False
 
     @abstractmethod
     def byte_ranges(self, rows: Int64) -> Int64:

@@ -27,6 +27,7 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "snappy": ("snappy",),
     },
     "encoding": {
+        "av": ("video", "audio"),
         "image": (
             *("pil", "jpeg", "png", "jpeg_array", "jpegarray"),
             *("list[jpeg]", "list[pil]", "list[png]"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import DecodeError
+from streamplug.errors import DecodeError, StorageError
 from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.interfaces.shard import Column
 from streamplug.types import Bytes1D, ColumnValues, Int64
@@ -51,7 +51,7 @@ def decoded(
 def decode_error(
     column: Column,
     rows: Int64,
-    values: Iterable[memoryview],
+    values: Iterable[Any],
     error: BaseException | None,
     *,
     where: Callable[[int], str] | None = None,
@@ -61,7 +61,7 @@ def decode_error(
     Args:
         column: Column of the values.
         rows: Sample number of each value, shape ``[n]``.
-        values: Bytes of each value.
+        values: Bytes of each value, or a `StoredRange`.
         error: Error of decoding the batch.
         where: As for `decoded`.
     """
@@ -71,6 +71,8 @@ def decode_error(
             if size is not None and size != len(value):
                 raise DecodeError(f"a value has {size} bytes, this one has {len(value)}")
             column.encoding.decode(value)
+        except StorageError:  # of a range that cannot be fetched
+            raise
         except Exception as single:  # noqa: BLE001 - decoders can raise anything
             named = f"sample {row}, column {column.name!r}" if where is None else where(row)
             return undecodable_error(named, single)

@@ -25,6 +25,7 @@ from streamplug.interfaces import (
 from streamplug.plugin_kit.cancellation import Cancelled, check
 from streamplug.read.memory_map import MappedFiles
 from streamplug.read.open_shards import ColumnSelection, OpenShard
+from streamplug.read.range_buffer import RangeBuffer
 from streamplug.read.sample_range import FetchGroup, SampleRange
 from streamplug.read.shard_failures import FILE_ERRORS, ShardFailures
 from streamplug.read.shard_headers import MAX_GAP_BYTES, NO_ROWS, ErrorContext, ShardHeaders
@@ -56,6 +57,7 @@ class RangeShards:
         self.failures = ShardFailures()
         self._process_state = self._new_state()
         self._selections = [ColumnSelection(schema, columns) for schema in index.schemas]
+        self._partial = [any(c.encoding.partial for c in s.columns) for s in self._selections]
         for number in range(len(index.schemas)):
             self._check(number)
 
@@ -161,6 +163,11 @@ class RangeShards:
 
     def take(self, info: ShardInfo, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         """Decode samples of a shard as `ShardReader.take`, fetching them if necessary."""
+        if self._partial[self._index.schema_of[info.number]]:
+            [(header, _)] = self._state().headers.get_many([(info, NO_ROWS)])
+            if header.reads_parts:
+                buffer: Any = RangeBuffer(self._store, info.files["data"].raw)
+                return header.take(rows, buffer, header.byte_ranges(rows)[:, 0], columns)
         located = self._find(info.number, rows)
         if located is None:
             fetched = self.new_range(0, info.number, rows)
@@ -188,6 +195,8 @@ class RangeShards:
         headers = self._state().headers.get_many(rows, error_context)
         missing = []
         for (info, sample_range), (header, read) in zip(requests, headers):
+            if header.reads_parts and self._partial[self._index.schema_of[info.number]]:
+                continue  # `take` fetches what the encodings read
             with error_context(info):
                 request = self._request(info, sample_range, header)
                 if not len(request.ranges):

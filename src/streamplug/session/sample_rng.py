@@ -76,6 +76,15 @@ def sample_rng(seed: int, epoch: int, step: int, sample_id: int) -> np.random.Ge
     return SampleRng(int(seed)).of_sample(int(epoch), int(step), int(sample_id))
 
 
+def place_of(rng: np.random.Generator) -> tuple[int, int, int] | None:
+    """Return epoch, step and sample id of the generator of a sample; None for any other generator."""
+    state: Any = rng.bit_generator.state
+    if state["bit_generator"] != "Philox" or state["state"]["counter"][1] != _SAMPLE:
+        return None
+    step, sample_id = state["state"]["counter"][2:].tolist()
+    return int(state["state"]["key"][1]), step, sample_id
+
+
 def takes_rng(function: Callable[..., Any], name: str) -> bool:
     """Return whether a transform takes a generator: it requires two parameters.
 

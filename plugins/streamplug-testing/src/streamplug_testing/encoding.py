@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding, GatherBuffer
+from streamplug.interfaces.encoding import Encoding, GatherBuffer, StoredRange
 from streamplug.plugin import make
 from streamplug.types import Bytes1D, Int64
 from streamplug_testing.deviations import ConformanceBase
@@ -188,6 +188,21 @@ class EncodingTests(ConformanceBase):
 
         check()
 
+    def test_values_that_are_read_in_parts_equal_whole_ones(self) -> None:
+        encoding = self.encoding()
+        if not encoding.partial:
+            pytest.skip("its values are read as a whole")
+
+        @_brief
+        @given(st.lists(self.values(), min_size=1, max_size=6))
+        def check(values: list[Any]) -> None:
+            buffer, starts, sizes = _lay_out([encoding.encode(value) for value in values])
+            for value, start, size in zip(values, starts.tolist(), sizes.tolist()):
+                far: Any = StoredRange(_Memory(buffer), start, size)
+                assert self.equal(encoding.decode(far), self.decoded(value))
+
+        check()
+
     def test_encoded_batch_equals_single_values(self) -> None:
         encoding = self.encoding()
 
@@ -315,6 +330,16 @@ class EncodingTests(ConformanceBase):
                     assert self.equal(single, self.decoded(value))
 
         check()
+
+
+class _Memory:
+    """Reads ranges of an array."""
+
+    def __init__(self, data: Bytes1D) -> None:
+        self._data = data
+
+    def __call__(self, ranges: Int64) -> list[Bytes1D]:
+        return [self._data[start:stop] for start, stop in ranges.tolist()]
 
 
 def _lay_out(stored: Sequence[bytes]) -> tuple[Bytes1D, Int64, Int64]:

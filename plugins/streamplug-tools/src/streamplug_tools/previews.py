@@ -6,7 +6,7 @@ import json
 import math
 import numbers
 from codecs import getincrementaldecoder
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import islice
@@ -102,8 +102,10 @@ def _undecodable(error: Exception) -> Preview:
 def _of(value: Any, draw: bool) -> Preview:
     if value is None:
         return Preview(note="no value")
+    if (show := getattr(value, "_repr_png_", None)) is not None and not _is_image(value):
+        return _of_picture(value, show, draw)
     if _is_image(value):
-        return _of_images([value], draw)
+        value = [value]
     if isinstance(value, (list, tuple)) and value and all(map(_is_image, value)):
         return _of_images(value, draw)
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -117,6 +119,17 @@ def _of(value: Any, draw: bool) -> Preview:
     if isinstance(value, dict):
         value = _json(value)
     return _of_text(value) if isinstance(value, str) else Preview(_cut(str(value)))
+
+
+def _of_picture(value: Any, show: Callable[[], bytes], draw: bool) -> Preview:
+    """Return the preview of a value that notebooks show as a picture, by the method `_repr_png_`."""
+    text = _cut(repr(value))
+    if not draw:
+        return Preview(text)
+    drawn = _of_bytes(show(), draw)
+    if not drawn.images:
+        return Preview(text, note=drawn.note)
+    return Preview(text, tuple(replace(image, about=text.strip("<>")) for image in drawn.images))
 
 
 def _json(value: Any) -> str:

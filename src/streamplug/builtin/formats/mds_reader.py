@@ -31,6 +31,8 @@ class MDSHead(ShardHeader):
         layout: Layout of the columns in a sample.
     """
 
+    reads_parts = True
+
     def __init__(self, samples: int, head: Bytes1D, size: int, columns: Sequence[Column]) -> None:
         """Validate the header; raise `CorruptShardError` if it contradicts the index, the file or itself.
 
@@ -60,10 +62,14 @@ class MDSHead(ShardHeader):
         return np.diff(self.offsets).astype(np.int64) - self.layout.rest
 
     def take(
-        self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
+        self,
+        rows: Int64,
+        data: Bytes1D | GatherBuffer,
+        starts: Int64,
+        columns: Sequence[Column],
     ) -> list[ColumnValues]:
         lengths = (self.offsets[rows + 1] - self.offsets[rows]).astype(np.int64)
-        layout, buffer = self.layout, GatherBuffer(data)
+        layout, buffer = self.layout, data if isinstance(data, GatherBuffer) else GatherBuffer(data)
         try:
             located = layout.located(buffer, starts, lengths)
         except LengthError as error:
@@ -72,7 +78,8 @@ class MDSHead(ShardHeader):
             return layout.decoded(buffer, located, columns)
         except ColumnError as failed:
             begins, sizes = layout.place(located, failed.column)
-            values = buffer.slices(begins, sizes)
+            partial = failed.column.encoding.partial
+            values = (buffer.values if partial else buffer.slices)(begins, sizes)
             raise decode_error(failed.column, rows, values, failed.__cause__) from failed.__cause__
 
     def corrupt(self, index: int) -> CorruptShardError:

@@ -1,0 +1,280 @@
+"""Sound of which parts are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from streamplug.config import whole_number
+from streamplug.errors import ConfigError, DecodeError
+from streamplug.interfaces import StoredRange
+from streamplug.types import Int64
+from streamplug_av.clip_options import check_at, check_positive, is_number
+from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
+from streamplug_av.png import waveform_png
+from streamplug_av.timeline import merge_ranges
+from streamplug_av.value_file import ValueFile
+
+Samples = NDArray[np.float32]
+"""Samples between -1 and 1: float32, shape ``[channels, samples]``."""
+
+_EXACT = {"mov", "wav", "w64", "aiff", "flac"}
+"""Containers in which a sample is found by its time; others are decoded from the begin."""
+
+_LOSSLESS = ("pcm_", "flac", "alac")
+_PREROLL_SECONDS = 0.25  # decoders of lossy codecs need the packets before a sample
+_MARGIN = 64  # samples around a window that is resampled, for the filter
+_TOLERANCE_SECONDS = 0.1  # codecs pad the end
+
+
+class Audio:
+    """Sound that is opened on first use, in a file of sound or of video.
+
+    Times are in seconds from the begin of the file. Not thread-safe. Pickles with its bytes, or with the
+    place from which they are read.
+
+    Attributes:
+        file: The bytes of the file.
+    """
+
+    def __init__(
+        self, stored: bytes | memoryview | StoredRange, file: ValueFile | None = None
+    ) -> None:
+        """Take the bytes of a file, or the place from which they are read; `file` has fetched some of it."""
+        self.file = ValueFile(stored)
+        if file is not None and file.is_far:
+            self.file.copy_blocks(file)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        value = self.file.value
+        return Audio, (bytes(value) if isinstance(value, memoryview) else value,)
+
+    def __repr__(self) -> str:
+        try:
+            about = f"{self.duration:.2f} s, {self.rate:,} Hz, {self.channels} channels"
+        except DecodeError as error:
+            about = str(error)
+        return f"<Audio: {about}>"
+
+    def _repr_png_(self) -> bytes:
+        """Return the waveform of at most a minute, as notebooks and reports show it."""
+        return waveform_png(self.samples(0, max(min(self.duration, 60.0), 1e-3)))
+
+    # -- what it is -------------------------------------------------------------------
+
+    @cached_property
+    def _container(self) -> Any:
+        return open_container(self.file)
+
+    @cached_property
+    def _stream(self) -> Any:
+        return select_stream(self._container, "audio")
+
+    @property
+    def rate(self) -> int:
+        """Samples in a second."""
+        return int(self._stream.codec_context.sample_rate)
+
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+        return len(self._stream.codec_context.layout.channels)
+
+    @property
+    def codec(self) -> str:
+        """Name of the codec, such as ``"aac"``."""
+        return str(self._stream.codec_context.name)
+
+    @property
+    def duration(self) -> float:
+        """Seconds until the end of the last sample, according to the container."""
+        stream = self._stream
+        if stream.duration:
+            return float(stream.duration * stream.time_base)
+        return (self._container.duration or 0) / av.time_base
+
+    # -- samples ----------------------------------------------------------------------
+
+    def samples(
+        self,
+        start: float = 0.0,
+        stop: float | None = None,
+        rate: int | None = None,
+        channels: int | None = None,
+    ) -> Samples:
+        """Return the samples from one time to another, with zeros before the begin and after the end.
+
+        Args:
+            start: Seconds.
+            stop: Seconds; None is the end.
+            rate: Samples in a second to which it is resampled; None is that of the file.
+            channels: 1 for the mean of all channels, 2 for stereo; None leaves them.
+
+        Returns:
+            float32, shape ``[channels, round((stop - start) * rate)]``.
+
+        Raises:
+            ConfigError: If an argument is invalid.
+            DecodeError: If the file is damaged; the message says at what time.
+        """
+        check_positive(rate=rate)
+        if channels not in (None, 1, 2):
+            raise ConfigError(f"channels={channels!r}: expected 1, 2 or None")
+        stop = self.duration if stop is None else stop
+        if not is_number(start) or not is_number(stop) or stop < start:
+            raise ConfigError(f"start={start!r}, stop={stop!r}: expected two times in order")
+        first, count = round(start * self.rate), round((stop - start) * self.rate)
+        if rate in (None, self.rate):
+            return _mixed(self._decoded(first, first + count), channels)
+        margin = self._decoded(first - _MARGIN, first + count + _MARGIN)
+        return _resampled(
+            _mixed(margin, channels), self.rate, int(rate or 0), round((stop - start) * rate)
+        )
+
+    def window(
+        self,
+        seconds: float,
+        rate: int | None = None,
+        at: float | str = "center",
+        channels: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Samples:
+        """Return a window of the sound, with zeros after its end; other arguments are those of `samples`.
+
+        Args:
+            seconds: Length of the window.
+            rate: As for `samples`.
+            at: ``"center"``, ``"random"``, or the time at which it begins in seconds.
+            channels: As for `samples`.
+            rng: Generator for ``at="random"``.
+
+        Raises:
+            ConfigError: If an argument is invalid.
+            DecodeError: If the file is damaged, or ends before `at`.
+        """
+        check_at(at)
+        check_positive(seconds=seconds)
+        latest = max(self.duration - seconds, 0.0)
+        if at == "random":
+            if rng is None:
+                raise ConfigError("at='random' needs rng=, the generator of a transform")
+            start = float(rng.random()) * latest
+        else:
+            start = latest / 2 if at == "center" else float(at)
+        if start > self.duration:
+            raise DecodeError(
+                f"there is no window at={at!r}: the sound ends at {self.duration:.3f} s"
+            )
+        return self.samples(start, start + seconds, rate, channels)
+
+    def _decoded(self, first: int, stop: int) -> Samples:
+        """Return samples at the rate of the file, zeros outside of it."""
+        out = np.zeros((self.channels, stop - first), np.float32)
+        end = 0
+        if stop > max(first, 0):
+            with decode_errors(f"at {max(first, 0) / self.rate:.3f} s"):
+                for at, part in self._parts(max(first, 0), stop):
+                    end = at + part.shape[1]
+                    low, high = max(at, first), min(end, stop)
+                    if low < high:
+                        out[:, low - first : high - first] = part[:, low - at : high - at]
+        expected = min(stop / self.rate, self.duration) - _TOLERANCE_SECONDS
+        if self._is_exact and end / self.rate < expected:
+            raise DecodeError(
+                f"at {max(end, first) / self.rate:.3f} s: the sound cannot be decoded; the file is damaged, "
+                f"or ends before its {self.duration:.3f} s"
+            )
+        return out
+
+    @property
+    def _is_exact(self) -> bool:
+        names = set(self._container.format.name.split(","))
+        return bool(names & _EXACT) and self._stream.time_base * self.rate <= 1
+
+    def _parts(self, first: int, stop: int) -> Iterator[tuple[int, Samples]]:
+        """Yield decoded samples that cover a window, each with the number of its first sample."""
+        if (
+            not self._is_exact
+        ):  # after seeking, some decoders would not skip what they skip at the begin
+            self.__dict__["_container"] = open_container(self.file)
+            self.__dict__["_stream"] = select_stream(self._container, "audio")
+        stream, rate = self._stream, self.rate
+        preroll = 0.0 if self.codec.startswith(_LOSSLESS) else _PREROLL_SECONDS
+        origin = start_seconds(self._container)
+        begin = int((first / rate - preroll + origin) / stream.time_base)
+        last = (stop / rate + origin) / float(stream.time_base)
+        if self.file.is_far:
+            self.file.fetch(self._byte_ranges(begin, last))
+        if self._is_exact:
+            # The first packets of some codecs come before the begin.
+            earliest = self._entries[0, 0] if len(self._entries) else stream.start_time or 0
+            self._container.seek(max(begin, int(earliest)), stream=stream)
+        convert = av.AudioResampler(format="fltp")
+        at: int | None = None
+        for frame in self._frames(last):
+            if at is None or self._is_exact:
+                seconds = 0.0 if frame.pts is None else float(frame.pts * stream.time_base) - origin
+                at = round(seconds * rate)
+            for converted in convert.resample(frame):
+                samples = converted.to_ndarray().astype(np.float32, copy=False)
+                yield at, samples
+                at += samples.shape[1]
+
+    def _frames(self, last: float) -> Iterator[Any]:
+        codec = self._stream.codec_context
+        for packet in self._container.demux(self._stream):
+            if not packet.size or (packet.pts is not None and packet.pts > last):
+                break
+            yield from codec.decode(packet)
+        yield from codec.decode(None)
+
+    @cached_property
+    def _entries(self) -> Int64:
+        """Time, start and size of each packet in the container's index, shape ``[n, 3]``."""
+        entries = [(e.timestamp, e.pos, e.size) for e in self._stream.index_entries]
+        return np.array(entries, np.int64).reshape(-1, 3)
+
+    def _byte_ranges(self, first: int, last: float) -> list[tuple[int, int]]:
+        """Return the bytes of the packets of a span of time, if the index has them all."""
+        entries = self._entries
+        if not self._is_exact or len(entries) != self._stream.frames:
+            return []
+        begin = max(int(np.searchsorted(entries[:, 0], first, side="right")) - 1, 0)
+        some = entries[begin : int(np.searchsorted(entries[:, 0], last, side="right"))]
+        return merge_ranges(np.stack([some[:, 1], some[:, 1] + some[:, 2]], axis=1))
+
+
+def _mixed(samples: Samples, channels: int | None) -> Samples:
+    if channels is None or channels == len(samples):
+        return samples
+    mono = samples.mean(axis=0, keepdims=True, dtype=np.float32)
+    return mono if channels == 1 else np.repeat(mono, channels, axis=0)
+
+
+def _resampled(samples: Samples, rate: int, new_rate: int, count: int) -> Samples:
+    """Resample a window that has a margin on both sides, and cut it to `count` samples."""
+    parts = []
+    for channel in samples:  # one by one: FFmpeg has no layout for some numbers of channels
+        convert = av.AudioResampler(format="fltp", layout="mono", rate=new_rate)
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(channel[None]), "fltp", "mono")
+        frame.sample_rate, frame.pts = rate, None
+        converted = [*convert.resample(frame), *convert.resample(None)]
+        parts.append(np.concatenate([part.to_ndarray()[0] for part in converted]))
+    offset = round(_MARGIN * new_rate / rate)
+    out = np.zeros((len(samples), count), np.float32)
+    cut = np.stack(parts)[:, offset : offset + count]
+    out[:, : cut.shape[1]] = cut
+    return out
+
+
+def check_window(seconds: Any, rate: Any, channels: Any) -> None:
+    """Raise `ConfigError` unless these are valid arguments of `Audio.window`."""
+    check_positive(seconds=seconds)
+    whole_number("rate", rate, 1)
+    if channels not in (None, 1, 2):
+        raise ConfigError(f"channels={channels!r}: expected 1, 2 or None")

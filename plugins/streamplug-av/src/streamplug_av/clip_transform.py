@@ -1,0 +1,121 @@
+"""Transforms that take random clips and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streamplug.errors import ConfigError, DecodeError
+from streamplug.session.sample_rng import place_of
+from streamplug.types import Sample
+from streamplug_av.audio import Audio, check_window
+from streamplug_av.clip_options import ClipOptions, checked_size
+from streamplug_av.video import Video
+
+
+@dataclass(frozen=True)
+class RandomClips:
+    """A transform that replaces the video of a sample by a random clip of it, the same after any resume.
+
+    Pass it as `transform` to a loader, or call it with a sample and its generator.
+
+    Attributes:
+        column: Column of videos.
+        frames: Frames of a clip. After the end of a video, its last one is repeated.
+        stride: Distance of these frames in the video.
+        size: Height and width to which frames are scaled; None is that of each video.
+        audio: Name of a column that is added, with the sound of the same file from the first frame until
+            the last one ends; None for no sound.
+        rate: Samples in a second of this sound; None is that of each file.
+        channels: 1 or 2 channels of this sound; None is those of each file.
+
+    Raises:
+        ConfigError: If an argument is invalid.
+    """
+
+    column: str
+    frames: int
+    stride: int = 1
+    size: tuple[int, int] | None = None
+    audio: str | None = None
+    rate: int | None = None
+    channels: int | None = None
+
+    def __post_init__(self) -> None:
+        ClipOptions(self.frames, self.stride)
+        check_window(None, self.rate, self.channels)
+        object.__setattr__(self, "size", checked_size(self.size))
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        """Return the sample with a clip.
+
+        Raises:
+            DecodeError: If the video is damaged; the message names the sample and the time.
+        """
+        video = _value(sample, self.column, Video)
+        with _sample_errors(self.column, rng):
+            numbers = video.clip_indices(self.frames, self.stride, "random", rng)
+            changed = {**sample, self.column: video.frames(indices=numbers, size=self.size)}
+            if self.audio is not None:
+                if video.audio is None:
+                    raise DecodeError(f"at {video.times[numbers[0]]:.3f} s: the file has no audio")
+                start = float(video.times[numbers[0]])
+                seconds = ((self.frames - 1) * self.stride + 1) / video.fps
+                changed[self.audio] = video.audio.samples(
+                    start, start + seconds, self.rate, self.channels
+                )
+        return changed
+
+
+@dataclass(frozen=True)
+class RandomWindows:
+    """A transform that replaces the sound of a sample by a random window of it, the same after any resume.
+
+    Attributes:
+        column: Column of sound.
+        seconds: Length of a window. After the end of the sound, there are zeros.
+        rate: Samples in a second; None is that of each file.
+        channels: 1 or 2 channels; None is those of each file.
+
+    Raises:
+        ConfigError: If an argument is invalid.
+    """
+
+    column: str
+    seconds: float
+    rate: int | None = None
+    channels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_window(self.seconds, self.rate, self.channels)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        """Return the sample with a window; raises as `RandomClips` does."""
+        audio = _value(sample, self.column, Audio)
+        with _sample_errors(self.column, rng):
+            window = audio.window(self.seconds, self.rate, "random", self.channels, rng)
+        return {**sample, self.column: window}
+
+
+def _value(sample: Sample, column: str, kind: type[Any]) -> Any:
+    value = sample.get(column)
+    if not isinstance(value, kind):
+        raise ConfigError(
+            f"column {column!r}: expected {kind.__name__}, got {type(value).__name__}; the sample has "
+            f"{sorted(sample)}, and bytes need decoders={{{column!r}: {kind.__name__}Files()}}"
+        )
+    return value
+
+
+@contextmanager
+def _sample_errors(column: str, rng: np.random.Generator) -> Iterator[None]:
+    try:
+        yield
+    except DecodeError as error:
+        place = place_of(rng)
+        where = "" if place is None else "epoch {}, step {}, sample {}, ".format(*place)
+        raise DecodeError(f"{where}column {column!r}: {error}") from error

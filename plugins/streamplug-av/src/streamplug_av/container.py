@@ -1,0 +1,79 @@
+"""Containers that are opened for reading, with errors that say what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import av
+from av.container import InputContainer
+from av.stream import Stream
+
+from streamplug.errors import DecodeError, StreamplugError
+from streamplug_av.movie_index import fetch_index
+from streamplug_av.value_file import ValueFile
+
+_DISCARD: Any = getattr(
+    av.stream, "Discard", None
+)  # before version 18, packets of all streams are read
+
+# Playlists and the like must not lead FFmpeg to other files: no protocol has this name.
+_OPTIONS = {"protocol_whitelist": "none"}
+# An index says nearly everything, so that no more than the first packets are read.
+_INDEXED = {"probesize": "32", "analyzeduration": "0"}
+
+
+@contextmanager
+def decode_errors(what: str) -> Iterator[None]:
+    """Turn the errors of FFmpeg into `DecodeError`; those of fetching stay as they are."""
+    try:
+        yield
+    except StreamplugError:
+        raise
+    except Exception as error:  # FFmpeg raises arbitrary errors for damaged files
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        raise DecodeError(f"{what}: {reason}") from error
+
+
+def open_container(file: ValueFile) -> InputContainer:
+    """Open a container; of MP4 and MOV, the index is fetched at once.
+
+    Raises:
+        DecodeError: If it is no container that FFmpeg reads.
+    """
+    options = _OPTIONS
+    if file.is_far and fetch_index(file):
+        options = {**options, **_INDEXED}
+    file.seek(0)
+    with decode_errors(f"cannot open the file of {len(file):,} bytes"):
+        return av.open(file, "r", options=options)
+
+
+def select_stream(container: InputContainer, kind: str) -> Any:
+    """Return the first stream of a kind, ``"video"`` or ``"audio"``; packets of others are skipped.
+
+    Raises:
+        DecodeError: If there is none.
+    """
+    streams = [s for s in container.streams if s.type == kind and not _is_cover(s)]
+    if not streams:
+        kinds = ", ".join(stream.type for stream in container.streams) or "nothing"
+        raise DecodeError(f"the file has no {kind} stream, but {kinds}")
+    for stream in container.streams if _DISCARD is not None else ():
+        if stream is not streams[0]:
+            stream.discard = _DISCARD.all
+    streams[0].codec_context.thread_count = 1  # with more, frames come out later
+    return streams[0]
+
+
+def _is_cover(stream: Stream) -> bool:
+    return bool(stream.disposition & av.stream.Disposition.attached_pic)
+
+
+def start_seconds(container: InputContainer) -> float:
+    """Return the time of the container at which its first stream begins.
+
+    It is negative where packets come first that only prime a decoder, which do not count.
+    """
+    return max(container.start_time or 0, 0) / av.time_base

@@ -1,0 +1,47 @@
+"""Samples from directories of files of video and sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from streamplug.errors import ConfigError
+from streamplug.types import Sample
+
+VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts")
+AUDIO_SUFFIXES = (".wav", ".flac", ".mp3", ".m4a", ".aac", ".ogg", ".opus")
+
+
+def media_files(
+    root: str | Path,
+    column: str = "video",
+    suffixes: Sequence[str] | None = None,
+) -> Iterator[Sample]:
+    """Yield a sample for each file of video or sound below a directory, in the order of their paths.
+
+    Args:
+        root: The directory.
+        column: Column of the bytes, ``"video"`` or ``"audio"`` for the files of that kind.
+        suffixes: Suffixes of the files; None is those that are usual for `column`.
+
+    Yields:
+        The path below `root` with ``/`` as ``path``, the name of the directory as ``class``, which is empty
+        for `root`, and the bytes as `column`.
+
+    Raises:
+        ConfigError: If there is no such file.
+    """
+    if suffixes is None:
+        known = {"video": VIDEO_SUFFIXES, "audio": AUDIO_SUFFIXES}
+        if column not in known:
+            raise ConfigError(f"column={column!r}: give suffixes=, such as ('.mp4',)")
+        suffixes = known[column]
+    base, count = Path(root), 0
+    for path in sorted(base.rglob("*")):
+        if path.suffix.lower() in suffixes and path.is_file():
+            count += 1
+            name = path.relative_to(base)
+            class_ = "" if name.parent == Path() else name.parent.name
+            yield {"path": name.as_posix(), "class": class_, column: path.read_bytes()}
+    if not count:
+        raise ConfigError(f"{base}: no files that end with {', '.join(suffixes)}")

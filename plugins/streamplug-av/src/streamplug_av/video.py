@@ -1,0 +1,312 @@
+"""Videos of which single frames are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from av.video.reformatter import VideoReformatter
+from numpy.typing import ArrayLike, NDArray
+
+from streamplug.errors import ConfigError, DecodeError
+from streamplug.interfaces import StoredRange
+from streamplug.types import Int64
+from streamplug_av.audio import Audio
+from streamplug_av.clip_options import ClipOptions, checked_size
+from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
+from streamplug_av.png import frame_png
+from streamplug_av.timeline import Timeline, read_timeline
+from streamplug_av.value_file import ValueFile
+
+Frames = NDArray[np.uint8]
+"""Frames in RGB: uint8, shape ``[frames, height, width, 3]``."""
+
+
+class Video:
+    """A video file that is opened on first use.
+
+    Times are in seconds from the begin of the file. Not thread-safe. Pickles with its bytes, or with the
+    place from which they are read.
+
+    Attributes:
+        file: The bytes of the file.
+    """
+
+    def __init__(self, stored: bytes | memoryview | StoredRange) -> None:
+        """Take the bytes of a file, or the place from which they are read."""
+        self.file = ValueFile(stored)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        value = self.file.value
+        return Video, (bytes(value) if isinstance(value, memoryview) else value,)
+
+    def __repr__(self) -> str:
+        try:
+            width, height = self.size
+            about = f"{self.duration:.2f} s, {width} x {height}, {self.fps:.4g} fps"
+        except DecodeError as error:
+            about = str(error)
+        return f"<Video: {about}>"
+
+    def _repr_png_(self) -> bytes:
+        """Return the frame in the middle, as notebooks and reports show it."""
+        [frame] = self.frames(times=[self.duration / 2])
+        return frame_png(frame)
+
+    # -- what it is -------------------------------------------------------------------
+
+    @cached_property
+    def _container(self) -> Any:
+        return open_container(self.file)
+
+    @cached_property
+    def _stream(self) -> Any:
+        return select_stream(self._container, "video")
+
+    @cached_property
+    def _timeline(self) -> Timeline:
+        with decode_errors("cannot read the times of the frames"):
+            timeline = read_timeline(self._container, self._stream)
+        if not len(timeline.pts):
+            raise DecodeError("the video has no frames")
+        return timeline
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        return self._stream.codec_context.width, self._stream.codec_context.height
+
+    @property
+    def fps(self) -> float:
+        """Mean number of frames in a second, according to the container."""
+        return float(self._stream.average_rate or self._stream.guessed_rate or 0)
+
+    @property
+    def codec(self) -> str:
+        """Name of the codec, such as ``"h264"``."""
+        return str(self._stream.codec_context.name)
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the begin of the first frame to the end of the last."""
+        stream = self._stream
+        if stream.duration:
+            return float(stream.duration * stream.time_base)
+        if self._container.duration:
+            return float(self._container.duration) / 1e6
+        return float(self.times[-1] - self.times[0]) + (1 / self.fps if self.fps else 0.0)
+
+    @property
+    def num_frames(self) -> int:
+        """Number of frames. Of other containers than MP4 and MOV, all of the file is read for it."""
+        return len(self._timeline.pts)
+
+    @cached_property
+    def times(self) -> NDArray[np.float64]:
+        """Time of each frame in seconds, shape ``[num_frames]``; see `num_frames`."""
+        seconds = self._timeline.pts * float(self._stream.time_base)
+        return np.asarray(seconds - start_seconds(self._container), np.float64)
+
+    @cached_property
+    def audio(self) -> Audio | None:
+        """The sound of the same file, with the same times; None if there is none."""
+        if not self._container.streams.audio:
+            return None
+        return Audio(self.file.value, self.file)
+
+    # -- frames -----------------------------------------------------------------------
+
+    def frames(
+        self,
+        times: ArrayLike | None = None,
+        indices: ArrayLike | None = None,
+        size: tuple[int, int] | None = None,
+    ) -> Frames:
+        """Return the frames that are shown at some times, or of some numbers, in this order.
+
+        Args:
+            times: Seconds, shape ``[n]``.
+            indices: Numbers from 0, shape ``[n]``; negative ones count from the end.
+            size: Height and width to which frames are scaled; None is that of the video.
+
+        Raises:
+            ConfigError: If both or none of `times` and `indices` are given, or are outside of the video.
+            DecodeError: If the file is damaged; the message says at what time.
+        """
+        if (times is None) == (indices is None):
+            raise ConfigError("frames: give either times= or indices=")
+        size = checked_size(size)
+        if times is not None:
+            return self._decode(self.index_at(times), size)
+        numbers = np.asarray(indices, np.int64).reshape(-1)
+        wrong = (numbers < -self.num_frames) | (numbers >= self.num_frames)
+        if wrong.any():
+            raise ConfigError(
+                f"indices={numbers[wrong][0]}: the video has {self.num_frames} frames"
+            )
+        return self._decode(numbers % self.num_frames, size)
+
+    def index_at(self, times: ArrayLike) -> Int64:
+        """Return the numbers of the frames that are shown at some times, in seconds.
+
+        Raises:
+            ConfigError: If a time is before the first frame or after the end.
+        """
+        seconds = np.asarray(times, np.float64).reshape(-1)
+        tick = float(self._stream.time_base)
+        first, end = self.times[0], self.times[0] + self.duration
+        wrong = ~((seconds >= first - tick) & (seconds <= end + tick))
+        if wrong.any():
+            raise ConfigError(
+                f"times={seconds[wrong][0]:g}: frames are shown from {first:g} to {end:g} s"
+            )
+        found = np.searchsorted(self.times, seconds + tick / 2, side="right") - 1
+        return np.maximum(found, 0)
+
+    def clip_indices(
+        self,
+        frames: int,
+        stride: int = 1,
+        at: float | str = "center",
+        rng: np.random.Generator | None = None,
+    ) -> Int64:
+        """Return the numbers of the frames of a clip, shape ``[frames]``; arguments are those of `clip`."""
+        options = ClipOptions(frames, stride, at)
+        reach = (options.frames - 1) * options.stride + 1
+        latest = max(self.num_frames - reach, 0)
+        if at == "random":
+            if rng is None:
+                raise ConfigError("at='random' needs rng=, the generator of a transform")
+            start = int(rng.integers(0, latest + 1))
+        elif at == "center":
+            start = latest // 2
+        else:
+            try:
+                start = int(self.index_at(float(at))[0])
+            except ConfigError as error:
+                raise DecodeError(f"there is no clip at={at!r}: {error}") from error
+        numbers = start + np.arange(options.frames) * options.stride
+        return np.minimum(numbers, self.num_frames - 1)
+
+    def clip(
+        self,
+        frames: int,
+        stride: int = 1,
+        at: float | str = "center",
+        size: tuple[int, int] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Frames:
+        """Return frames at equal distances. After the end of the video, the last one is repeated.
+
+        Args:
+            frames: Number of frames.
+            stride: Each how manieth frame is taken.
+            at: ``"center"``, ``"random"``, or the time of the first frame in seconds.
+            size: As for `frames`.
+            rng: Generator for ``at="random"``.
+
+        Raises:
+            ConfigError: If an argument is invalid.
+            DecodeError: If the file is damaged, or ends before `at`.
+        """
+        return self._decode(self.clip_indices(frames, stride, at, rng), checked_size(size))
+
+    def _decode(self, numbers: Int64, size: tuple[int, int] | None) -> Frames:
+        decoded = self._frames_at(np.unique(numbers), size)
+        if decoded is None:  # frames are not where a constant rate would have them
+            self.__dict__.pop("times", None)
+            with decode_errors("cannot read the times of the frames"):
+                self._container.seek(0)
+                self.__dict__["_timeline"] = read_timeline(
+                    self._container, self._stream, use_index=False
+                )
+            decoded = self._frames_at(np.unique(np.minimum(numbers, self.num_frames - 1)), size)
+        if decoded is None:
+            raise DecodeError("the frames have other times when they are decoded")
+        if not len(numbers):
+            height, width = size or self.size[::-1]
+            return np.empty((0, height, width, 3), np.uint8)
+        last = self.num_frames - 1
+        return np.stack([decoded[number] for number in np.minimum(numbers, last).tolist()])
+
+    def _frames_at(self, numbers: Int64, size: tuple[int, int] | None) -> dict[int, Frames] | None:
+        """Decode frames of ascending numbers; None if there are none of their times, but later ones."""
+        timeline = self._timeline
+        groups = timeline.groups(timeline.pts[numbers])
+        # Groups that follow each other are decoded in one go.
+        runs = np.split(numbers, np.flatnonzero(np.diff(groups) > 1) + 1) if len(numbers) else []
+        if self.file.is_far:
+            self.file.fetch([part for run in runs for part in self._byte_ranges(run)])
+        decoded: dict[int, Frames] = {}
+        for run in runs:
+            if not self._decode_run(run, size, decoded):
+                return None
+        return decoded
+
+    def _byte_ranges(self, run: Int64) -> list[tuple[int, int]]:
+        timeline = self._timeline
+        pts = timeline.pts[run]
+        first = int(timeline.keys[timeline.groups(pts[:1])[0]])
+        return timeline.byte_ranges(first, int(pts[-1]))
+
+    def _decode_run(
+        self, run: Int64, size: tuple[int, int] | None, decoded: dict[int, Frames]
+    ) -> bool:
+        wanted = dict(zip(self._timeline.pts[run].tolist(), run.tolist()))
+        first, last = min(wanted), max(wanted)
+        reformatter = VideoReformatter()  # one for all frames, as making it takes longest
+        at = self.times[wanted[first]]
+        with decode_errors(f"at {at:.3f} s"):
+            for frame in self._iter_frames(first, last):
+                number = wanted.pop(frame.pts, None)
+                if number is not None:
+                    if frame.is_corrupt:
+                        raise DecodeError(f"at {self.times[number]:.3f} s: the frame is damaged")
+                    at = self.times[number]
+                    decoded[number] = _as_array(frame, size, reformatter)
+                if not wanted:
+                    return True
+                if frame.pts is not None and frame.pts > last:
+                    return False
+        raise DecodeError(
+            f"at {self.times[min(wanted.values())]:.3f} s: the frame cannot be decoded; the file is "
+            f"damaged, or ends before its {self.duration:.3f} s"
+        )
+
+    def _iter_frames(self, first: int, last: int) -> Iterator[Any]:
+        """Yield frames from a key frame at or before `first`, and feed no packets after `last`."""
+        for packet in self._packets_from(first):
+            if packet.dts is not None and packet.dts > last:
+                break
+            yield from self._stream.codec_context.decode(packet)
+        yield from self._stream.codec_context.decode(None)
+
+    def _packets_from(self, pts: int) -> Iterator[Any]:
+        """Yield packets from the nearest key frame that is shown at `pts` or before it."""
+        second = int(1 / self._stream.time_base)
+        key = int(self._timeline.keys[self._timeline.groups(np.array([pts]))[0]])
+        lowest = int(self._timeline.pts[0])
+        for back in (0, second, 8 * second, 64 * second, None):
+            if back is None:  # the container cannot seek
+                self.__dict__["_container"] = open_container(self.file)
+                self.__dict__["_stream"] = select_stream(self._container, "video")
+            else:
+                self._container.seek(max(key - back, lowest), stream=self._stream)
+            packets = (packet for packet in self._container.demux(self._stream) if packet.size)
+            start = next((packet for packet in packets if packet.is_keyframe), None)
+            shown = None if start is None else start.dts if start.pts is None else start.pts
+            if shown is not None and shown <= pts:
+                break
+        if start is None:
+            return
+        yield start
+        # Frames that are shown before the key frame need others that were not decoded.
+        yield from (p for p in packets if p.pts is None or shown is None or p.pts >= shown)
+
+
+def _as_array(frame: Any, size: tuple[int, int] | None, reformatter: VideoReformatter) -> Frames:
+    height, width = size or (frame.height, frame.width)
+    rgb = reformatter.reformat(frame, width, height, "rgb24")
+    return np.asarray(rgb.to_ndarray(), np.uint8)

@@ -1,0 +1,122 @@
+"""Windows of sound: those of a full decode, wherever they are sought."""
+
+from __future__ import annotations
+
+import io
+import pickle
+
+import av
+import numpy as np
+import pytest
+from streamplug_av import Audio, Video
+
+from streamplug.errors import ConfigError, DecodeError
+
+KINDS = {
+    "wav": {"container": "wav", "audio": "pcm_s16le"},
+    "flac": {"container": "flac", "audio": "flac"},
+    "mp3": {"container": "mp3", "audio": "libmp3lame"},
+    "aac": {"container": "mp4", "audio": "aac"},
+    "aac beside video": {"container": "mp4", "audio": "aac", "codec": "libx264"},
+    "opus": {"container": "ogg", "audio": "libopus", "rate": 48000},
+    "opus in webm": {"container": "webm", "audio": "libopus", "rate": 48000},
+    "pcm in mov": {"container": "mov", "audio": "pcm_s16le"},
+}
+
+
+def all_samples(data):
+    with av.open(io.BytesIO(data)) as source:
+        convert = av.AudioResampler(format="fltp")
+        return np.concatenate(
+            [
+                part.to_ndarray()
+                for frame in source.decode(audio=0)
+                for part in convert.resample(frame)
+            ],
+            axis=1,
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_equal_a_full_decode(media, kind):
+    options = {"codec": "", **KINDS[kind]}
+    data = media(3.0, **options)
+    expected = all_samples(data)
+    rate = options.get("rate", 8000)
+    # The noise that AAC makes up depends on what was decoded before.
+    tolerance = 2e-2 if "aac" in kind else 0
+    for start, stop in ((0.0, 0.5), (1.25, 1.75), (0.1, 2.9), (2.0, 2.9)):
+        window = Audio(data).samples(start, stop)
+        assert window.dtype == np.float32
+        part = expected[:, round(start * rate) : round(stop * rate)]
+        assert window.shape == part.shape
+        assert np.abs(window - part).max() <= tolerance
+
+
+def test_properties(media):
+    audio = Audio(media(2.0, container="wav", codec="", audio="pcm_s16le"))
+    assert (audio.rate, audio.channels, audio.codec, audio.duration) == (8000, 1, "pcm_s16le", 2.0)
+    assert repr(audio) == "<Audio: 2.00 s, 8,000 Hz, 1 channels>"
+    assert repr(Audio(b"nothing")).startswith("<Audio: cannot open the file of 7 bytes")
+    assert audio._repr_png_().startswith(b"\x89PNG")
+    assert (pickle.loads(pickle.dumps(audio)).samples() == audio.samples()).all()
+
+
+def test_windows_are_filled_with_zeros(media):
+    audio = Audio(media(1.0, container="wav", codec="", audio="pcm_s16le"))
+    window = audio.window(2.0)
+    assert window.shape == (1, 16000)
+    assert window[0, :8000].any()
+    assert not window[0, 8000:].any()
+    assert audio.samples(-0.5, 0.5)[0, :4000].tolist() == [0] * 4000
+
+
+def test_windows_are_resampled_in_place(media):
+    audio = Audio(media(3.0, container="wav", codec="", audio="pcm_s16le"))
+    whole = audio.samples(0, 3, rate=4000)
+    assert whole.shape == (1, 12000)
+    window = audio.samples(1.0, 1.5, rate=4000, channels=2)
+    assert window.shape == (2, 2000)
+    assert np.abs(window - whole[:, 4000:6000]).max() < 0.02
+    seconds = np.arange(2000) / 4000 + 1.0
+    at = seconds * 8000
+    assert np.abs(window[0] - 0.5 * np.sin(at * 0.02 + at**2 * 1e-7)).max() < 0.03
+
+
+def test_sound_of_a_video_is_in_step(media):
+    video = Video(media(3.0))
+    assert video.times[12] == 1.0
+    at = np.arange(8000, 12000)
+    sound = video.audio.samples(1.0, 1.5)[0]
+    assert np.abs(sound - 0.5 * np.sin(at * 0.02 + at**2 * 1e-7)).max() < 0.1
+    assert Video(media(1.0, audio=None)).audio is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seconds": 0}, "seconds=0"),
+        ({"seconds": 1, "rate": -1}, "rate=-1"),
+        ({"seconds": 1, "channels": 3}, "channels=3"),
+        ({"seconds": 1, "at": "end"}, "at='end'"),
+        ({"seconds": 1, "at": "random"}, "needs rng="),
+    ],
+)
+def test_wrong_arguments(media, arguments, message):
+    audio = Audio(media(1.0, container="wav", codec="", audio="pcm_s16le"))
+    with pytest.raises(ConfigError, match=message):
+        audio.window(**arguments)
+    with pytest.raises(ConfigError, match="two times in order"):
+        audio.samples(2, 1)
+
+
+def test_damaged_sound_names_the_time(media):
+    data = media(20.0, container="flac", codec="", audio="flac")
+    cut = Audio(data[: len(data) // 2])
+    cut.samples(0, 1)
+    with pytest.raises(DecodeError, match=r"at 16\.000 s: "):
+        cut.samples(16.0, 16.5)
+    with pytest.raises(DecodeError, match=r"at=29: the sound ends at 20\.000 s"):
+        Audio(data).window(1, at=29)
+    with pytest.raises(DecodeError, match="no audio stream, but video"):
+        Audio(media(1.0, audio=None)).samples()

@@ -1,0 +1,175 @@
+"""Data sets from directories, from tar archives and from LeRobot's layout."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from streamplug_av import Video, VideoClips, VideoFiles, lerobot_episodes, media_files
+
+from streamplug import StreamingDataset, write_from
+from streamplug.errors import ConfigError, DataError
+
+
+def test_directories(media, tmp_path):
+    for n, name in enumerate(("a/x.mp4", "b/y.webm", "z.MP4", "b/notes.txt")):
+        path = tmp_path / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        container = {"container": "webm", "codec": "libvpx-vp9", "audio": None}
+        path.write_bytes(media(0.5, seed=n, **(container if name.endswith("webm") else {})))
+    samples = media_files(tmp_path / "files")
+    columns = {"path": "str", "class": "str", "video": "video"}
+    write_from(samples, out=str(tmp_path / "set"), columns=columns)
+    dataset = StreamingDataset(local=str(tmp_path / "set"))
+    found = [(sample["path"], sample["class"], sample["video"].num_frames) for sample in dataset]
+    assert sorted(found) == [("a/x.mp4", "a", 6), ("b/y.webm", "b", 6), ("z.MP4", "", 6)]
+    (tmp_path / "files" / "b" / "notes.txt").unlink()
+    decoders = {"data": VideoClips(2, size=(8, 8))}
+    as_it_is = StreamingDataset(
+        remote=str(tmp_path / "files"),
+        local=str(tmp_path / "l"),
+        format="folder",
+        decoders=decoders,
+    )
+    assert {sample["data"].shape for sample in as_it_is} == {(2, 8, 8, 3)}
+    with pytest.raises(ConfigError, match=r"no files that end with \.wav"):
+        next(media_files(tmp_path / "files", "audio"))
+    with pytest.raises(ConfigError, match="give suffixes="):
+        next(media_files(tmp_path / "files", "film"))
+
+
+def test_tar_archives(media, tmp_path):
+    files = [media(0.5, seed=n) for n in range(3)]
+    sound = media(0.5, container="flac", codec="", audio="flac")
+    samples = [{"__key__": f"{n:03d}", "mp4": data, "flac": sound} for n, data in enumerate(files)]
+    columns = {"__key__": "str", "mp4": "video", "flac": "audio"}
+    write_from(samples, out=str(tmp_path / "tars"), columns=columns, format="webdataset")
+    with tarfile.open(tmp_path / "tars" / "shard.00000.tar") as tar:
+        assert tar.getnames()[:2] == ["000.flac", "000.mp4"]
+        assert tar.extractfile("001.mp4").read() == files[1]
+    assert type(StreamingDataset(local=str(tmp_path / "tars"))[0]["mp4"]) is Video
+    (tmp_path / "tars" / "index.json").unlink()
+    archives = StreamingDataset(
+        remote=str(tmp_path / "tars"), format="webdataset", decoders={"mp4": VideoFiles()}
+    )
+    assert (archives[2]["mp4"].clip(3) == Video(files[2]).clip(3)).all()
+    raw = StreamingDataset(remote=str(tmp_path / "tars"), format="webdataset")
+    write_from(iter(raw), out=str(tmp_path / "mds"), columns=columns)
+    assert sorted(
+        s["mp4"].file.value for s in StreamingDataset(local=str(tmp_path / "mds"))
+    ) == sorted(files)
+
+
+def make_lerobot(media, root, version):
+    """Write three episodes of 12, 18 and 24 frames, one file each or all in one."""
+    lengths, key = [12, 18, 24], "observation.image"
+    features = {
+        key: {"dtype": "video"},
+        "action": {"dtype": "float32"},
+        "episode_index": {"dtype": "int64"},
+    }
+    old = version == 2
+    data_path = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
+    video_path = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
+    info = {
+        "codebase_version": "v2.1" if old else "v3.0",
+        "fps": 12,
+        "features": features,
+        "data_path": data_path
+        if old
+        else "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+        "video_path": video_path
+        if old
+        else "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4",
+    }
+    (root / "meta").mkdir(parents=True)
+    (root / "meta" / "info.json").write_text(json.dumps(info))
+
+    def place(path, data=None):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path if data is None else path.write_bytes(data)
+
+    numbers = np.repeat(np.arange(3), lengths)
+    table = pa.table(
+        {"episode_index": numbers, "action": [[float(n), n / 2] for n in range(len(numbers))]}
+    )
+    if old:
+        episodes = [{"episode_index": n, "length": length} for n, length in enumerate(lengths)]
+        lines = "\n".join(map(json.dumps, episodes))
+        (root / "meta" / "episodes.jsonl").write_text(lines)
+        for n, length in enumerate(lengths):
+            where = {"episode_chunk": 0, "episode_index": n, "video_key": key}
+            parquet.write_table(table.filter(numbers == n), place(root / data_path.format(**where)))
+            place(root / video_path.format(**where), media(length / 12, seed=n, audio=None))
+        return
+    ends = np.cumsum(lengths)
+    episodes = [
+        {
+            "episode_index": n,
+            "length": length,
+            "data/chunk_index": 0,
+            "data/file_index": 0,
+            f"videos/{key}/chunk_index": 0,
+            f"videos/{key}/file_index": 0,
+            f"videos/{key}/from_timestamp": float(ends[n] - length) / 12,
+            f"videos/{key}/to_timestamp": float(ends[n]) / 12,
+        }
+        for n, length in enumerate(lengths)
+    ]
+    listed = place(root / "meta/episodes/chunk-000/file-000.parquet")
+    parquet.write_table(pa.Table.from_pylist(episodes), listed)
+    parquet.write_table(table, place(root / "data/chunk-000/file-000.parquet"))
+    options = (("bf", "0"),)
+    data = media(54 / 12, gop=2, audio=None, options=options)
+    place(root / f"videos/{key}/chunk-000/file-000.mp4", data)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_lerobot(media, all_frames, tmp_path, version):
+    make_lerobot(media, tmp_path / "robot", version)
+    key = "observation.image"
+    columns = {
+        "episode": "int",
+        "length": "int",
+        "action": "ndarray",
+        key: "video",
+        f"{key}.start": "float64",
+        f"{key}.stop": "float64",
+    }
+    episodes = lerobot_episodes(tmp_path / "robot", ["action", key])
+    write_from(episodes, out=str(tmp_path / "set"), columns=columns)
+    dataset = StreamingDataset(local=str(tmp_path / "set"))
+    if version == 3:
+        path = tmp_path / f"robot/videos/{key}/chunk-000/file-000.mp4"
+        whole = all_frames(path.read_bytes())
+    first = 0
+    for n, length in enumerate((12, 18, 24)):
+        sample = dataset[n]
+        assert (sample["episode"], sample["length"]) == (n, length)
+        assert (sample["action"][:, 0] == first + np.arange(length)).all()
+        video, start = sample[key], sample[f"{key}.start"]
+        assert sample[f"{key}.stop"] - start == pytest.approx(length / 12)
+        assert video.num_frames == length
+        frames = video.frames(times=start + np.arange(length) / 12)
+        expected = whole[first : first + length] if version == 3 else video.clip(length)
+        assert (frames == expected).all()
+        first += length
+
+
+def test_lerobot_errors(media, tmp_path):
+    with pytest.raises(ConfigError, match="no data set of LeRobot"):
+        next(lerobot_episodes(tmp_path))
+    make_lerobot(media, tmp_path / "robot", 2)
+    with pytest.raises(ConfigError, match=r"columns=\['state'\]: the data set has"):
+        next(lerobot_episodes(tmp_path / "robot", ["state"]))
+    listed = tmp_path / "robot" / "meta" / "episodes.jsonl"
+    listed.write_text(listed.read_text().replace('"length": 12', '"length": 13'))
+    with pytest.raises(DataError, match=r"episode 0 has 13 frames .* and 12 in its file"):
+        next(lerobot_episodes(tmp_path / "robot"))
+    listed.unlink()
+    with pytest.raises(ConfigError, match=r"version v2\.1: no meta/episodes"):
+        next(lerobot_episodes(tmp_path / "robot"))

@@ -1,0 +1,150 @@
+"""Frames of videos: those of a full decode, wherever they are sought."""
+
+from __future__ import annotations
+
+import io
+import pickle
+
+import av
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from streamplug_av import Video
+
+from streamplug.errors import ConfigError, DecodeError
+
+KINDS = {
+    "h264 with B-frames": {"options": (("bf", "2"),)},
+    "h264, moov in front": {"muxer": (("movflags", "faststart"),)},
+    "h264, open groups": {"options": (("x264-params", "open-gop=1:bframes=3:b-adapt=0"),)},
+    "mpeg4": {"codec": "mpeg4", "options": (("bf", "2"),)},
+    "mpeg4 in mov": {"codec": "mpeg4", "container": "mov", "audio": "pcm_s16le"},
+    "vp9": {"codec": "libvpx-vp9", "container": "webm", "audio": "libopus", "rate": 48000},
+    "matroska": {"container": "matroska", "options": (("bf", "2"),)},
+    "fragments": {"muxer": (("movflags", "frag_keyframe+empty_moov"),)},
+    "of uneven times": {"uneven": True, "options": (("bf", "2"),)},
+    "mpegts": {"container": "mpegts"},
+    "one frame": {"seconds": 1 / 12},
+    "one group, no sound": {"gop": 100, "audio": None},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_equal_those_of_a_full_decode(media, all_frames, kind):
+    data = media(**KINDS[kind])
+    expected = all_frames(data)
+    video = Video(data)
+    assert video.num_frames == len(expected)
+    assert (video.frames(indices=np.arange(len(expected))) == expected).all()
+
+    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.integers(0, len(expected) - 1), min_size=1, max_size=5))
+    def check(indices):
+        assert (Video(data).frames(indices=indices) == expected[indices]).all()
+        middle = video.times[indices] + 0.4 / 12
+        assert (video.frames(times=middle) == expected[indices]).all()
+
+    check()
+
+
+def test_properties(media):
+    video = Video(media(2.0))
+    assert video.size == (64, 48)
+    assert video.fps == 12
+    assert video.codec == "h264"
+    assert video.num_frames == 24
+    assert video.duration == pytest.approx(2.0, abs=0.01)
+    assert np.allclose(video.times, np.arange(24) / 12, atol=1e-3)
+    assert repr(video) == "<Video: 2.00 s, 64 x 48, 12 fps>"
+    assert repr(Video(b"nothing")).startswith("<Video: cannot open the file of 7 bytes")
+    assert video._repr_png_().startswith(b"\x89PNG")
+    assert (pickle.loads(pickle.dumps(video)).clip(2) == video.clip(2)).all()
+
+
+def test_clips(media, all_frames):
+    data = media(2.0)
+    video, expected = Video(data), all_frames(data)
+    assert (video.clip(4, 3) == expected[7:17:3]).all()
+    assert (video.clip(4, 3, at=1.0) == expected[12:24:3]).all()
+    assert (video.clip(3, 2, at=1.9) == expected[[22, 23, 23]]).all()
+    assert (video.clip(50)[-1] == expected[23]).all()
+    numbers = video.clip_indices(4, 3, "random", np.random.default_rng(1))
+    assert (video.clip(4, 3, "random", rng=np.random.default_rng(1)) == expected[numbers]).all()
+    starts = [video.clip_indices(4, 3, "random", np.random.default_rng(n))[0] for n in range(90)]
+    assert set(starts) == set(range(15))
+    assert video.clip(2, size=(24, 32)).shape == (2, 24, 32, 3)
+    assert video.frames(indices=[]).shape == (0, 48, 64, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"times": [0], "indices": [0]}, "either times= or indices="),
+        ({}, "either times= or indices="),
+        ({"times": [9]}, "times=9: frames are shown from 0 to 2 s"),
+        ({"indices": [24]}, "indices=24: the video has 24 frames"),
+        ({"indices": [0], "size": (0, 1)}, "size"),
+    ],
+)
+def test_wrong_arguments_of_frames(media, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        Video(media(2.0)).frames(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"frames": 0}, "frames=0"),
+        ({"frames": 1, "stride": 0}, "stride=0"),
+        ({"frames": 1, "at": "end"}, "at='end'"),
+        ({"frames": 1, "at": -1}, "at=-1"),
+        ({"frames": 1, "at": "random"}, "needs rng="),
+    ],
+)
+def test_wrong_arguments_of_clips(media, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        Video(media(2.0)).clip(**arguments)
+
+
+def test_late_clip_is_an_error_of_the_data(media):
+    with pytest.raises(DecodeError, match=r"no clip at=7: times=7: frames are shown from 0 to 2 s"):
+        Video(media(2.0)).clip(1, at=7)
+
+
+def test_truncated_file_names_the_time(media):
+    data = media(4.0, muxer=(("movflags", "faststart"),))
+    cut = Video(data[: len(data) * 3 // 4])
+    assert cut.clip(2, at=0.0).shape == (2, 48, 64, 3)
+    with pytest.raises(DecodeError, match=r"at 3\.\d+ s: "):
+        cut.clip(2, at=3.5)
+    with pytest.raises(DecodeError, match="cannot open the file"):
+        Video(media(4.0)[:-2000]).clip(1)
+
+
+def test_damaged_frame_names_the_time(media):
+    data = bytearray(media(4.0, muxer=(("movflags", "faststart"),)))
+    with av.open(io.BytesIO(data)) as source:
+        key = [e for e in source.streams.video[0].index_entries if e.is_keyframe][2]
+        data[key.pos + 5 : key.pos + key.size] = bytes(key.size - 5)
+    video = Video(bytes(data))
+    video.clip(2, at=0.0)
+    with pytest.raises(DecodeError, match=r"at 2\.000 s"):
+        video.clip(2, at=2.0)
+
+
+def test_file_without_video(media):
+    with pytest.raises(DecodeError, match="no video stream, but audio"):
+        Video(media(codec="")).clip(1)
+
+
+def test_playlists_open_no_other_files(tmp_path, media):
+    (tmp_path / "secret.ts").write_bytes(media(container="mpegts"))
+    playlist = (
+        f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{tmp_path}/secret.ts\n#EXT-X-ENDLIST\n"
+    )
+    with pytest.raises(DecodeError):
+        Video(playlist.encode()).clip(1)
+    listed = f"ffconcat version 1.0\nfile {tmp_path}/secret.ts\n"
+    with pytest.raises(DecodeError):
+        Video(listed.encode()).clip(1)
