@@ -33,9 +33,10 @@ def _share(cells: torch.Tensor) -> torch.Tensor:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return cells.share_memory_()
+        cells.share_memory_()  # type: ignore[no-untyped-call]  # it has no types
     finally:
         torch.set_num_threads(threads)
+    return cells
 
 
 class TorchPlacement(Placement):
