@@ -647,3 +647,14 @@ def test_rewinding_counts_global_batches(folder):
     first = [next(batches)["n"].tolist() for _ in range(4)]
     dataset.resize(World(1, 4), rewind=1)
     assert [next(batches)["n"].tolist() for _ in range(2)] == first[2:]
+
+
+def test_the_length_of_a_data_set_is_its_part_of_the_samples(folder):
+    assert len(make(folder, world=World(1, 4))) == len(LENGTHS) // 4
+
+
+def test_a_state_of_another_number_of_micro_batches_is_refused(folder):
+    budget = {"limit": LIMIT, "column": "tokens"}
+    state = make(folder, budget={**budget, "micro_batches": 8}).state_dict()
+    with pytest.raises(StateError, match=r"saved 8, now 4 \(micro_batches of the budget\)"):
+        make(folder, budget={**budget, "micro_batches": 4}).load_state_dict(state)
