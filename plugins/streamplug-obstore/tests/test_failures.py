@@ -106,7 +106,10 @@ def test_a_body_that_is_cut_is_transient(recorder, storage):
 def test_a_wrong_content_length_is_transient(recorder, make, tmp_path, operation):
     retries = {"max_retries": 1, "backoff": {"init_backoff": timedelta(milliseconds=1)}}
     recorder.headers, recorder.missing = HEADERS, 5
-    recorder.answers = [(200, b"data"), (416, error("InvalidRange"))]  # obstore resumes after "data"
+    recorder.answers = [
+        (200, b"data"),
+        (416, error("InvalidRange")),
+    ]  # obstore resumes after "data"
     storage, path = make(retry_config=retries), (tmp_path / "k",) * (operation == "download")
     with pytest.raises(Transient, match="set/k"):
         getattr(storage, operation)("k", *path)
