@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamplug.errors import ConfigError, DecodeError
 from streamplug.interfaces import StoredRange
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
+from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.audio import Audio
 from streamplug_av.clip_options import ClipOptions, checked_size
@@ -32,15 +34,22 @@ class Video:
 
     Attributes:
         file: The bytes of the file.
+        max_value_bytes: Maximum bytes of the frames of one call.
     """
 
-    def __init__(self, stored: bytes | memoryview | StoredRange) -> None:
-        """Take the bytes of a file, or the place from which they are read."""
+    def __init__(
+        self,
+        stored: bytes | memoryview | StoredRange,
+        max_value_bytes: int = MAX_VALUE_BYTES,
+    ) -> None:
+        """Take the bytes of a file, or the place from which they are read, and the bound of a result."""
         self.file = ValueFile(stored)
+        self.max_value_bytes = max_value_bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
         value = self.file.value
-        return Video, (bytes(value) if isinstance(value, memoryview) else value,)
+        stored = bytes(value) if isinstance(value, memoryview) else value
+        return Video, (stored, self.max_value_bytes)
 
     def __repr__(self) -> str:
         try:
@@ -63,7 +72,17 @@ class Video:
 
     @cached_property
     def _stream(self) -> Any:
-        return select_stream(self._container, "video")
+        stream = select_stream(self._container, "video")
+        width, height = stream.codec_context.width, stream.codec_context.height
+        self._check_size(1, height, width)
+        # A file whose frames are larger than its header says is damaged for FFmpeg.
+        stream.codec_context.options = {"max_pixels": str(self.max_value_bytes // 3)}
+        return stream
+
+    def _check_size(self, frames: int, height: int, width: int) -> None:
+        if frames * height * width * 3 > self.max_value_bytes:
+            what = f"{frames} frames of {width} x {height} pixels"
+            raise large_value_error(what, self.max_value_bytes)
 
     @cached_property
     def _timeline(self) -> Timeline:
@@ -114,7 +133,7 @@ class Video:
         """The sound of the same file, with the same times; None if there is none."""
         if not self._container.streams.audio:
             return None
-        return Audio(self.file.value, self.file)
+        return Audio(self.file.value, self.file, self.max_value_bytes)
 
     # -- frames -----------------------------------------------------------------------
 
@@ -214,6 +233,7 @@ class Video:
         return self._decode(self.clip_indices(frames, stride, at, rng), checked_size(size))
 
     def _decode(self, numbers: Int64, size: tuple[int, int] | None) -> Frames:
+        self._check_size(len(numbers), *(size or self.size[::-1]))
         decoded = self._frames_at(np.unique(numbers), size)
         if decoded is None:  # frames are not where a constant rate would have them
             self.__dict__.pop("times", None)
@@ -291,7 +311,7 @@ class Video:
         for back in (0, second, 8 * second, 64 * second, None):
             if back is None:  # the container cannot seek
                 self.__dict__["_container"] = open_container(self.file)
-                self.__dict__["_stream"] = select_stream(self._container, "video")
+                self.__dict__.pop("_stream", None)
             else:
                 self._container.seek(max(key - back, lowest), stream=self._stream)
             packets = (packet for packet in self._container.demux(self._stream) if packet.size)
