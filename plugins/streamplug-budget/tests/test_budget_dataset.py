@@ -358,6 +358,9 @@ def test_options_that_do_not_go_together_are_refused(folder, options, message):
 def test_a_missing_distribution_is_named(folder, monkeypatch):
     with isolated_plugins([]), pytest.raises(PluginError, match="pip install streamplug-budget"):
         make(folder)
+    suggestion = r"Did you mean 'budget'\? \(pip install streamplug-budget\)"
+    with isolated_plugins([]), pytest.raises(ConfigError, match=suggestion):
+        StreamingDataset(local=folder, batching_method="budgte")
 
 
 @pytest.mark.parametrize(
