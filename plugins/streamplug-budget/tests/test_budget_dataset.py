@@ -238,7 +238,7 @@ def test_a_state_is_resumed_on_other_ranks(folder):
     for _ in range(8):
         next(it)
     state = json.loads(json.dumps(dataset.state_dict()))
-    assert (state["batch_in_epoch"], state["global_batch"]) == (8, 8)
+    assert (state["batch_in_epoch"], state["micro_batches"]) == (8, 8)
     rest = [batch["n"].tolist() for batch in batches]
     found = []
     for rank in range(4):
@@ -252,7 +252,7 @@ def test_a_state_is_resumed_on_other_ranks(folder):
 
 
 def test_a_state_within_a_step_needs_as_many_ranks(folder):
-    state = {**make(folder).state_dict(), "batch_in_epoch": 3, "global_batch": 4}
+    state = {**make(folder).state_dict(), "batch_in_epoch": 3, "micro_batches": 4}
     dataset = make(folder, world=World(1, 4))
     with pytest.raises(StateError, match="at batch 3, inside a step of 4 batches"):
         dataset.load_state_dict(state)
@@ -260,7 +260,7 @@ def test_a_state_within_a_step_needs_as_many_ranks(folder):
 
 @pytest.mark.parametrize("batch", [4, 12])
 def test_a_state_is_refused_on_ranks_that_do_not_divide_its_steps(folder, batch):
-    state = {**make(folder).state_dict(), "batch_in_epoch": batch, "global_batch": 4}
+    state = {**make(folder).state_dict(), "batch_in_epoch": batch, "micro_batches": 4}
     with pytest.raises(StateError, match=r"steps of 4 batches, .* divided among 3 ranks"):
         make(folder, world=World(1, 3)).load_state_dict(state)
 
@@ -659,5 +659,5 @@ def test_the_length_of_a_data_set_is_its_part_of_the_samples(folder):
 def test_a_state_of_another_number_of_micro_batches_is_refused(folder):
     budget = {"limit": LIMIT, "column": "tokens"}
     state = make(folder, budget={**budget, "micro_batches": 8}).state_dict()
-    with pytest.raises(StateError, match=r"saved 8, now 4 \(micro_batches of the budget\)"):
+    with pytest.raises(StateError, match=r"saved 8, now 4 \(batches of a global batch"):
         make(folder, budget={**budget, "micro_batches": 4}).load_state_dict(state)
