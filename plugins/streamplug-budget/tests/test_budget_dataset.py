@@ -8,13 +8,15 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 from streamplug_budget import BatchBudget
 from streamplug_testing import isolated_plugins
+from streamplug_testing.fakes import FailingInts
 
-from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
+from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import (
     ConfigError,
     DataError,
@@ -67,22 +69,7 @@ def refuse(*_):
     raise NotImplementedError
 
 
-class Failing(Encoding):
-    """Decodes ints as they are stored, but some cannot be."""
-
-    size = 8
-
-    def __init__(self, stored):
-        self.stored = stored
-
-    def encode(self, value):
-        return self.stored.encode(value)
-
-    def decode(self, data):
-        value = self.stored.decode(data)
-        if value % 97 == 5:
-            raise ValueError(f"sample {value}")
-        return value
+failing_ints = partial(FailingInts, failing=range(5, 600, 97))
 
 
 def plain(out, **columns):
@@ -412,7 +399,7 @@ def test_samples_that_cannot_be_read_are_substituted_within_the_budget(folder):
                 budget=budget,
                 world=World(world.nodes, world.ranks_per_node, rank=rank),
                 on_error="substitute",
-                decoders={"n": Failing},
+                decoders={"n": failing_ints},
             )
             ranks.append(
                 [[len(tokens) for tokens in batch["tokens"]] for batch in dataset.batches()]
@@ -424,7 +411,7 @@ def test_samples_that_cannot_be_read_are_substituted_within_the_budget(folder):
     assert global_batches(World(2, 2)) == expected
     assert max(sum(batch) for step in expected for batch in step) <= LIMIT
     dataset = make(
-        folder, budget=budget, on_error="substitute", max_errors=2, decoders={"n": Failing}
+        folder, budget=budget, on_error="substitute", max_errors=2, decoders={"n": failing_ints}
     )
     with pytest.raises(TooManyBadSamplesError):
         read(dataset)
@@ -590,14 +577,17 @@ def test_lengths_are_those_of_the_function_and_the_decoders(folder, tmp_path, mo
     )
     budget = {"limit": 3000, "column": "n", "measure": "value"}
     plain = read(make(folder, budget=budget))
-    assert read(make(folder, budget=budget, decoders={"n": Halved})) != plain
+    assert read(make(folder, budget=budget, decoders={"n": partial(Halved, failing=())})) != plain
 
 
-class Halved(Failing):
+class Halved(FailingInts):
     """Decodes half of each int."""
 
     def decode(self, data):
-        return self.stored.decode(data) // 2
+        return super().decode(data) // 2
+
+    def decode_batch(self, *batch):
+        return super().decode_batch(*batch) // 2
 
 
 @pytest.mark.parametrize(("limit", "most"), [(100, 60), (10, 3), (1000, 300), (4096, 1500), (5, 9)])
