@@ -27,7 +27,6 @@ NO_PLUGINS = {
     "streamplug-simulate",
     "streamplug-testing",
     "streamplug-tokens",
-    "streamplug-tools",
 }
 
 

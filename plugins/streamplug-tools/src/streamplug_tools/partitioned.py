@@ -32,15 +32,15 @@ from streamplug.plugin.registry import registrations
 from streamplug.transfer.file_lock import try_file_lock
 from streamplug.transfer.tempdir import make_temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
-from streamplug.write.index_merge import write_merged_index
-from streamplug.write.part_task import (
+from streamplug_tools.dataset_removal import remove_dataset
+from streamplug_tools.index_merge import write_merged_index
+from streamplug_tools.part_task import (
     PLAN_NAME,
     MakeSamples,
     PartTask,
     part_folder,
     remove_attempts,
 )
-from streamplug.write.remove import remove_dataset
 
 _LOG = logging.getLogger("streamplug.write")
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from streamplug_testing import EngineTests
-
-from streamplug.builtin.engines.local import Local
+from streamplug_tools.local_engine import Local
 
 
 class TestLocal(EngineTests):

@@ -12,7 +12,7 @@ from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.write.destination import quote_names
-from streamplug.write.part_task import ATTEMPTS, PLAN_NAME
+from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
 
 _PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
 _OLD_INDEX_NAME = "index.streamplug"  # of earlier versions

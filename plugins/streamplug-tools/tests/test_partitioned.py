@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from streamplug_tools.local_engine import Local
+from streamplug_tools.part_task import PartTask
 
 from streamplug import (
     Encoding,
@@ -23,9 +25,7 @@ from streamplug import (
     register_encoding,
     write_parts,
 )
-from streamplug.builtin.engines.local import Local
 from streamplug.errors import ConfigError, InvalidIndexError, OutputExistsError, WriterError
-from streamplug.write.part_task import PartTask
 
 COLUMNS = {"id": "int", "text": "str"}
 OPTIONS = {"columns": COLUMNS, "size_limit": 2000, "compression": "gz", "hashes": ["sha1"]}
