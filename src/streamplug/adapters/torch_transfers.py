@@ -1,16 +1,22 @@
 """Collation and transfer of batches in the workers of torch's own `DataLoader`.
 
-torch shares a new file for each tensor, at 0.1 ms of processors or more, and pickles bytes. Here small tensors
-are pickled, and large ones, bytes and strings go through memory that is reused. Both hooks are those of torch:
-`default_collate_fn_map`, and the reducers of `ForkingPickler`. They are set in worker processes only, and hold for
-any `collate_fn`.
+torch makes a tensor of each array, and sends a file descriptor for each tensor of a batch, which takes 0.1 ms
+of processors or more. The hooks set here collate arrays by one copy, pickle small tensors, and pass large
+ones, bytes and strings through memory that is reused. They are set in worker processes only, where torch has
+its own: in `default_collate_fn_map`, and as reducers of `ForkingPickler`.
+
+In ``tests/benchmarks/bench_read.py`` torch's loader with two workers reads a third as many samples of tokens
+or of small values per second of processor time without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,11 +40,18 @@ from streamplug.types import Sample
 _SLOTS = 64
 """Large tensors per worker that are in use or ahead of use; torch shares files for further ones."""
 
+_reduce_by_torch: Callable[[torch.Tensor], tuple[Any, ...]] = reduce_tensor
+
 
 def start_transfers() -> None:
-    """Set the hooks, if this process is a loader worker of a system that supports them."""
-    if get_worker_info() is not None and SharedArrays.possible():
+    """Set the hooks, if this process is a loader worker, and others can open its memory by a path."""
+    if get_worker_info() is not None and _has_paths():
         _set_hooks()
+
+
+@cache
+def _has_paths() -> bool:
+    return SharedArrays.possible() and Path("/proc/self/fd").is_dir()
 
 
 @cache
@@ -66,35 +79,33 @@ def _collate_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return torch_collate.collate_numpy_array_fn(batch, collate_fn_map=collate_fn_map)
 
 
-def _collate_strings(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def _collate_strings(batch: Any, *, collate_fn_map: Any = None) -> Any:  # noqa: ARG001 - torch passes it
     return StringList(batch) if type(batch) is list and are_large(batch) else batch
 
 
 @cache
 def _memory() -> SharedArrays:
-    return SharedArrays(_SLOTS)
+    # Another worker may get the process id of one whose batches are still in use.
+    return SharedArrays(_SLOTS, key=(os.getpid(), time.monotonic_ns()))
 
 
-def _share(array: NDArray[Any]) -> tuple[PackedArrays, str, int] | None:
+def _share(values: NDArray[Any] | list[bytes]) -> tuple[PackedArrays, str, int] | None:
     memory = _memory()
-    packed = memory.pack({0: array})
+    packed = memory.pack({0: values})
     return None if packed is None else (packed, memory.path, _SLOTS)
 
 
 def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
     try:
         array = tensor.numpy()
-    except (
-        TypeError,
-        RuntimeError,
-    ):  # a device, layout or dtype that NumPy lacks, or it needs gradients
-        return reduce_tensor(tensor)
+    except (TypeError, RuntimeError):  # a device or dtype that NumPy lacks, or it needs gradients
+        return _reduce_by_torch(tensor)
     if not tensor.is_contiguous() or array.nbytes != tensor.untyped_storage().nbytes():
-        return reduce_tensor(tensor)  # others may have the same memory
+        return _reduce_by_torch(tensor)  # others may have the same memory
     if array.nbytes < MIN_SHARED_BYTES:
         return torch.from_numpy, (array,)
     shared = _share(array)
-    return reduce_tensor(tensor) if shared is None else (_map_tensor, shared)
+    return _reduce_by_torch(tensor) if shared is None else (_map_tensor, shared)
 
 
 def _map_tensor(packed: PackedArrays, path: str, slots: int) -> torch.Tensor:
