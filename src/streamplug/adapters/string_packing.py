@@ -77,6 +77,6 @@ def message_bytes(values: Any) -> int:
     """Return the approximate bytes of an array or list in a message; `sys.maxsize` for other types."""
     if isinstance(values, np.ndarray):
         return values.nbytes
-    if type(values) is not list:
+    if type(values) not in (list, StringList):
         return sys.maxsize
     return len(values) * sys.getsizeof(values[0]) if values else 0
