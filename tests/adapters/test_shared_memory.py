@@ -45,13 +45,6 @@ def test_arrays_begin_where_any_dtype_may():
     assert all(array.ctypes.data % 64 == 0 for array in found.values())
 
 
-def test_lists_of_bytes_become_an_array():
-    arena = SharedArrays(1)
-    found = unpack_arrays(arena.pack({"a": np.arange(3), "b": [b"one", b"", b"three"], "c": [b""]}))
-    same({"a": found["a"]}, {"a": np.arange(3)})
-    assert (found["b"].tobytes(), found["c"].tobytes()) == (b"onethree", b"")
-
-
 def test_a_slot_is_free_when_its_last_array_is_gone():
     arena = SharedArrays(2)
     first, second = unpack_arrays(arena.pack(ARRAYS)), unpack_arrays(arena.pack(ARRAYS))

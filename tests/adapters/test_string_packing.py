@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,16 +17,14 @@ FILL = 40_000
 def test_bytes_come_back(values):
     values = [b"x" * FILL, *values]
     joined = pack_strings(values)
-    assert joined.cuts.values(np.frombuffer(b"".join(joined.data), np.uint8)) == values
-    assert joined.nbytes == len(b"".join(joined.data))
+    assert joined.cuts.values(joined.data.copy()) == values
 
 
 @given(st.lists(st.text(st.characters(), max_size=20)))
 def test_texts_come_back_even_those_that_utf8_cannot_hold(values):
     values = [LARGE, "\ud800", "", *values]
     joined = pack_strings(values)
-    assert joined.cuts.values(np.frombuffer(b"".join(joined.data), np.uint8)) == values
-    assert joined.nbytes == len(b"".join(joined.data))
+    assert joined.cuts.values(joined.data.copy()) == values
 
 
 @pytest.mark.parametrize(

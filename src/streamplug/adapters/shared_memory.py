@@ -10,10 +10,10 @@ second of processor time if torch shares a new file for each tensor instead.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, count
 from multiprocessing import active_children, reduction
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ _GROWTH_FACTOR = 1.25
 MIN_SHARED_BYTES = 1 << 14
 """Size in bytes from which on shared memory is faster than a pipe."""
 
-_numbers = count()
+_numbers = itertools.count()
 _by_key: WeakValueDictionary[tuple[int, int], SharedArrays] = WeakValueDictionary()
 _of_workers: WeakKeyDictionary[BaseProcess, SharedArrays] = WeakKeyDictionary()
 
@@ -87,35 +87,22 @@ class SharedArrays:
     def __del__(self) -> None:
         os.close(self._descriptor)
 
-    def pack(self, arrays: Mapping[Any, NDArray[Any] | list[bytes]]) -> PackedArrays | None:
-        """Copy arrays without Python objects into a free slot, in the worker; None if there is none.
-
-        A list of bytes becomes one array.
-        """
+    def pack(self, arrays: Mapping[Any, NDArray[Any]]) -> PackedArrays | None:
+        """Copy arrays without Python objects into a free slot, in the worker; None if there is none."""
         fields, size = [], 0
-        for name, values in arrays.items():
-            if isinstance(values, list):
-                nbytes = sum(map(len, values))
-                fields.append((name, "|u1", (nbytes,), size))
-            else:
-                nbytes = values.nbytes
-                fields.append((name, values.dtype.str, values.shape, size))
-            size += -(-nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        for name, array in arrays.items():
+            fields.append((name, array.dtype.str, array.shape, size))
+            size += -(-array.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         free = np.flatnonzero(self._taken == 0)
         if not len(free):
             return None
         slot = int(free[0])
         start = self._place(slot, size)
-        mapped = self._mapped(start + size)
-        whole = np.frombuffer(mapped, np.uint8)
-        for (_, dtype, shape, offset), values in zip(fields, arrays.values()):
+        whole = np.frombuffer(self._mapped(start + size), np.uint8)
+        for (_, dtype, shape, offset), array in zip(fields, arrays.values()):
             first = start + offset
-            if isinstance(values, list):
-                for data, at in zip(values, accumulate(map(len, values), initial=first)):
-                    mapped[at : at + len(data)] = data
-            else:
-                target = whole[first : first + values.nbytes].view(dtype).reshape(shape)
-                target[...] = values
+            target = whole[first : first + array.nbytes].view(dtype).reshape(shape)
+            target[...] = array
         self._taken[slot] = 1
         return PackedArrays(self.key, slot, start, size, fields)
 

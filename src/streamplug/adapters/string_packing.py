@@ -33,15 +33,10 @@ class StringLayout(NamedTuple):
 
 
 class PackedStrings(NamedTuple):
-    """Values of a list as bytes that are to be concatenated, and the division of these."""
+    """Concatenated values of a list, and their division."""
 
-    data: list[bytes]
+    data: NDArray[np.uint8]
     cuts: StringLayout
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all values."""
-        return sum(map(len, self.data))
 
 
 _ERRORS = "surrogatepass"  # strings that a transform returns may contain lone surrogates
@@ -60,7 +55,7 @@ def are_large(values: list[Any]) -> bool:
 
 
 def pack_strings(values: Any) -> PackedStrings | None:
-    """Prepare a list of only bytes or only strings; return None for other or small values."""
+    """Concatenate a list of only bytes or only strings; return None for other or small values."""
     if type(values) not in (list, StringList) or not values or type(values[0]) not in (bytes, str):
         return None
     texts = type(values[0]) is str
@@ -69,8 +64,8 @@ def pack_strings(values: Any) -> PackedStrings | None:
     if not are_large(values):
         return None
     lengths = list(map(len, values))
-    data = ["".join(values).encode("utf-8", _ERRORS)] if texts else values
-    return PackedStrings(data, StringLayout(lengths, texts))
+    data = "".join(values).encode("utf-8", _ERRORS) if texts else b"".join(values)
+    return PackedStrings(np.frombuffer(data, np.uint8), StringLayout(lengths, texts))
 
 
 def message_bytes(values: Any) -> int:

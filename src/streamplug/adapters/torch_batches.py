@@ -156,10 +156,10 @@ def _pack(batch: Any, memory: SharedArrays | None) -> Any:
     arrays = {key: value for key, value in map(_array, batch.items()) if value is not None}
     lists = {key: pack_strings(value) for key, value in batch.items() if key not in arrays}
     joined = {key: value for key, value in lists.items() if value is not None}
-    shared: dict[Any, Any] = {**arrays, **{key: value.data for key, value in joined.items()}}
+    shared = {**arrays, **{key: value.data for key, value in joined.items()}}
     # If the consumer keeps so many batches that no slot is free, further ones are copied.
-    nbytes = sum(v.nbytes for v in arrays.values()) + sum(v.nbytes for v in joined.values())
-    packed = memory.pack(shared) if nbytes >= MIN_SHARED_BYTES else None
+    large = sum(array.nbytes for array in shared.values()) >= MIN_SHARED_BYTES
+    packed = memory.pack(shared) if large else None
     if packed is None:
         return _PackedBatch(None, {**batch, **arrays}, {})
     cuts = {key: value.cuts for key, value in joined.items()}

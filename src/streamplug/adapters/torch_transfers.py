@@ -89,9 +89,9 @@ def _memory() -> SharedArrays:
     return SharedArrays(_SLOTS, key=(os.getpid(), time.monotonic_ns()))
 
 
-def _share(values: NDArray[Any] | list[bytes]) -> tuple[PackedArrays, str, int] | None:
+def _share(array: NDArray[Any]) -> tuple[PackedArrays, str, int] | None:
     memory = _memory()
-    packed = memory.pack({0: values})
+    packed = memory.pack({0: array})
     return None if packed is None else (packed, memory.path, _SLOTS)
 
 
