@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from streamplug.plan import (
     DatasetFingerprint,
     Mixture,
     Planner,
+    StreamMixture,
     Weight,
     change_mixture,
     resume_mixture,
@@ -217,13 +219,26 @@ class TrainingRun(RunOrder):
             saved["batch_options"] = batches.options()
         if isinstance(mixture, Mixture):
             return {**saved, "curriculum_changes": 0}
-        changes = mixture.changes_until(self._step_of_run(world, epoch, step))
+        planned = mixture.changes_until(_MAX_RUN_SAMPLES)
+        run_step = self._step_of_run(world, epoch, step, mixture, planned[-1]["step"])
+        changes = mixture.changes_until(run_step)
         past = {"curriculum": changes} if changes else {}
         return {**saved, "curriculum_changes": len(changes), **past}
 
-    def _step_of_run(self, world: World, epoch: int, step: int) -> int:
-        length = self._planner.length(world, self.batch, self._epoch_config(world))
-        return epoch * (length // self.batch) + step
+    def _step_of_run(
+        self,
+        world: World,
+        epoch: int,
+        step: int,
+        mixture: StreamMixture,
+        most: int = _MAX_RUN_SAMPLES,
+    ) -> int:
+        """Return the step of the run, in global batches; those of earlier epochs are counted up to `most`."""
+        planner, config = replace(self._planner, mixture=mixture), self._epoch_config(world)
+        epochs = planner.curriculum_epochs(config)
+        if epochs is not None:
+            return epochs.steps_before(epoch, most) + self.global_step(step, world)
+        return epoch * (planner.length(world, self.batch, config) // self.batch) + step
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
@@ -240,12 +255,14 @@ class TrainingRun(RunOrder):
                 saved, self.identity(world), units_per_step=self._batches_per_step(world)
             )
             self._check_position(epoch, step, world)
-            if self.options.elastic and not self.varies:  # others have no changes
+            if self.options.elastic and not (
+                self.varies and isinstance(self._initial_mixture, Mixture)
+            ):
                 self._planner.mixture = resume_mixture(
                     self._initial_mixture,
                     saved,
                     self._planner.streams,
-                    self._step_of_run(world, epoch, step),
+                    partial(self._step_of_run, world, epoch, step),
                 )
         except BaseException:
             self._start, self.batch_size = before
@@ -273,13 +290,19 @@ class TrainingRun(RunOrder):
             raise ConfigError(
                 f"set_proportions: partition_algo={self.options.partition_algo!r}: needs 'elastic'"
             )
-        if self.varies:
+        planner = self._planner
+        if self.varies and isinstance(planner.mixture, Mixture):
             raise ConfigError(
-                f"set_proportions: batching_method={self.options.batching_method!r}: how many samples a step "
-                "has depends on their costs; begin another run with other proportions"
+                f"set_proportions: batching_method={self.options.batching_method!r}: begin the run with a "
+                "curriculum=, such as {0: [...]}"
             )
         epoch, step = self.clock.next()
-        run_step, planner = self._step_of_run(world, epoch, step), self._planner
+        if step != self.steps_of_global_batch(step, world)[0]:
+            raise ConfigError(
+                f"set_proportions before step {step} of {world.ranks} ranks, in the middle of a global batch "
+                f"of {self._global_batch(world)} batches: call it when all of these were read"
+            )
+        run_step = self._step_of_run(world, epoch, step, planner.mixture)
         planner.mixture = change_mixture(planner.mixture, planner.streams, run_step, proportions)
         self._continue(epoch, step, changed=True)
 
