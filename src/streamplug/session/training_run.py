@@ -12,6 +12,7 @@ from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
     BatchPlanner,
+    Curriculum,
     DatasetFingerprint,
     Mixture,
     Planner,
@@ -219,26 +220,22 @@ class TrainingRun(RunOrder):
             saved["batch_options"] = batches.options()
         if isinstance(mixture, Mixture):
             return {**saved, "curriculum_changes": 0}
-        planned = mixture.changes_until(_MAX_RUN_SAMPLES)
-        run_step = self._step_of_run(world, epoch, step, mixture, planned[-1]["step"])
-        changes = mixture.changes_until(run_step)
+        changes = mixture.changes_until(self._step_of_run(world, epoch, step, mixture))
         past = {"curriculum": changes} if changes else {}
         return {**saved, "curriculum_changes": len(changes), **past}
 
     def _step_of_run(
-        self,
-        world: World,
-        epoch: int,
-        step: int,
-        mixture: StreamMixture,
-        most: int = _MAX_RUN_SAMPLES,
+        self, world: World, epoch: int, step: int, mixture: StreamMixture, *, exact: bool = False
     ) -> int:
-        """Return the step of the run, in global batches; those of earlier epochs are counted up to `most`."""
+        """Return the global batches of the run before a step, or more than the step of any change."""
         planner, config = replace(self._planner, mixture=mixture), self._epoch_config(world)
         epochs = planner.curriculum_epochs(config)
-        if epochs is not None:
-            return epochs.steps_before(epoch, most) + self.global_step(step, world)
-        return epoch * (planner.length(world, self.batch, config) // self.batch) + step
+        if epochs is None:
+            return epoch * (planner.length(world, self.batch, config) // self.batch) + step
+        known = [each for each in (mixture, self._initial_mixture) if isinstance(each, Curriculum)]
+        last = max(each.changes[-1].step for each in known)
+        before = epochs.steps_before(epoch, _MAX_RUN_SAMPLES if exact else last)
+        return before + self.global_step(step, world)
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
@@ -302,7 +299,7 @@ class TrainingRun(RunOrder):
                 f"set_proportions before step {step} of {world.ranks} ranks, in the middle of a global batch "
                 f"of {self._global_batch(world)} batches: call it when all of these were read"
             )
-        run_step = self._step_of_run(world, epoch, step, planner.mixture)
+        run_step = self._step_of_run(world, epoch, step, planner.mixture, exact=True)
         planner.mixture = change_mixture(planner.mixture, planner.streams, run_step, proportions)
         self._continue(epoch, step, changed=True)
 

@@ -147,8 +147,8 @@ class EpochWindows:
         return -(-bins * self.samples_per_bin // self.window_size) + 1
 
     def _samples(self, sequence: int, window: int) -> Int64:
-        positions = np.array(self.positions(sequence, window), np.int64)
-        return self.sequences.samples(sequence, positions)
+        positions = self.positions(sequence, window)
+        return self.sequences.samples(sequence, np.arange(positions.start, positions.stop))
 
     def count_bins(self, sequence: int, window: int) -> int:
         """Return the number of bins that a window needs."""

@@ -119,7 +119,7 @@ class BatchingTests(ConformanceBase):
         assert done + _read(resumed) == whole
 
     def test_a_curriculum_goes_on_where_it_was_or_is_refused(self, folder: Path) -> None:
-        options = {"curriculum": {0: [1], 2: [1], 4: [1]}, "epoch_size": 200}
+        options: dict[str, Any] = {"curriculum": {0: [1], 2: [1], 4: [1]}, "epoch_size": 200}
         try:
             dataset = self.make_dataset(folder, World(4, 2), **options)
         except ConfigError:
