@@ -73,7 +73,10 @@ class BudgetCurriculum(CurriculumEpochs):
     def epoch(self, number: int, world: World) -> Epoch:
         if self._latest is None or self._latest[0] != number:
             start = self._start(number, self._changes[-1].step)
-            self._latest = number, self._plan(number, start)[0]
+            parts, following = self._plan(number, start)
+            self._latest = number, parts
+            if len(self.starts) > number:  # it is no earlier beginning
+                self.starts[number + 1 :] = [following]
         return BudgetEpoch(self._latest[1], self._global_batch, world)
 
     def steps_before(self, number: int, most: int) -> int:
@@ -81,12 +84,11 @@ class BudgetCurriculum(CurriculumEpochs):
 
     def _start(self, number: int, most: int) -> EpochStart:
         """Return the beginning of an epoch, or of an earlier one after at least `most` global batches."""
-        while len(self.starts) <= number and self.starts[-1].step < most:
-            latest = len(self.starts) - 1
-            parts, start = self._plan(latest, self.starts[latest])
-            self._latest = latest, parts
-            self.starts.append(start)
-        return self.starts[min(number, len(self.starts) - 1)]
+        starts = list(self.starts)  # another thread may plan, too
+        while len(starts) <= number and starts[-1].step < most:
+            starts.append(self._plan(len(starts) - 1, starts[-1])[1])
+        self.starts[:] = starts
+        return starts[min(number, len(starts) - 1)]
 
     def _plan(self, epoch: int, start: EpochStart) -> tuple[list[EpochPart], EpochStart]:
         """Return the parts of an epoch, and the beginning of the next one."""

@@ -48,7 +48,7 @@ class BudgetPlanner(BatchPlanner):
         global_batch: int,
         seed: int,
     ) -> Epoch:
-        key = f"bins {self.identity()} {global_batch} {order_key}"
+        key = f"bins of windows {self.identity()} {global_batch} {order_key}"
         if self._latest is None or self._latest[0] != key:
             of_sequences = partial(_make_windows, self._model, global_batch, seed, number)
             make_windows = partial(
@@ -73,7 +73,7 @@ class BudgetPlanner(BatchPlanner):
         seed: int,
     ) -> BudgetCurriculum:
         size = curriculum.epoch_size
-        order = f"bins {self.identity()} {global_batch} {order_key} {size}"
+        order = f"bins of windows {self.identity()} {global_batch} {order_key} {size}"
         key = order, curriculum.changes
         if self._curriculum is None or self._curriculum[0] != key:
             before, changes, starts = self._starts
