@@ -141,7 +141,7 @@ def test_bins_are_counted_in_processes_and_kept(folder, monkeypatch, tmp_path):
     monkeypatch.setattr("streamplug_budget.planner._MIN_CACHED_SAMPLES", 100)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert read(make(folder)) == expected
-    monkeypatch.setattr("streamplug_budget.planner.count_all_bins", refuse)
+    monkeypatch.setattr("streamplug_budget.planner.count_bins_until", refuse)
     assert read(make(folder)) == expected  # now from the file
     with pytest.raises(NotImplementedError):
         read(make(folder, shuffle_seed=8))  # another order has other bins
@@ -344,7 +344,6 @@ def test_a_budget_that_cannot_be_used_is_refused(folder, budget, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"curriculum": {0: [1]}}, "with curriculum="),
         ({"partition_algo": "relaxed"}, "needs partition_algo='elastic', not 'relaxed'"),
         ({"batching_method": "random"}, "batch_budget= with batching_method='random'"),
     ],
