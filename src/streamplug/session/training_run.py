@@ -213,7 +213,7 @@ class TrainingRun(RunOrder):
             step,
             config.initial_nodes,
             initial_batch_size,
-            units_per_step=self._batches_per_step(world),
+            batches_per_step=self._batches_per_step(world),
         )
         batches, mixture = self._planner.batches, self._planner.mixture
         if batches is not None:  # for tools that open the data set by a state
@@ -249,7 +249,7 @@ class TrainingRun(RunOrder):
             self.batch_size = batch // world.ranks
         try:
             epoch, step = state.load(
-                saved, self.identity(world), units_per_step=self._batches_per_step(world)
+                saved, self.identity(world), batches_per_step=self._batches_per_step(world)
             )
             self._check_position(epoch, step, world)
             if self.options.elastic and not (

@@ -15,7 +15,8 @@ from streamplug.errors import ConfigError, DecodeError
 from streamplug.interfaces import StoredRange
 from streamplug.types import Int64
 from streamplug_av.clip_options import check_at, check_positive, is_number
-from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
+from streamplug_av.container import decode_errors, start_seconds
+from streamplug_av.media_file import MediaFile
 from streamplug_av.png import waveform_png
 from streamplug_av.timeline import merge_ranges
 from streamplug_av.value_file import ValueFile
@@ -32,7 +33,7 @@ _MARGIN = 64  # samples around a window that is resampled, for the filter
 _TOLERANCE_SECONDS = 0.1  # codecs pad the end
 
 
-class Audio:
+class Audio(MediaFile):
     """Sound that is opened on first use, in a file of sound or of video.
 
     Times are in seconds from the begin of the file. Not thread-safe. Pickles with its bytes, or with the
@@ -42,38 +43,24 @@ class Audio:
         file: The bytes of the file.
     """
 
+    _kind = "audio"
+
     def __init__(
         self, stored: bytes | memoryview | StoredRange, file: ValueFile | None = None
     ) -> None:
         """Take the bytes of a file, or the place from which they are read; `file` has fetched some of it."""
-        self.file = ValueFile(stored)
+        super().__init__(stored)
         if file is not None and file.is_far:
             self.file.copy_blocks(file)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        value = self.file.value
-        return Audio, (bytes(value) if isinstance(value, memoryview) else value,)
-
-    def __repr__(self) -> str:
-        try:
-            about = f"{self.duration:.2f} s, {self.rate:,} Hz, {self.channels} channels"
-        except DecodeError as error:
-            about = str(error)
-        return f"<Audio: {about}>"
+    def _describe(self) -> str:
+        return f"{self.duration:.2f} s, {self.rate:,} Hz, {self.channels} channels"
 
     def _repr_png_(self) -> bytes:
         """Return the waveform of at most a minute, as notebooks and reports show it."""
         return waveform_png(self.samples(0, max(min(self.duration, 60.0), 1e-3)))
 
     # -- what it is -------------------------------------------------------------------
-
-    @cached_property
-    def _container(self) -> Any:
-        return open_container(self.file)
-
-    @cached_property
-    def _stream(self) -> Any:
-        return select_stream(self._container, "audio")
 
     @property
     def rate(self) -> int:
@@ -84,11 +71,6 @@ class Audio:
     def channels(self) -> int:
         """Number of channels."""
         return len(self._stream.codec_context.layout.channels)
-
-    @property
-    def codec(self) -> str:
-        """Name of the codec, such as ``"aac"``."""
-        return str(self._stream.codec_context.name)
 
     @property
     def duration(self) -> float:
@@ -198,11 +180,9 @@ class Audio:
 
     def _parts(self, first: int, stop: int) -> Iterator[tuple[int, Samples]]:
         """Yield decoded samples that cover a window, each with the number of its first sample."""
-        if (
-            not self._is_exact
-        ):  # after seeking, some decoders would not skip what they skip at the begin
-            self.__dict__["_container"] = open_container(self.file)
-            self.__dict__["_stream"] = select_stream(self._container, "audio")
+        if not self._is_exact:
+            # After seeking, some decoders would not skip what they skip at the begin.
+            self._reopen()
         stream, rate = self._stream, self.rate
         preroll = 0.0 if self.codec.startswith(_LOSSLESS) else _PREROLL_SECONDS
         origin = start_seconds(self._container)

@@ -30,22 +30,15 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
     """A `StreamingDataLoader` that yields packs of samples, whose sizes are known only after a transform.
 
     Workers read and transform samples; they are packed in this process, so that packs do not depend on the
-    number of workers. What is said of `PackedSamples` applies, which is the same without torch.
+    number of workers. What is said of `streamplug_packing.samples.PackedSamples` applies, which is the same
+    without torch.
 
     Args:
         dataset: A `StreamingDataset`.
         batch_size: Samples that are read per step, equal to the data set's `batch_size`; None for that.
-        length: Largest total size of a pack.
-        size: Size of a sample: a function of the transformed sample, or the name of a column whose length
-            it is.
-        open_bins: Number of bins that are filled at a time.
-        max_samples: Largest number of samples of a pack; None for any.
-        packs_per_epoch: Packs of each loop, which reads as many epochs as that takes; None ends a loop where
-            the data set's epoch ends.
-        transform: Applied in the worker to each sample, a dict. Called with ``(sample)`` or
-            ``(sample, rng)``.
-        collate_fn: Makes a pack of a list of transformed samples; None returns a dict of tensors, see
-            `streamplug_packing.collate.collate_pack`.
+        length, size, open_bins, max_samples, packs_per_epoch: As for `PackedSamples`.
+        transform: As for `PackedSamples`, but applied in the worker.
+        collate_fn: As for `PackedSamples`, but None returns a dict of tensors.
         device: Device to which packs are copied, one ahead of use; None leaves them in host memory.
         pin_memory: Whether packs are in pinned memory; None does that for a CUDA device.
         **kwargs: As for `StreamingDataLoader`.
