@@ -416,21 +416,6 @@ def test_samples_that_cannot_be_read_are_substituted_within_the_budget(folder):
         read(dataset)
 
 
-@pytest.mark.parametrize(
-    ("limit", "ranks", "warnings"), [(9_000, 4, 1), (9_000, 2, 0), (LIMIT, 4, 0)]
-)
-def test_ranks_that_read_the_same_batches_are_warned_about_once(
-    folder, limit, ranks, warnings, monkeypatch, caplog
-):
-    monkeypatch.setattr("streamplug.session.hints._logged", set())
-    budget = {"limit": limit, "column": "tokens"}
-    for rank in [*range(ranks), 0]:
-        dataset = make(folder, budget=budget, world=World(1, ranks, rank=rank))
-        next(dataset.batches())
-    text = "600 samples has fewer batches than the 4 of a global batch, so that 4 ranks read"
-    assert [text in record.message for record in caplog.records] == [True] * warnings
-
-
 class TestLoader:
     """Batches of limited cost in a loader of torch."""
 
