@@ -26,8 +26,7 @@ settings.register_profile(
 )
 settings.load_profile("steady")
 
-# Tests of plugins, pages, commands and whole processes find no more lines of the core; coverage would make
-# them take up to twice the time.
+# Coverage makes tests take up to twice the time, and these run few lines of the core that no other test runs.
 UNMEASURED = ("plugins/", "tests/benchmarks/", "tests/faults/", "tests/integration/", "tests/repo/")
 _coverage = sys.modules["coverage"].Coverage.current() if "coverage" in sys.modules else None
 _children = pytest.MonkeyPatch()
