@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -27,15 +28,17 @@ settings.register_profile(
 settings.load_profile("steady")
 
 # Coverage makes tests take up to twice the time, and these run few lines of the core that no other test runs.
-UNMEASURED = ("plugins/", "tests/benchmarks/", "tests/faults/", "tests/integration/", "tests/repo/")
+UNMEASURED = re.compile(
+    r"tests/(benchmarks|faults|integration|repo)/|plugins/(?!streamplug-(budget|folder|text|webdataset)/)"
+)
 _coverage = sys.modules["coverage"].Coverage.current() if "coverage" in sys.modules else None
 _children = pytest.MonkeyPatch()
 _stopped = pytest.StashKey[bool]()
 
 
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Have coverage follow the core's own tests alone, and the processes that they start."""
-    stop = item.nodeid.startswith(UNMEASURED)
+    """Have coverage follow the tests that are measured, and the processes that they start."""
+    stop = UNMEASURED.match(item.nodeid) is not None
     if _coverage is None or stop == item.config.stash.get(_stopped, False):
         return
     item.config.stash[_stopped] = stop

@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 # All pages of these folders run in one process, which imports torch once.
 TOGETHER = ({"howto", "reference", "tutorial"}, {"concepts", "moving"}, {"plugins"})
+# But not one whose workers would have to load what the other pages register.
+ALONE = {"engine.md"}
 FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.*\S.*) -->")
@@ -140,7 +142,9 @@ def run(folder: Path, *command: str) -> None:
 def together(path: Path) -> str:
     """Return the name of the group of pages that a page runs with."""
     folders = next((group for group in TOGETHER if path.parent.name in group), None)
-    return " ".join(sorted(folders)) if folders else str(path.relative_to(ROOT))
+    if folders is None or path.name in ALONE:
+        return str(path.relative_to(ROOT))
+    return " ".join(sorted(folders))
 
 
 def folder_of(path: Path, root: Path) -> Path:
