@@ -77,7 +77,6 @@ def changed_at(step, proportions=(0, 1, 3), choose=SIZES):
     return change_mixture(mixture_of(choose), SIZES, step, list(proportions))
 
 
-@settings(deadline=None, max_examples=60)
 @given(methods, choices, st.integers(0, 40), st.data())
 def test_steps_before_the_change_stay_and_all_are_the_same_in_every_world(
     method, choose, step, data

@@ -90,7 +90,6 @@ def mixture_of(shards, factor=1.0):
     return Mixture(choose, "balanced", 1, ShardSampler())
 
 
-@settings(deadline=None, max_examples=80)
 @given(methods, algorithms, shards_of, totals, st.integers(1, 5), st.data())
 def test_a_global_batch_is_the_same_in_every_world(
     method, algorithm, shards, total, canonical_nodes, data
@@ -115,7 +114,6 @@ def test_a_global_batch_is_the_same_in_every_world(
         assert found == expected
 
 
-@settings(deadline=None, max_examples=80)
 @given(methods, shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_every_sample_appears_and_is_found(method, shards, total, data):
     world, batch = data.draw(worlds(total))
@@ -132,7 +130,6 @@ def test_every_sample_appears_and_is_found(method, shards, total, data):
         assert Counter(found) == Counter(places)
 
 
-@settings(deadline=None, max_examples=60)
 @given(methods, algorithms, shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_a_run_goes_on_at_any_step_in_any_world(method, algorithm, shards, total, data):
     mixture = mixture_of(shards)
@@ -168,7 +165,6 @@ def test_a_run_goes_on_at_any_step_in_any_world(method, algorithm, shards, total
         assert np.sort(part, axis=1).tolist() == [whole[step] for step in steps[begin::3]]
 
 
-@settings(deadline=None, max_examples=50)
 @given(shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_a_global_batch_of_per_stream_is_of_one_stream(shards, total, data):
     world, batch = data.draw(worlds(total))
@@ -183,7 +179,6 @@ def test_a_global_batch_of_per_stream_is_of_one_stream(shards, total, data):
     assert steps == {s: -(-sum(shards[s]) // total) for s in range(len(shards)) if sum(shards[s])}
 
 
-@settings(deadline=None, max_examples=50)
 @given(shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_a_batch_of_device_per_stream_is_of_one_stream(shards, total, data):
     world, batch = data.draw(worlds(total))
@@ -194,7 +189,6 @@ def test_a_batch_of_device_per_stream_is_of_one_stream(shards, total, data):
     assert (streams == streams[:, :, :1]).all()
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=5), totals, st.data())
 def test_batches_of_stratified_have_all_streams_by_their_shares(sizes, total, data):
     world, batch = data.draw(worlds(total))
@@ -247,7 +241,6 @@ def lessons(changes=CHANGES, epoch_size=144, **config):
     return Plan(SHARDS, curriculum_of(changes, SIZES, epoch_size), **config)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.sampled_from(["random", "per_stream", "stratified", "device_per_stream"]), st.data())
 def test_a_curriculum_is_the_same_in_every_world(method, data):
     expected, total = None, data.draw(st.sampled_from([12, 48, 64]))
