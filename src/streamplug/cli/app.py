@@ -12,6 +12,7 @@ import streamplug
 from streamplug.cli.commands import command_names, load_command, missing_command_reason
 from streamplug.errors import StreamplugError
 from streamplug.plugin.catalog import COMMANDS
+from streamplug.plugin_kit.disk import OUTPUT_REMEDIES
 
 _TRACEBACK = "streamplug.traceback"
 
@@ -62,11 +63,17 @@ class _CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except StreamplugError as error:
+        except (StreamplugError, OSError) as error:
+            text = str(error)
+            if not isinstance(error, StreamplugError):  # such as standard output on a full disk
+                remedy = isinstance(error, OSError) and OUTPUT_REMEDIES.get(error.errno or 0)
+                if not remedy:
+                    raise
+                text = f"{error.filename or 'standard output'}: {error.strerror}; {remedy}"
             if ctx.find_root().meta.get(_TRACEBACK):
                 click.echo(traceback.format_exc(), err=True, nl=False)
             else:
-                click.echo(f"error: {error}", err=True)
+                click.echo(f"error: {text}", err=True)
             ctx.exit(1)
 
 

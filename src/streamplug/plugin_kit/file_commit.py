@@ -72,11 +72,11 @@ def stage_file(
 
     Args:
         target: The file to write.
-        staging: Path on the same file system. The default depends on `target` alone, so that the leftover
-            of a killed process is overwritten; concurrent writers of one target must hold a lock.
+        staging: Path on the same file system, in a directory that exists. The default depends on `target`
+            alone, so that the leftover of a killed process is overwritten; concurrent writers of one target
+            must hold a lock.
         durable: As for `commit_file`.
     """
-    make_directory(target.parent, durable=durable)
     path = target.with_name(f".{target.name}.tmp") if staging is None else staging
     try:
         yield path

@@ -35,7 +35,7 @@ def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
 def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
     """Map operating system errors of a data set's output file or directory to streamplug errors.
 
-    `path` is that in errors that name none; `needed` is the number of bytes to be written, if known.
+    Errors name `path`; `needed` is the number of bytes to be written, if known.
     """
     try:
         yield
@@ -43,7 +43,7 @@ def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
         raise
     except OSError as error:
         kind, number = StorageError, error.errno or 0
-        said = f"{error.filename or path}: {error.strerror or error}"
+        said = f"{path}: {error.strerror or error}"
         remedy = OUTPUT_REMEDIES.get(number, "write to another directory")
         if number in DISK_FULL_ERRNOS:
             said = describe_full_disk(path, number, needed)

@@ -84,9 +84,10 @@ def delete_durably(storage: Storage, *keys: str) -> None:
         storage.delete(key)
     root = local_path(storage.url)
     if root is not None:
-        for folder in {(root / key).parent for key in keys}:
-            if folder.is_dir():
-                sync_directory(folder)
+        with map_output_errors(root):
+            for folder in {(root / key).parent for key in keys}:
+                if folder.is_dir():
+                    sync_directory(folder)
 
 
 def quote_names(names: Sequence[str]) -> str:

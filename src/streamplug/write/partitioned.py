@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from streamplug.plugin.location import (
 )
 from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import try_file_lock
 from streamplug.transfer.tempdir import make_temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
@@ -255,7 +256,9 @@ def _plan(
 def _lock_of(url: str) -> Iterator[bool]:
     """Lock a location, and yield whether no other process of this machine holds the lock."""
     path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
-    with try_file_lock(path) as alone:
+    with ExitStack() as stack:
+        with map_disk_errors(path):
+            alone = stack.enter_context(try_file_lock(path))
         try:
             yield alone
         finally:

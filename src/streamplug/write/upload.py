@@ -11,6 +11,9 @@ from streamplug.plugin_kit.file_commit import sync_file
 from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.retry import call_with_retries
 
+_SYNC_THREADS = 4
+"""Threads that sync local files: file systems such as ext4 commit files together that are synced at once."""
+
 
 class Uploader:
     """Uploads files, or syncs those that stay to the disk, in threads; the next call raises their errors.
@@ -33,7 +36,7 @@ class Uploader:
         self._keep_local = keep_local or storage is None
         self.durable = durable and self._keep_local
         self._retries = retries
-        self._num_threads = num_threads if storage is not None else 1
+        self._num_threads = num_threads if storage is not None else _SYNC_THREADS
         self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="streamplug-upload")
         self._pending: deque[Future[None]] = deque()
 

@@ -33,7 +33,7 @@ from streamplug.errors import (
     StorageError,
 )
 from streamplug.plugin.location import local_path, open_storage
-from streamplug.plugin_kit.file_commit import stage_file, sync_directory
+from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
 from streamplug.transfer.retry import call_with_retries
 from streamplug_views.errors import ConflictError
 from streamplug_views.manifest import (
@@ -163,6 +163,7 @@ class VersionStore:
             return path / name
         cached = (folder or source_cache_dir(self.url)) / name
         if not cached.is_file():
+            make_directory(cached.parent)
             own = cached.with_name(f".{cached.name}.{id(self)}")
             with stage_file(cached, own, durable=True) as staging:
                 call_with_retries(partial(self._storage.download, name, staging), self._retries)
