@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
@@ -22,6 +23,9 @@ from typing import Any
 import pytest
 
 TIME = 1_700_000_000
+BACKGROUND_SECONDS = 0.02
+"""What syncs in the background take, so that much is not synced yet while others go on."""
+
 _CHANGES = ("unlink", "remove", "rmdir", "mkdir", "link", "rename", "replace")
 
 
@@ -119,6 +123,8 @@ class Recorder:
         return node, name
 
     def _sync(self, descriptor: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(BACKGROUND_SECONDS)
         with self._lock:
             self._scan()
             node = self._nodes().get(os.fstat(descriptor).st_ino)

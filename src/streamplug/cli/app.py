@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -63,18 +63,22 @@ class _CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (StreamplugError, OSError) as error:
-            text = str(error)
-            if not isinstance(error, StreamplugError):  # such as standard output on a full disk
-                remedy = isinstance(error, OSError) and OUTPUT_REMEDIES.get(error.errno or 0)
-                if not remedy:
-                    raise
-                text = f"{error.filename or 'standard output'}: {error.strerror}; {remedy}"
-            if ctx.find_root().meta.get(_TRACEBACK):
-                click.echo(traceback.format_exc(), err=True, nl=False)
-            else:
-                click.echo(f"error: {text}", err=True)
-            ctx.exit(1)
+        except StreamplugError as error:
+            _fail(ctx, str(error))
+        except OSError as error:  # such as standard output on a full disk
+            remedy = OUTPUT_REMEDIES.get(error.errno or 0)
+            if remedy is None:
+                raise
+            _fail(ctx, f"{error.filename or 'standard output'}: {error.strerror}; {remedy}")
+
+
+def _fail(context: click.Context, text: str) -> NoReturn:
+    """Print the current exception, and exit."""
+    if context.find_root().meta.get(_TRACEBACK):
+        click.echo(traceback.format_exc(), err=True, nl=False)
+    else:
+        click.echo(f"error: {text}", err=True)
+    context.exit(1)
 
 
 @click.group(cls=_CommandGroup, params=[_TRACEBACK_OPTION])
