@@ -67,7 +67,7 @@ class _CommandGroup(click.Group):
             _fail(ctx, str(error))
         except OSError as error:  # such as standard output on a full disk
             remedy = OUTPUT_REMEDIES.get(error.errno or 0)
-            if remedy is None:
+            if remedy is None or isinstance(error, (FileNotFoundError, NotADirectoryError)):
                 raise
             _fail(ctx, f"{error.filename or 'standard output'}: {error.strerror}; {remedy}")
 

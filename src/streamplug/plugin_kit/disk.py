@@ -23,7 +23,7 @@ OUTPUT_REMEDIES = {
         "EROFS": "write to a disk that can be written to; a disk with errors becomes read-only, too",
         "ENOENT": "the directory was removed while it was written to: keep it, and write again",
         "ENOTDIR": "a file has the name of a directory: write to another place",
-        "EIO": "the disk is failing: check it, and write to another one",
+        "EIO": "the disk is failing: check it, or use another one",
     }.items()
     if hasattr(errno, name)
 }
