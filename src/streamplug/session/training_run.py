@@ -297,7 +297,7 @@ class TrainingRun(RunOrder):
         if step != self.steps_of_global_batch(step, world)[0]:
             raise ConfigError(
                 f"set_proportions before step {step} of {world.ranks} ranks, in the middle of a global batch "
-                f"of {self._global_batch(world)} batches: call it when all of these were read"
+                f"of {self._micro_batches(world)} batches: call it when all of these were read"
             )
         run_step = self._step_of_run(world, epoch, step, planner.mixture, exact=True)
         planner.mixture = change_mixture(planner.mixture, planner.streams, run_step, proportions)
