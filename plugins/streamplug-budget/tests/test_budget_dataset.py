@@ -128,7 +128,7 @@ def test_bins_are_counted_in_processes_and_kept(folder, monkeypatch, tmp_path):
     monkeypatch.setattr("streamplug_budget.planner._MIN_CACHED_SAMPLES", 100)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert read(make(folder)) == expected
-    monkeypatch.setattr("streamplug_budget.planner.count_all_bins", refuse)
+    monkeypatch.setattr("streamplug_budget.planner.count_bins_until", refuse)
     assert read(make(folder)) == expected  # now from the file
     with pytest.raises(NotImplementedError):
         read(make(folder, shuffle_seed=8))  # another order has other bins
@@ -331,7 +331,6 @@ def test_a_budget_that_cannot_be_used_is_refused(folder, budget, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"curriculum": {0: [1]}}, "with curriculum="),
         ({"partition_algo": "relaxed"}, "needs partition_algo='elastic', not 'relaxed'"),
         ({"batching_method": "random"}, "batch_budget= with batching_method='random'"),
     ],
@@ -415,21 +414,6 @@ def test_samples_that_cannot_be_read_are_substituted_within_the_budget(folder):
     )
     with pytest.raises(TooManyBadSamplesError):
         read(dataset)
-
-
-@pytest.mark.parametrize(
-    ("limit", "ranks", "warnings"), [(9_000, 4, 1), (9_000, 2, 0), (LIMIT, 4, 0)]
-)
-def test_ranks_that_read_the_same_batches_are_warned_about_once(
-    folder, limit, ranks, warnings, monkeypatch, caplog
-):
-    monkeypatch.setattr("streamplug.session.hints._logged", set())
-    budget = {"limit": limit, "column": "tokens"}
-    for rank in [*range(ranks), 0]:
-        dataset = make(folder, budget=budget, world=World(1, ranks, rank=rank))
-        next(dataset.batches())
-    text = "600 samples has fewer batches than the 4 of a global batch, so that 4 ranks read"
-    assert [text in record.message for record in caplog.records] == [True] * warnings
 
 
 class TestLoader:

@@ -25,7 +25,7 @@ from streamplug import (
     register_encoding,
     write_parts,
 )
-from streamplug.errors import ConfigError, InvalidIndexError, OutputExistsError, WriterError
+from streamplug.errors import ConfigError, OutputExistsError, WriterError
 
 COLUMNS = {"id": "int", "text": "str"}
 OPTIONS = {"columns": COLUMNS, "size_limit": 2000, "compression": "gz", "hashes": ["sha1"]}
@@ -463,7 +463,7 @@ def test_an_index_that_names_files_elsewhere_removes_none(tmp_path, name):
     assert (tmp_path / "notes.txt").exists()
 
 
-@pytest.mark.parametrize("plan", ["[" * 100_000, "7", '{"parts": "../.."}', "\0"])
+@pytest.mark.parametrize("plan", ["[" * 100_000, "7", '{"parts": "../.."}', "\0a"])
 def test_a_plan_that_is_none_of_ours_is_another_set(tmp_path, plan):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "parts.json").write_text(plan)
@@ -472,11 +472,35 @@ def test_a_plan_that_is_none_of_ours_is_another_set(tmp_path, plan):
     write_parts(samples, range(1), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
 
 
-def test_a_part_that_names_files_elsewhere_is_not_gone_on_with(tmp_path):
+def test_a_part_that_names_files_elsewhere_is_written_again(tmp_path):
     write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
     (tmp_path / "set" / "index.json").unlink()
     index = tmp_path / "set" / "part-00001" / "index.json"
     index.write_text(index.read_text().replace("shard.00000", "../../shard.00000"))
-    with pytest.raises(InvalidIndexError, match="not a relative path inside"):
-        write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
-    assert not (tmp_path / "set" / "index.json").exists()
+    (tmp_path / "shard.00000.mds.gz").touch()
+    write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
+    assert len(list(StreamingDataset(local=str(tmp_path / "set")))) == 2 * SIZE
+    assert (tmp_path / "shard.00000.mds.gz").exists()
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("name", ["index.json", "shard.00000.mds.gz"])
+def test_a_part_that_a_loss_of_power_left_empty_is_written_again(tmp_path, undisturbed, name, size):
+    out = tmp_path / "set"
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    (out / "index.json").write_bytes(b"\0" * size)
+    (out / "part-00002" / name).write_bytes(b"\0" * size)
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    assert content(out) == undisturbed
+
+
+@pytest.mark.parametrize("plan", ["", "\0\0"])
+def test_a_plan_that_a_loss_of_power_left_empty_is_that_of_an_unfinished_run(
+    tmp_path, undisturbed, plan
+):
+    out = tmp_path / "set"
+    write_parts(samples, range(3), out=out, processes=0, **{**OPTIONS, "hashes": ["md5"]})
+    (out / "index.json").unlink()
+    (out / "parts.json").write_text(plan)
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    assert content(out) == undisturbed

@@ -17,6 +17,7 @@ from streamplug import dataset
 from streamplug.adapters.message_batching import messages_after, round_robin
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import WorkerBatches, identity, move_batches
+from streamplug.adapters.torch_transfers import TorchSource, start_transfers
 from streamplug.adapters.torch_transform import random_transform
 from streamplug.config import Configurable, detect_world, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
@@ -53,6 +54,11 @@ class TorchPlacement(Placement):
         nodes = launched.nodes if launched.ranks == ranks else 1
         return World(nodes, ranks // nodes, rank=group.get_rank())
 
+    def start_loop(self) -> None:
+        """Detect this rank's place for a loop, and let a worker of it pass batches cheaply."""
+        super().start_loop()
+        start_transfers()
+
     def worker_loop(self) -> WorkerLoop:
         """Return the loader loop that this process works for."""
         worker = get_worker_info()
@@ -77,6 +83,10 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
             # Workers share this memory under fork and spawn, and it leaves no named file behind.
             self._cells = _share(torch.zeros(SHARED_CELLS, dtype=torch.int64))
             self._session.share_counters(self._cells.numpy())
+
+    def as_source(self) -> TorchSource:
+        """Return the stored samples by sample id; see `streamplug.dataset.StreamingDataset.as_source`."""
+        return TorchSource(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # The cells are pickled separately, so that torch shares them rather than copying them.

@@ -16,14 +16,17 @@ from torch.utils.data import IterableDataset, default_collate, get_worker_info
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.adapters.message_batching import BatchMessage, group_batches
-from streamplug.adapters.shared_memory import PackedArrays, SharedArrays, unpack_arrays
+from streamplug.adapters.shared_memory import (
+    MIN_SHARED_BYTES,
+    PackedArrays,
+    SharedArrays,
+    unpack_arrays,
+)
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
 
 if TYPE_CHECKING:
     from streamplug.adapters.torch import StreamingDataset
-
-_MIN_SHARED_BYTES = 1 << 14  # batch size in bytes from which on shared memory is faster than a pipe
 
 
 class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
@@ -155,7 +158,7 @@ def _pack(batch: Any, memory: SharedArrays | None) -> Any:
     joined = {key: value for key, value in lists.items() if value is not None}
     shared = {**arrays, **{key: value.data for key, value in joined.items()}}
     # If the consumer keeps so many batches that no slot is free, further ones are copied.
-    large = sum(array.nbytes for array in shared.values()) >= _MIN_SHARED_BYTES
+    large = sum(array.nbytes for array in shared.values()) >= MIN_SHARED_BYTES
     packed = memory.pack(shared) if large else None
     if packed is None:
         return _PackedBatch(None, {**batch, **arrays}, {})

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from math import gcd
 
-import numpy as np
-
-from streamplug.plan import Epoch
 from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
@@ -64,22 +60,6 @@ def warn_about_batches(batch_size: int | None, world: World) -> None:
             f"{world.workers_per_rank} workers read a data set without batch_size=: it deals samples to them "
             "one by one, and batches that a loader makes of them depend on the number of workers; give the "
             "data set the loader's batch size, or 1 if it makes no batches",
-        )
-
-
-def warn_about_varying_batches(epoch: Epoch, size: int, micro_batches: int, world: World) -> None:
-    """Warn if an epoch of `size` samples has fewer batches of varying size than a global batch."""
-    if epoch.steps * world.ranks > micro_batches or world.rank or world.worker:
-        return
-    ranks = (replace(world, rank=rank) for rank in range(world.ranks))
-    steps = np.arange(epoch.steps)
-    samples = sum(int(np.count_nonzero(epoch.ids(rank, 1, steps) >= 0)) for rank in ranks)
-    if samples > size:
-        _warn_once(
-            ("varying batches", micro_batches, size),
-            f"an epoch of {size:,} samples has fewer batches than the {micro_batches:,} of a global batch, "
-            f"so that {world.ranks:,} ranks read some of them again, {samples:,} samples in all; give "
-            "smaller batches (limit= of batch_budget), fewer micro_batches=, or use fewer ranks",
         )
 
 

@@ -9,11 +9,7 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.plan import DatasetFingerprint, Epoch, EpochConfig, Planner, state
 from streamplug.session.epoch_counter import EpochCounter, private_cells
-from streamplug.session.hints import (
-    warn_about_batches,
-    warn_about_order,
-    warn_about_varying_batches,
-)
+from streamplug.session.hints import warn_about_batches, warn_about_order
 from streamplug.session.order_options import OrderOptions
 from streamplug.session.run_start import RunStart
 from streamplug.session.world_change import divide_global_batch
@@ -99,20 +95,17 @@ class RunOrder:
         ranks = () if same_plan else (self.batch, world.nodes, world.ranks_per_node)
         key = (number, self.batch * world.ranks, ranks, config, self._planner.mixture)
         if self._epoch is None or self._epoch[0] != key:
+            self._warn(world, config)
             self._epoch = (key, self._planner.epoch(number, world, self.batch, config))
-            self._warn(self._epoch[1], world, config)
         return self._epoch[1]
 
-    def _warn(self, epoch: Epoch, world: World, config: EpochConfig) -> None:
+    def _warn(self, world: World, config: EpochConfig) -> None:
         if self.clock.begun() > 1:  # workers of the first epoch have warned already
             return
         # Only some shuffles use blocks; an explicit block size indicates one that does.
         shuffle, blocks = self.options.used_shuffle, self.options.shuffle_block_size is not None
         blocks = shuffle == "window" or (blocks and shuffle != "global")
-        if self.varies:
-            micro_batches = self._micro_batches(world)
-            warn_about_varying_batches(epoch, self._planner.size, micro_batches, world)
-        else:
+        if not self.varies:
             warn_about_batches(self.batch_size, world)
         warn_about_order(
             shuffle=shuffle,

@@ -11,7 +11,7 @@ from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
 from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.write.destination import quote_names
+from streamplug.write.destination import delete_durably, quote_names
 from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
 
 _PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
@@ -35,9 +35,10 @@ def remove_dataset(storage: Storage) -> None:
             f"{storage.url} holds files that are not of its data set: {quote_names(others)}; nothing was "
             "removed: remove or move them, or choose another location"
         )
-    # The plan is deleted last: it identifies the leftovers of a killed removal.
-    for key in sorted(keys, key=lambda key: (key == PLAN_NAME, key != INDEX_NAME)):
-        storage.delete(key)
+    # The index is deleted first. The plan is last: it identifies the leftovers of a removal that was cut off.
+    steps = {INDEX_NAME: 0, PLAN_NAME: 2}
+    for step in range(3):
+        delete_durably(storage, *(key for key in keys if steps.get(key, 1) == step))
 
 
 def _is_own(key: str) -> bool:

@@ -13,15 +13,23 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from streamplug.errors import ConfigError, NotFound, StreamplugError, WriterError
-from streamplug.index import INDEX_NAME
+from streamplug.errors import (
+    ConfigError,
+    InvalidIndexError,
+    NotFound,
+    StreamplugError,
+    WriterError,
+)
+from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import restore
+from streamplug.plugin_kit.file_commit import sync_directory
 from streamplug.write.writer import Writer
 
 MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
@@ -36,6 +44,20 @@ ATTEMPTS = ".attempts"
 def part_folder(number: int) -> str:
     """Return the name of the folder of a part."""
     return f"part-{number:05d}"
+
+
+def is_whole(folder: Path) -> bool:
+    """Return whether the folder of a part has an index, and its files have their sizes.
+
+    A loss of power may leave empty files, unless they were written with ``durable=True``.
+    """
+    try:
+        index = parse_index((folder / INDEX_NAME).read_bytes(), str(folder))
+        files = chain.from_iterable(index.shard(n).files.values() for n in range(len(index)))
+        stored = (file.zip or file.raw for file in files)
+        return all((folder / file.basename).stat().st_size == file.bytes for file in stored)
+    except (OSError, InvalidIndexError):
+        return False
 
 
 @dataclass(frozen=True)
@@ -64,8 +86,12 @@ class PartTask:
         index = f"{part_folder(number)}/{INDEX_NAME}"
         try:
             self._check(home)
-            if not home.exists(index):
-                self._write(number, home)
+            if home.exists(index):
+                root = local_path(home.url)
+                if root is None or is_whole(root / part_folder(number)):
+                    return
+                home.delete(index)
+            self._write(number, home)
         except Exception as error:
             with suppress(StreamplugError):
                 self._check(home)
@@ -107,6 +133,8 @@ class PartTask:
                     shutil.rmtree(location, ignore_errors=True)  # of another data set
                     return
             _install(scratch, location)
+            if self.options.get("durable", True):
+                sync_directory(local_folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from streamplug.plugin.location import (
 )
 from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import try_file_lock
 from streamplug.transfer.tempdir import make_temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
@@ -38,6 +39,7 @@ from streamplug_tools.part_task import (
     PLAN_NAME,
     MakeSamples,
     PartTask,
+    is_whole,
     part_folder,
     remove_attempts,
 )
@@ -175,8 +177,11 @@ class _PartitionedOutput:
 
     def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
         """Write the plan, or check that it equals the existing one; return whether it was written."""
+        is_lost = False
         try:
-            existing = json.loads(self._storage.read(PLAN_NAME))
+            data = self._storage.read(PLAN_NAME)
+            is_lost = not data.strip(b"\0")  # by a loss of power
+            existing = json.loads(data)
         except NotFound:
             existing = None
         except (ValueError, RecursionError):
@@ -189,8 +194,9 @@ class _PartitionedOutput:
                     f"{self._storage.url} is being written by another process of this machine, as another "
                     "data set; choose another place, or end that process"
                 )
-            unfinished = _is_plan(existing) and not self._storage.exists(INDEX_NAME)
-            if unfinished and (done := self.finished(existing["parts"])):
+            is_ours = is_lost or _is_plan(existing)
+            unfinished = is_ours and not self._storage.exists(INDEX_NAME)
+            if unfinished and existing and (done := self.finished(existing["parts"])):
                 _LOG.warning(
                     "%s: %d finished parts of a data set that was not completed are replaced by another one",
                     self._storage.url,
@@ -210,7 +216,13 @@ class _PartitionedOutput:
     def finished(self, count: int) -> set[int]:
         """Return the numbers of the finished parts."""
         keys = {info.key for info in self._storage.list("part-")}
-        return {n for n in range(count) if f"{part_folder(n)}/{INDEX_NAME}" in keys}
+        root = local_path(self._storage.url)
+        return {
+            n
+            for n in range(count)
+            if f"{part_folder(n)}/{INDEX_NAME}" in keys
+            and (root is None or is_whole(root / part_folder(n)))
+        }
 
 
 def _plan(
@@ -244,7 +256,9 @@ def _plan(
 def _lock_of(url: str) -> Iterator[bool]:
     """Lock a location, and yield whether no other process of this machine holds the lock."""
     path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
-    with try_file_lock(path) as alone:
+    with ExitStack() as stack:
+        with map_disk_errors(path):
+            alone = stack.enter_context(try_file_lock(path))
         try:
             yield alone
         finally:
