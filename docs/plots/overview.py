@@ -7,8 +7,6 @@ It needs matplotlib.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
