@@ -416,6 +416,7 @@ def test_a_stream_needs_a_place():
         ({"download_timeout": "1m"}, "download_timeout='1m': must be a number of seconds above 0"),
         ({"download_timeout": True}, "download_timeout=True: must be a number of seconds above 0"),
         ({"keep_zip": "no"}, "keep_zip='no': must be True or False"),
+        ({"max_value_bytes": "1 value"}, "max_value_bytes='1 value': expected bytes"),
         ({"remote": ""}, "remote='' names no place"),
         ({"local": ""}, "local='' names no place"),
     ],
