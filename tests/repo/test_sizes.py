@@ -16,7 +16,7 @@ PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_web
 MOSAIC = ROOT / "plugins" / "streamplug-mosaic" / "src" / "streamplug_mosaic" / "compat"
 TORCH = (
     CORE / "adapters" / "torch.py", CORE / "adapters" / "torch_batches.py",
-    CORE / "adapters" / "torch_transform.py",
+    CORE / "adapters" / "torch_device.py", CORE / "adapters" / "torch_transform.py",
     ROOT / "plugins" / "streamplug-torch",
     ROOT / "plugins" / "streamplug-packing" / "src" / "streamplug_packing" / "loader.py",
     ROOT / "plugins" / "streamplug-image" / "src" / "streamplug_image" / "resampler.py",
