@@ -19,6 +19,7 @@ TORCH = (
     CORE / "adapters" / "torch_device.py", CORE / "adapters" / "torch_transform.py",
     ROOT / "plugins" / "streamplug-torch",
     ROOT / "plugins" / "streamplug-packing" / "src" / "streamplug_packing" / "loader.py",
+    ROOT / "plugins" / "streamplug-image" / "src" / "streamplug_image" / "device_jpegs.py",
     ROOT / "plugins" / "streamplug-image" / "src" / "streamplug_image" / "resampler.py",
     PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
     MOSAIC / "distributed.py", MOSAIC / "loader.py",
