@@ -1,4 +1,4 @@
-"""Draws docs/_static/faults.svg and writes the tables of docs/concepts/faults.md.
+"""Draws docs/_static/faults.svg and writes the tables of docs/concepts/faults.md and reliability.md.
 
     python docs/plots/faults.py
 
@@ -16,6 +16,7 @@ from matplotlib import pyplot as plt
 
 DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "concepts" / "faults.md"
+RELIABILITY = DOCS / "concepts" / "reliability.md"
 KINDS = {
     "latency": "#94a3b8",
     "reset": "#0ea5e9",
@@ -93,6 +94,15 @@ def kills_table(kills: dict[str, Any]) -> str:
     return table(["In the midst of", "Aimed at", "Hit"], rows)
 
 
+def losses_table(losses: dict[str, dict[str, int]]) -> str:
+    outcomes = ("whole", "before", "absent")
+    rows = [
+        [name, *(f"{found.get(key, 0):,}" for key in ("steps", "tried", "states", *outcomes))]
+        for name, found in losses.items()
+    ]
+    return table(["Way", "Steps", "Tried", "Distinct", "Whole", "As before", "Absent"], rows)
+
+
 def between(text: str, mark: str, new: str) -> str:
     """Put something between two comments of a page."""
     head, _, rest = text.partition(f"<!-- {mark} -->\n")
@@ -108,6 +118,8 @@ def main() -> None:
     draw(runs, DOCS / "_static" / "faults.svg")
     page = between(PAGE.read_text(), "epochs", epochs_table(runs) + cut_off(runs))
     PAGE.write_text(between(page, "kills", kills_table(figures["kills"])))
+    losses = losses_table(figures["power losses"])
+    RELIABILITY.write_text(between(RELIABILITY.read_text(), "losses", losses))
 
 
 if __name__ == "__main__":

@@ -338,8 +338,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             proportions: Share of each stream, in their order, relative to the others.
 
         Raises:
-            ConfigError: If the run was started neither with a `curriculum` nor with a `proportion` of each
-                stream, or the proportions are invalid.
+            ConfigError: If the run was started neither with a `curriculum` nor, without a `batch_budget`,
+                with a `proportion` of each stream, or the proportions are invalid.
         """
         self._session.run.set_proportions(proportions, self._session.world)
 

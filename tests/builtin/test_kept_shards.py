@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug.plan import ElasticPartitionAlgorithm, EpochConfig, Mixture, Planner, ShardSampler
@@ -46,7 +46,6 @@ def fetched(epochs):
 streams_of = st.lists(st.lists(st.integers(8, 40), min_size=8, max_size=40), min_size=1, max_size=2)
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.sampled_from(KEEPING), streams_of, st.integers(1, 8))
 def test_whole_streams_are_fetched_once(shuffle, streams, nodes):
     epochs = shards_by_epoch(shuffle, streams, list(map(sum, streams)), nodes)
@@ -54,7 +53,6 @@ def test_whole_streams_are_fetched_once(shuffle, streams, nodes):
     assert fetched(epochs)[0] <= sum(map(len, streams)) + nodes - 1  # with a border inside: twice
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.sampled_from(KEEPING), streams_of, st.integers(1, 8), st.floats(0.2, 3))
 def test_fixed_samples_are_fetched_once(shuffle, streams, nodes, factor):
     choose = [int(factor * sum(stream)) for stream in streams]
@@ -62,7 +60,6 @@ def test_fixed_samples_are_fetched_once(shuffle, streams, nodes, factor):
     assert epochs[1:] == epochs[:1] * (EPOCHS - 1)
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.sampled_from(KEEPING), st.integers(2, 8), st.floats(0.2, 0.8), st.floats(1.2, 1.8))
 def test_proportions_of_all_shards_move_only_borders(shuffle, nodes, less, more):
     """Where each shard gives some of its samples in each epoch, only shards at borders may change nodes."""

@@ -183,7 +183,6 @@ def test_stored_order_is_the_same_in_all_epochs_and_seeds():
     assert canonical_nodes_in(order("none", [3, 0, 4], 2, 5, 9), 7, 2) == [[0, 1, 2], [3, 4, 5, 6]]
 
 
-@settings(deadline=None, max_examples=30)
 @given(algorithms, shards, canonical_nodes_of, seeds, epochs, blocks)
 def test_instances_agree(name, sizes, canonical_nodes, seed, epoch, block):
     arguments = (name, sizes, canonical_nodes, seed, epoch, block)
@@ -247,7 +246,6 @@ def test_finds_where_an_id_comes(name, sizes, canonical_nodes, seed, block, data
     assert it.take(canonical_node, position, position + 1).tolist() == [wanted]
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(1, 9), shards.filter(any), canonical_nodes_of, blocks)
 def test_shards_in_groups_are_shuffled_as_well(limit, sizes, canonical_nodes, block):
     with mock.patch.object(window, "MAX_GROUPS", limit):

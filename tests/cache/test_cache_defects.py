@@ -61,6 +61,8 @@ def test_a_missing_shard_is_an_error_with_any_number_of_workers(
         with pytest.raises(StorageError, match="does not exist"):  # noqa: PT012
             for _ in range(9):  # there are 8, and the end must not come before them
                 next(batches)
+        if workers:
+            batches._shutdown_workers()  # when they are collected, torch waits seconds for each
 
 
 def test_the_second_run_without_a_local_directory_works(tmp_path, far, serve, monkeypatch):

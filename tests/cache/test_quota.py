@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug.cache import quota as room_module
@@ -274,7 +274,6 @@ def test_a_full_disk_makes_a_limited_cache_smaller(tmp_path):
     assert there(tmp_path) == set()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_the_limit_and_the_account_hold_whatever_is_done(tmp_path_factory, data):
     root = tmp_path_factory.mktemp("room")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import re
 import subprocess
 import sys
@@ -26,7 +27,11 @@ def failing(monkeypatch):
     def crash():
         raise ZeroDivisionError
 
-    loaded = {"fail": fail, "crash": crash}
+    @click.command()
+    def overflow():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    loaded = {"fail": fail, "crash": crash, "overflow": overflow}
     load = commands.load_command
     monkeypatch.setattr(
         "streamplug.cli.app.load_command", lambda name: loaded.get(name) or load(name)
@@ -34,6 +39,15 @@ def failing(monkeypatch):
     yield
     main.commands.pop("fail", None)
     main.commands.pop("crash", None)
+    main.commands.pop("overflow", None)
+
+
+def test_a_full_disk_is_one_line_too(failing):
+    result = CliRunner().invoke(main, ["overflow"])
+    assert (result.exit_code, result.output) == (
+        1,
+        "error: standard output: No space left on device; make room there, or write to another disk\n",
+    )
 
 
 def test_an_error_of_ours_is_one_line(failing):

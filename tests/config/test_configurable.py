@@ -336,7 +336,7 @@ MISSPELT = [
     ("dataset", {"format": "parqet"}, "unknown format 'parqet'. Did you mean 'parquet'?"),
     ("dataset", {"callbacks": ["lgo"]}, "dataset: unknown callback 'lgo'. Did you mean 'log'?"),
     ("dataset", {"partition_algo": "elstic"}, "dataset: unknown partition 'elstic'. Did you mean 'elastic'?"),
-    ("dataset", {"batching_method": "randm"}, "batching_method='randm': choose one of"),
+    ("dataset", {"batching_method": "randm"}, "unknown batching 'randm'. Did you mean 'random'?"),
     ("dataset", {"sampling_method": "fixt"}, "sampling_method='fixt': "),
     ("dataset", {"access": "shards"}, "access='shards': expected 'shard', 'range' or 'auto'"),
     ("dataset", {"validate_hash": "sha11"}, "validate_hash='sha11': unknown hash"),

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug.errors import InvalidIndexError
@@ -144,13 +144,11 @@ def entry_lists(draw, least=1):
 tops = st.sampled_from([{}, {"a": [{}]}, {"shard": 1}])
 
 
-@settings(max_examples=150, deadline=None)
 @given(entries=entry_lists(), top=tops)
 def test_both_ways_of_reading_agree(entries, top):
     same(json.dumps({**top, "shards": entries, "version": 2}, sort_keys=True).encode())
 
 
-@settings(max_examples=50, deadline=None)
 @given(entries=entry_lists(), layout=layouts, top=tops)
 def test_in_any_layout_an_index_says_the_same(entries, layout, top):
     data = json.dumps({**top, "shards": entries, "version": 2}, **layout).encode()
@@ -158,7 +156,6 @@ def test_in_any_layout_an_index_says_the_same(entries, layout, top):
         assert content(parse_index(data, WHERE)) == content(with_care(data))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     entries=entry_lists(least=3),
     place=st.floats(0, 1),

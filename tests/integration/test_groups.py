@@ -53,12 +53,10 @@ class Hardware:
 
 
 FEW = [
-    (Hardware((1,), 2), Hardware((2, 2), 0)),
     (Hardware((4,), 3, persistent=True), Hardware((1,), 2)),
     (Hardware((4, 4), 0), Hardware((2,), 3, own_loader=False)),
     (Hardware((1, 1), 2, own_loader=False), Hardware((8,), 2, persistent=True)),
     (Hardware((1,), 2, "spawn", persistent=True), Hardware((4, 2), 0)),
-    (Hardware((4, 2), 2, persistent=True), Hardware((1,), 0)),
 ]
 LAYOUTS = {
     1: [(1,)],

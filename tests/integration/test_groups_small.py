@@ -17,7 +17,7 @@ from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 
-EXAMPLES = 150 if os.environ.get("STREAMPLUG_TEST_SOAK") else 30
+EXAMPLES = 150 if os.environ.get("STREAMPLUG_TEST_SOAK") else 12
 SIZES = range(1, 6)
 EPOCHS = 2
 worlds = st.builds(World, st.integers(1, 4), st.integers(1, 4))

@@ -47,7 +47,10 @@ def test_a_full_output_disk_is_named_with_its_room(disk):
         f"{disk}/out/shard.00001.mds: No space left on device: the disk mounted at {disk} "
     )
     assert " of 1048576 bytes free, 700" in text
-    assert text.endswith("bytes were needed; make room there, or write to another disk")
+    assert text.endswith(
+        "bytes were needed; make room there, or write to another disk; the data set is unfinished: no index "
+        "was written"
+    )
 
 
 def test_a_full_cache_disk_is_named_with_its_room(disk, tmp_path):

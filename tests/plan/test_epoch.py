@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug import plugin
@@ -66,7 +66,6 @@ def global_batches(epoch: Epoch, world: World, batch: int, first: int = 0) -> li
     return [steps[step] for step in sorted(steps)]
 
 
-@settings(deadline=None, max_examples=60)
 @given(algorithms, sizes, st.integers(1, 6), st.sampled_from([1, 2, 4, 6, 12]), st.data())
 def test_a_global_batch_is_the_same_in_every_world(algorithm, shards, canonical_nodes, total, data):
     expected = None
@@ -80,7 +79,6 @@ def test_a_global_batch_is_the_same_in_every_world(algorithm, shards, canonical_
         assert found == expected
 
 
-@settings(deadline=None, max_examples=60)
 @given(algorithms, sizes, st.integers(1, 6), st.integers(1, 12))
 def test_every_sample_appears_and_few_appear_twice(algorithm, shards, canonical_nodes, batch):
     epoch = make(algorithm, shards, canonical_nodes, World(), batch)
@@ -90,7 +88,6 @@ def test_every_sample_appears_and_few_appear_twice(algorithm, shards, canonical_
     assert 0 <= epoch.steps * batch - size < batch
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     algorithms, st.sampled_from(["elastic", "orig"]), sizes, st.integers(1, 4), st.integers(1, 5)
 )
@@ -111,7 +108,6 @@ def test_where_a_sample_is_seen(algorithm, algo, shards, canonical_nodes, batch)
     assert epoch.where(world, batch, sum(shards)) == []
 
 
-@settings(deadline=None, max_examples=40)
 @given(algorithms, sizes, st.integers(1, 4), st.integers(1, 8), st.data())
 def test_resuming_at_any_step_gives_the_rest(algorithm, shards, canonical_nodes, batch, data):
     epoch = make(algorithm, shards, canonical_nodes, World(), batch)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
@@ -74,7 +74,6 @@ def same(one, other):
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.integers(1, 60),
     st.integers(600, 3000),
@@ -102,7 +101,6 @@ def test_values_are_those_of_whole_shards(
         assert all(type(one[name]) is type(other[name]) for name in one)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.integers(0, 50)), min_size=1, max_size=30),
     st.integers(0, 40),
@@ -209,7 +207,6 @@ def test_a_copy_in_another_process_starts_anew(tmp_path):
 # -- what comes with a head ----------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 90), st.integers(0, 9)), max_size=9),
     st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), min_size=1, max_size=9),
@@ -236,7 +233,6 @@ def test_samples_of_one_size_come_with_the_head(tmp_path, monkeypatch):
     assert counting.bytes_read == 4 * 1002 + 3 * 12
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-50, 5000), st.integers(-9, 5000)), min_size=12, max_size=12),
     st.lists(st.integers(0, 59), min_size=1, max_size=12),

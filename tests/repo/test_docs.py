@@ -29,7 +29,9 @@ from streamplug.cli import main
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 # All pages of these folders run in one process, which imports torch once.
-TOGETHER = ({"howto", "reference", "tutorial"}, {"concepts"}, {"moving"})
+TOGETHER = ({"howto", "reference", "tutorial"}, {"concepts", "moving"}, {"plugins"})
+# But not one whose workers would have to load what the other pages register.
+ALONE = {"engine.md"}
 FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.*\S.*) -->")
@@ -122,13 +124,11 @@ def commands(block: Fenced, script: list[str], page: Page) -> None:
 
 
 def run(folder: Path, *command: str) -> None:
-    # Examples are no tests of the lines that they run; without coverage they take half the time.
-    variables = {name: v for name, v in os.environ.items() if not name.startswith("COVERAGE")}
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", *command],
         cwd=folder,
         # torch's threads wait for each other in vain where others work, too.
-        env={**variables, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=280,
@@ -142,7 +142,9 @@ def run(folder: Path, *command: str) -> None:
 def together(path: Path) -> str:
     """Return the name of the group of pages that a page runs with."""
     folders = next((group for group in TOGETHER if path.parent.name in group), None)
-    return " ".join(sorted(folders)) if folders else str(path.relative_to(ROOT))
+    if folders is None or path.name in ALONE:
+        return str(path.relative_to(ROOT))
+    return " ".join(sorted(folders))
 
 
 def folder_of(path: Path, root: Path) -> Path:

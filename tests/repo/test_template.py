@@ -26,8 +26,8 @@ NAMES = {kind: f"tiny-{kind}" for kind in EXAMPLES}
 
 
 def run(*command, **environment):
-    # Nothing of the developer's own settings for streamplug or pytest. What is made is not measured.
-    others = ("STREAMPLUG_", "PYTEST_", "COVERAGE")
+    # Nothing of the developer's own settings for streamplug or pytest.
+    others = ("STREAMPLUG_", "PYTEST_")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(others)}
     return subprocess.run(
         [sys.executable, *map(str, command)],

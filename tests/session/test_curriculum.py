@@ -254,7 +254,10 @@ def test_a_state_with_a_damaged_curriculum_is_refused(folders, past):
         ),
         ({"curriculum": {0: [1, 1, 1]}, "sampling_method": "fixed"}, "have no meaning with it"),
         ({"curriculum": {0: [1, 1, 1]}, "sampling_granularity": 2}, "have no meaning with it"),
-        ({"batching_method": "mixed"}, "batching_method='mixed': choose one of random, per_stream"),
+        (
+            {"batching_method": "mixed"},
+            r"unknown batching 'mixed'.*\nAvailable: .*per_stream, random",
+        ),
         ({"replication": 0}, "replication=0: must be"),
     ],
 )

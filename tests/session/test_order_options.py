@@ -55,7 +55,10 @@ WRONG = [
     ({"num_canonical_nodes": "2"}, "num_canonical_nodes='2': must be a whole number"),
     ({"partition_algo": "elastik"}, r"unknown partition 'elastik'\. Did you mean 'elastic'"),
     ({"partition_algo": ["orig"]}, "partition_algo=.*: expected the name of a partition"),
-    ({"batching_method": "per-stream"}, "batching_method='per-stream': choose one of random"),
+    (
+        {"batching_method": "per-stream"},
+        r"unknown batching 'per-stream'\. Did you mean 'per_stream'",
+    ),
     ({"sampling_method": "balance"}, "sampling_method='balance': choose one of balanced, fixed"),
     ({"sampling_granularity": 0}, "sampling_granularity=0: must be a whole number"),
     ({"sampling_granularity": None}, "sampling_granularity=None: must be a whole number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 
 import numpy as np
@@ -36,9 +37,10 @@ def texts(dataset):
     return [sample["text"] for sample in dataset]
 
 
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 some_rows = st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=80, unique=True)
 quick = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25 if SOAK else 8, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

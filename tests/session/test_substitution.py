@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from itertools import islice
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streamplug_testing.fakes import FailingInts
 from streamplug_testing.http import serving
 
 from streamplug import Callback, MDSWriter, Stream, World
@@ -22,7 +24,7 @@ from streamplug.errors import (
     StorageError,
     TooManyBadSamplesError,
 )
-from streamplug.interfaces import Encoding, SampleSubstituted
+from streamplug.interfaces import SampleSubstituted
 from streamplug.transfer import retry
 
 SIZE, PER_SHARD, BATCH = 400, 20, 16
@@ -158,28 +160,7 @@ def test_samples_that_were_handed_out_are_counted_exactly(damaged, how):
 FAILING = set()
 
 
-class Failing(Encoding):
-    """Decodes ints as they are stored, but some cannot be."""
-
-    size = 8
-
-    def __init__(self, stored):
-        self.stored = stored
-
-    def encode(self, value):
-        return self.stored.encode(value)
-
-    def decode(self, data):
-        value = self.stored.decode(data)
-        if value in FAILING:
-            raise RuntimeError(f"{value} is not to be read")
-        return value
-
-    def decode_batch(self, buffer, starts, sizes):
-        values = self.stored.decode_batch(buffer, starts, sizes)
-        if not FAILING.isdisjoint(values.tolist()):
-            raise RuntimeError("some are not to be read")
-        return values
+failing_ints = partial(FailingInts, failing=FAILING)
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +182,7 @@ def two(tmp_path_factory):
 def streams(two, **options):
     return {
         "streams": [Stream(local=str(two / name)) for name in "ab"],
-        "decoders": {"n": Failing},
+        "decoders": {"n": failing_ints},
         **options,
     }
 
@@ -285,7 +266,7 @@ def test_the_campaign(tmp_path):
             dataset = make(
                 tmp_path / "big",
                 noted,
-                decoders={"n": Failing},
+                decoders={"n": failing_ints},
                 batch_size=total // ranks,
                 num_canonical_nodes=2,
                 world=World(ranks_per_node=ranks, rank=rank),
@@ -433,7 +414,7 @@ def test_a_storage_that_is_down_is_not_asked_for_every_shard(copied, tmp_path, a
 def test_decoders_may_fail_in_any_way(intact, how):
     FAILING.update(BAD)
     noted = Noted()
-    dataset = make(intact, noted, decoders={"n": Failing})
+    dataset = make(intact, noted, decoders={"n": failing_ints})
     planned = plan(intact)
     assert read(dataset, how) == replaced(planned, noted.events)
     assert {event.sample for event in noted.events} == BAD
@@ -472,7 +453,7 @@ def test_if_every_sample_fails_the_first_error_is_raised(intact):
     FAILING.update(range(SIZE))
     for how in HOW:
         with pytest.raises(DecodeError, match="is not to be read"):
-            read(make(intact, decoders={"n": Failing}), how)
+            read(make(intact, decoders={"n": failing_ints}), how)
 
 
 def test_a_batch_that_fails_though_its_samples_do_not_is_raised(tmp_path):

@@ -19,7 +19,7 @@ from streamplug.interfaces import Callback, EpochEnded, EpochStarted
 from streamplug.session.epoch_counter import CELLS, EpochCounter, WorkerLoop
 from streamplug.session.world_change import CHANGE_CELLS, WorldChange
 
-RUNS = 1000 if os.environ.get("STREAMPLUG_TEST_SOAK") else 40
+RUNS = 1000 if os.environ.get("STREAMPLUG_TEST_SOAK") else 15
 SIZE, GLOBAL_BATCH = 100, 12
 WORLDS = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 2), (1, 6), (2, 3), (3, 2), (4, 3)]
 """Nodes and ranks per node, as many ranks as divide the global batch."""

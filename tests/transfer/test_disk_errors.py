@@ -37,6 +37,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_partial_file_appears_when_it_is_whole(tmp_path):
     target = tmp_path / "deep" / "er" / "file"
+    target.parent.mkdir(parents=True)
     with stage_file(target) as part:
         part.write_bytes(DATA)
         assert not target.exists()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug import MDSWriter, StreamingDataset
@@ -57,7 +57,6 @@ def limit_for(columns: dict[str, str], extra: int) -> int:
     return 2000 + extra + 12 * sum(len(name) for name in columns)
 
 
-@settings(max_examples=60, deadline=None)
 @given(tables(), st.integers(0, 1000), st.sampled_from([None, "gz:1"]), st.data())
 def test_what_is_written_is_read(table, extra, compression, data):
     columns, rows = table
@@ -91,7 +90,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-@settings(max_examples=60, deadline=None)
 @given(tables(), st.integers(0, 1000), st.data())
 def test_batches_give_the_same_bytes_as_samples(table, extra, data):
     columns, rows = table

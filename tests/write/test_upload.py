@@ -42,7 +42,9 @@ def far(tmp_path):
 def uploader(far: Far, folder: Path, *, keep_local: bool = True, retries: int = 0) -> Uploader:
     for number in range(10):
         (folder / f"file.{number}").write_text(str(number))
-    return Uploader(far, folder, keep_local=keep_local, retries=retries, num_threads=2)
+    return Uploader(
+        far, folder, keep_local=keep_local, durable=True, retries=retries, num_threads=2
+    )
 
 
 def threads() -> list[str]:

@@ -18,3 +18,8 @@ def test_sequences_take_turns_until_they_end(counts):
     ]
     assert [order.locate(position) for position in range(order.size)] == expected
     assert [order.position(*place) for place in expected] == list(range(order.size))
+    for position in range(order.size + 1):
+        before = [sequence for sequence, _ in expected[:position]]
+        assert order.counts_before(position).tolist() == [
+            before.count(sequence) for sequence in range(len(counts))
+        ]

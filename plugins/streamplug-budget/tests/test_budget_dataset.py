@@ -8,13 +8,15 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 from streamplug_budget import BatchBudget
 from streamplug_testing import isolated_plugins
+from streamplug_testing.fakes import FailingInts
 
-from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
+from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import (
     ConfigError,
     DataError,
@@ -67,22 +69,7 @@ def refuse(*_):
     raise NotImplementedError
 
 
-class Failing(Encoding):
-    """Decodes ints as they are stored, but some cannot be."""
-
-    size = 8
-
-    def __init__(self, stored):
-        self.stored = stored
-
-    def encode(self, value):
-        return self.stored.encode(value)
-
-    def decode(self, data):
-        value = self.stored.decode(data)
-        if value % 97 == 5:
-            raise ValueError(f"sample {value}")
-        return value
+failing_ints = partial(FailingInts, failing=range(5, 600, 97))
 
 
 def plain(out, **columns):
@@ -141,7 +128,7 @@ def test_bins_are_counted_in_processes_and_kept(folder, monkeypatch, tmp_path):
     monkeypatch.setattr("streamplug_budget.planner._MIN_CACHED_SAMPLES", 100)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert read(make(folder)) == expected
-    monkeypatch.setattr("streamplug_budget.planner.count_all_bins", refuse)
+    monkeypatch.setattr("streamplug_budget.planner.count_bins_until", refuse)
     assert read(make(folder)) == expected  # now from the file
     with pytest.raises(NotImplementedError):
         read(make(folder, shuffle_seed=8))  # another order has other bins
@@ -238,7 +225,7 @@ def test_a_state_is_resumed_on_other_ranks(folder):
     for _ in range(8):
         next(it)
     state = json.loads(json.dumps(dataset.state_dict()))
-    assert (state["batch_in_epoch"], state["global_batch"]) == (8, 8)
+    assert (state["batch_in_epoch"], state["micro_batches"]) == (8, 8)
     rest = [batch["n"].tolist() for batch in batches]
     found = []
     for rank in range(4):
@@ -252,7 +239,7 @@ def test_a_state_is_resumed_on_other_ranks(folder):
 
 
 def test_a_state_within_a_step_needs_as_many_ranks(folder):
-    state = {**make(folder).state_dict(), "batch_in_epoch": 3, "global_batch": 4}
+    state = {**make(folder).state_dict(), "batch_in_epoch": 3, "micro_batches": 4}
     dataset = make(folder, world=World(1, 4))
     with pytest.raises(StateError, match="at batch 3, inside a step of 4 batches"):
         dataset.load_state_dict(state)
@@ -260,7 +247,7 @@ def test_a_state_within_a_step_needs_as_many_ranks(folder):
 
 @pytest.mark.parametrize("batch", [4, 12])
 def test_a_state_is_refused_on_ranks_that_do_not_divide_its_steps(folder, batch):
-    state = {**make(folder).state_dict(), "batch_in_epoch": batch, "global_batch": 4}
+    state = {**make(folder).state_dict(), "batch_in_epoch": batch, "micro_batches": 4}
     with pytest.raises(StateError, match=r"steps of 4 batches, .* divided among 3 ranks"):
         make(folder, world=World(1, 3)).load_state_dict(state)
 
@@ -344,7 +331,6 @@ def test_a_budget_that_cannot_be_used_is_refused(folder, budget, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"curriculum": {0: [1]}}, "with curriculum="),
         ({"partition_algo": "relaxed"}, "needs partition_algo='elastic', not 'relaxed'"),
         ({"batching_method": "random"}, "batch_budget= with batching_method='random'"),
     ],
@@ -358,6 +344,9 @@ def test_options_that_do_not_go_together_are_refused(folder, options, message):
 def test_a_missing_distribution_is_named(folder, monkeypatch):
     with isolated_plugins([]), pytest.raises(PluginError, match="pip install streamplug-budget"):
         make(folder)
+    suggestion = r"Did you mean 'budget'\? \(pip install streamplug-budget\)"
+    with isolated_plugins([]), pytest.raises(ConfigError, match=suggestion):
+        StreamingDataset(local=folder, batching_method="budgte")
 
 
 @pytest.mark.parametrize(
@@ -409,7 +398,7 @@ def test_samples_that_cannot_be_read_are_substituted_within_the_budget(folder):
                 budget=budget,
                 world=World(world.nodes, world.ranks_per_node, rank=rank),
                 on_error="substitute",
-                decoders={"n": Failing},
+                decoders={"n": failing_ints},
             )
             ranks.append(
                 [[len(tokens) for tokens in batch["tokens"]] for batch in dataset.batches()]
@@ -421,7 +410,7 @@ def test_samples_that_cannot_be_read_are_substituted_within_the_budget(folder):
     assert global_batches(World(2, 2)) == expected
     assert max(sum(batch) for step in expected for batch in step) <= LIMIT
     dataset = make(
-        folder, budget=budget, on_error="substitute", max_errors=2, decoders={"n": Failing}
+        folder, budget=budget, on_error="substitute", max_errors=2, decoders={"n": failing_ints}
     )
     with pytest.raises(TooManyBadSamplesError):
         read(dataset)
@@ -587,14 +576,17 @@ def test_lengths_are_those_of_the_function_and_the_decoders(folder, tmp_path, mo
     )
     budget = {"limit": 3000, "column": "n", "measure": "value"}
     plain = read(make(folder, budget=budget))
-    assert read(make(folder, budget=budget, decoders={"n": Halved})) != plain
+    assert read(make(folder, budget=budget, decoders={"n": partial(Halved, failing=())})) != plain
 
 
-class Halved(Failing):
+class Halved(FailingInts):
     """Decodes half of each int."""
 
     def decode(self, data):
-        return self.stored.decode(data) // 2
+        return super().decode(data) // 2
+
+    def decode_batch(self, *batch):
+        return super().decode_batch(*batch) // 2
 
 
 @pytest.mark.parametrize(("limit", "most"), [(100, 60), (10, 3), (1000, 300), (4096, 1500), (5, 9)])
@@ -656,5 +648,5 @@ def test_the_length_of_a_data_set_is_its_part_of_the_samples(folder):
 def test_a_state_of_another_number_of_micro_batches_is_refused(folder):
     budget = {"limit": LIMIT, "column": "tokens"}
     state = make(folder, budget={**budget, "micro_batches": 8}).state_dict()
-    with pytest.raises(StateError, match=r"saved 8, now 4 \(micro_batches of the budget\)"):
+    with pytest.raises(StateError, match=r"saved 8, now 4 \(batches of a global batch"):
         make(folder, budget={**budget, "micro_batches": 4}).load_state_dict(state)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from streamplug_budget import BatchBudget
 from streamplug_budget.planner import BudgetPlanner
@@ -96,7 +96,6 @@ def runs(draw):
     }
 
 
-@settings(max_examples=40)
 @given(runs(), st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([8, 64]), st.integers(0, 3))
 def test_global_batches_are_the_same_in_every_world(run, canonical_nodes, global_batch, epoch):
     planner, options = planner_of(**run), config(canonical_nodes, global_batch)
@@ -120,7 +119,6 @@ def test_global_batches_are_the_same_in_every_world(run, canonical_nodes, global
         assert run["max_samples"] is None or len(batch) <= run["max_samples"]
 
 
-@settings(max_examples=25)
 @given(runs(), st.sampled_from([1, 2, 4]), st.sampled_from(WORLDS), st.data())
 def test_where_is_the_inverse_of_ids(run, canonical_nodes, world, data):
     planner = planner_of(**run)
@@ -135,7 +133,6 @@ def test_where_is_the_inverse_of_ids(run, canonical_nodes, world, data):
     assert sorted(places) == sorted(found.get(sample, []))
 
 
-@settings(max_examples=25)
 @given(runs(), st.data())
 def test_any_steps_can_be_asked_for(run, data):
     planner = pickle.loads(pickle.dumps(planner_of(**run)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streamplug_budget.packing import count_bins, group_padded, pack
+from streamplug_budget.packing import count_bins, group_padded, pack, split_bins
 
 LIMITS = st.integers(1, 300) | st.sampled_from([4096, 1 << 21])
 
@@ -43,6 +43,20 @@ def test_padded_bins_hold_similar_samples(window, max_samples):
         spans.append((inside.min(), inside.max()))
     for (low, _), (_, high) in pairwise(spans):
         assert high <= low
+
+
+@given(windows(), st.data())
+def test_bins_are_split_into_more(window, data):
+    chosen, bins = pack(*window)
+    wanted = data.draw(st.integers(bins, len(chosen)))
+    split = split_bins(chosen, bins, wanted)
+    assert len(np.unique(split)) == split.max() + 1 == wanted
+    parts = {(int(part), int(whole)) for part, whole in zip(split, chosen)}
+    assert len(parts) == wanted  # each part is of one bin
+    counts = np.bincount(split)
+    assert counts.max() <= max(np.bincount(chosen).max(), 1)
+    if wanted >= 2 * bins:
+        assert counts.max() <= -(-np.bincount(chosen).max() // 2)
 
 
 @pytest.mark.parametrize(

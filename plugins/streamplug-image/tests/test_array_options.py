@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, features
 from streamplug_image import ImageArrays, RandomResizedCrop
@@ -139,7 +139,6 @@ def test_palettes_grey_and_cmyk_become_colours():
 # -- evaluation -------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.tuples(st.integers(20, 400), st.integers(20, 400)), st.sampled_from([40, 48, 64]))
 def test_the_center_is_that_of_an_image_with_a_shorter_side(size, shorter_side):
     image = picture(size)
@@ -154,7 +153,6 @@ def test_the_center_is_that_of_an_image_with_a_shorter_side(size, shorter_side):
     assert np.abs(array.astype(int) - np.asarray(expected)).mean() < 4
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.tuples(st.integers(1, 300), st.integers(1, 300)),
     st.tuples(st.integers(1, 60), st.integers(1, 60)),

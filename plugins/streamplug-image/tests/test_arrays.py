@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, features
 from streamplug_image import ImageArrays
@@ -215,7 +215,6 @@ def test_fit_shows_what_there_is_where_there_is_room(size, to, how):
         assert (right - left) * to[0] == pytest.approx((bottom - top) * to[1])
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.tuples(st.integers(1, 120), st.integers(1, 120)),
     st.tuples(st.integers(1, 60), st.integers(1, 60)),

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, features
 from streamplug_image import ImageArrays, ImageFiles, RandomResizedCrop, jpeg
@@ -92,7 +92,6 @@ def test_an_image_that_no_box_fits_in_gives_its_center():
 # -- pixels ---------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     st.tuples(SIDES, SIDES),
     FILES,
@@ -121,7 +120,6 @@ def test_crops_are_those_of_whole_images(size, options, seed, to, mode, resample
 
 
 @LIBRARY
-@settings(deadline=None, max_examples=150)
 @given(
     st.tuples(st.integers(1, 300), st.integers(1, 300)),
     FILES,

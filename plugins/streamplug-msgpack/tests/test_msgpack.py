@@ -137,11 +137,11 @@ class TestMsgpack(EncodingTests):
 
 
 def test_counts_of_nested_lists_are_checked_before_they_are_allocated():
-    head = b"\xdd" + struct.pack(">I", 1 << 16)
-    bomb = head * 500 + bytes(1 << 16)
+    head = b"\xdd" + struct.pack(">I", 1 << 20)
+    bomb = head * 500 + bytes(1 << 20)
 
     def act():
         with pytest.raises(DecodeError, match="it ends early"):
             make("encoding", "msgpack").decode(memoryview(bomb))
 
-    assert takes_less(1 << 20, act)  # 500 lists of 65,536 items
+    assert takes_less(1 << 23, act)  # 500 lists of a million items

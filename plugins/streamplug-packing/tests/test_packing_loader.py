@@ -430,6 +430,10 @@ def test_a_list_of_all_states_has_the_own_one(folder):
     alone = rank_loader(folder, 1, 1, 0)
     with pytest.raises(StateError, match="of different orders"):
         alone.load_state_dict([{**states[0], "order": order}, states[1]])
+    for state, step in zip(states, (5, 6)):
+        state["order"]["curriculum"] = [{"step": step, "proportions": [1], "by_hand": True}]
+    with pytest.raises(StateError, match="load the same state of the data set on all ranks"):
+        alone.load_state_dict(states)
 
 
 def test_ranks_stay_in_step(folder, tmp_path):

@@ -90,7 +90,6 @@ def test_a_sample_of_the_steps_tells_about_the_whole():
     assert some.shards_per_batch == pytest.approx(whole.shards_per_batch, rel=0.05)
 
 
-@settings(deadline=None, max_examples=50)
 @given(algorithms, sizes_of_shards, worlds, st.integers(1, 5), st.sampled_from(["elastic", "orig"]))
 def test_looking_at_fewer_rows_at_a_time_changes_nothing(algorithm, sizes, world, batch, partition):
     pytest.importorskip("streamplug_mosaic")
@@ -134,7 +133,6 @@ def test_a_cache_does_as_one_that_is_told_of_each_sample(needed, sizes, limit):
     assert cache.bytes == sum(sizes[shard] for shard in downloaded)
 
 
-@settings(deadline=None, max_examples=30)
 @given(sizes_of_shards, worlds, st.integers(1, 5))
 def test_ids_come_in_the_order_of_the_epoch(sizes, world, batch):
     starts = starts_of(*sizes)

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from streamplug_testing.equality import same
 from streamplug_testing.memory_shard import MemoryFile
@@ -26,8 +26,6 @@ from streamplug.plugin import make
 from streamplug.scan import scanner as scanning
 from streamplug.transfer import tempdir as temporary
 from streamplug.types import FileInfo
-
-thorough = settings(max_examples=150)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -86,7 +84,6 @@ VALUES = st.recursive(
 KEYS = st.sampled_from(["a", "b", "é", 'q"', "", "c d"])
 
 
-@thorough
 @given(
     st.lists(st.dictionaries(KEYS, VALUES, min_size=1), min_size=1, max_size=8),
     st.sampled_from(["\n", "\r\n", "\n\n", " \r\n\n"]),
@@ -103,7 +100,6 @@ def test_json_lines_are_what_json_reads(rows, newline, mark, end, ascii_):
         assert same(read(data, "jsonl"), expected)
 
 
-@thorough
 @given(st.lists(st.text('{}[]",:a1.e- \\', max_size=12), max_size=6))
 def test_json_lines_are_refused_if_json_refuses_them(lines):
     data = "\n".join(['{"a": 1}', *lines]).encode()
@@ -157,7 +153,6 @@ def test_files_of_one_set_have_the_columns_of_all():
 CELLS = st.text('ab",;\r\n\té|', max_size=6)
 
 
-@thorough
 @given(
     st.integers(1, 3).flatmap(
         lambda width: st.lists(
@@ -184,7 +179,6 @@ def test_csv_is_what_the_csv_module_reads(rows, spec, newline, quoting, mark, en
     assert read(data, spec) == [dict(zip(rows[0], row)) for row in rows[1:]]
 
 
-@thorough
 @given(st.text('a",\n', max_size=40), st.integers(0, 40))
 def test_records_end_where_the_csv_module_says(text, cut):
     """Also where quotes are nothing but characters, and however it is cut into blocks."""
@@ -256,7 +250,6 @@ def test_separators_of_several_bytes_are_refused():
 # -- what is not trusted --------------------------------------------------------------------
 
 
-@thorough
 @given(st.data(), st.sampled_from(["jsonl", "csv"]))
 def test_damage_beside_a_file_is_noticed_or_does_no_harm(data, spec):
     content = {"jsonl": b'{"a": 1}\n{"a": 2}\n', "csv": b"a,b\n1,2\n3,4\n"}[spec]

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from streamplug_text import CSVWriter, JSONLWriter, XSVWriter
 from streamplug_text.values import printed
@@ -86,7 +86,6 @@ ROUND = (
 )
 
 
-@settings(deadline=None, max_examples=500)
 @given(st.lists(BITS, max_size=5) | st.lists(ROUND, max_size=40))
 def test_floats_are_printed_as_python_does(values):
     assert printed(values) in (None, list(map(repr, values)))

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from streamplug_views import row_set
 from streamplug_views.row_map import MISSING, RowMap
@@ -35,7 +35,6 @@ def some_rows(draw):
 
 
 @pytest.mark.parametrize("max_unpacked_rows", [0, 1 << 21])
-@settings(max_examples=40, deadline=None)
 @given(some_rows(), st.data())
 def test_a_set_is_a_sorted_array(max_unpacked_rows, rows, data):
     with pytest.MonkeyPatch.context() as patch:
@@ -81,7 +80,6 @@ def test_rows_must_ascend():
                 builder.add(np.array(rows))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_damaged_set_is_refused_or_within_its_bounds(data):
     generator = np.random.default_rng(1)

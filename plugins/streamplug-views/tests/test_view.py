@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,7 @@ from streamplug_views import View, log
 from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import ConfigError, StateError
 
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 COUNT = 120
 FORMATS = ["mds", "parquet", "jsonl", "json", "csv", "webdataset"]
 SIZE_LIMITS = {"parquet": 4096, "jsonl": 600, "json": 600, "csv": 600, "webdataset": 30_000}
@@ -125,7 +127,7 @@ def apply(model, operation, data, root):
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15 if SOAK else 4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(OPERATIONS), max_size=5), st.booleans(), st.data())
 def test_random_views_read_as_plain_sets(root, tmp_path_factory, format_, operations, again, data):
     if not (root / format_).exists():
@@ -201,7 +203,7 @@ def other(request, tmp_path_factory):
     return location, request.param, samples
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8 if SOAK else 3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_views_of_sets_of_other_formats(other, tmp_path_factory, data):
     location, format_, rows = other

@@ -14,9 +14,10 @@ import itertools
 import mmap
 import os
 from collections.abc import Mapping, Sequence
-from multiprocessing import reduction
+from multiprocessing import active_children, reduction
+from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary, finalize
+from weakref import WeakKeyDictionary, WeakValueDictionary, finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,12 @@ from numpy.typing import NDArray
 _PAGE_BYTES = mmap.ALLOCATIONGRANULARITY
 _ALIGNMENT_BYTES = 64
 _GROWTH_FACTOR = 1.25
+MIN_SHARED_BYTES = 1 << 14
+"""Size in bytes from which on shared memory is faster than a pipe."""
 
 _numbers = itertools.count()
 _by_key: WeakValueDictionary[tuple[int, int], SharedArrays] = WeakValueDictionary()
+_of_workers: WeakKeyDictionary[BaseProcess, SharedArrays] = WeakKeyDictionary()
 
 
 class PackedArrays(NamedTuple):
@@ -71,6 +75,11 @@ class SharedArrays:
     def possible() -> bool:
         """Return whether the system supports anonymous files."""
         return hasattr(os, "memfd_create")
+
+    @property
+    def path(self) -> str:
+        """Path by which other processes of the user can open the file while this process runs."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_descriptor, (reduction.DupFd(self._descriptor), self._slots, self.key)
@@ -139,6 +148,22 @@ def unpack_arrays(packed: PackedArrays) -> dict[Any, NDArray[Any]]:
         KeyError: If the memory was freed because its loader is gone.
     """
     return _by_key[packed.key].arrays(packed)
+
+
+def map_arrays(packed: PackedArrays, path: str, slots: int) -> dict[Any, NDArray[Any]]:
+    """Return the arrays that a worker of this process packed into memory of its own, see `SharedArrays.path`.
+
+    Raises:
+        OSError: If the memory is not mapped here yet, and the worker has ended.
+    """
+    memory = _by_key.get(packed.key)
+    if memory is None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        memory = _by_key[packed.key] = SharedArrays(slots, descriptor=descriptor, key=packed.key)
+        for worker in active_children():
+            if worker.pid == packed.key[0]:  # it stays mapped as long as torch knows the worker
+                _of_workers[worker] = memory
+    return memory.arrays(packed)
 
 
 def _from_descriptor(descriptor: Any, slots: int, key: tuple[int, int]) -> SharedArrays:

@@ -42,16 +42,28 @@ class PackedStrings(NamedTuple):
 _ERRORS = "surrogatepass"  # strings that a transform returns may contain lone surrogates
 
 
+class StringList(list[Any]):
+    """Large bytes or strings of a batch that a worker passes on; the receiver gets a plain list."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def are_large(values: list[Any]) -> bool:
+    """Return whether bytes or strings are long enough for packing to pay."""
+    return sum(map(len, values)) >= _MIN_MEAN_LENGTH * len(values)
+
+
 def pack_strings(values: Any) -> PackedStrings | None:
     """Concatenate a list of only bytes or only strings; return None for other or small values."""
-    if type(values) is not list or not values or type(values[0]) not in (bytes, str):
+    if type(values) not in (list, StringList) or not values or type(values[0]) not in (bytes, str):
         return None
     texts = type(values[0]) is str
     if set(map(type, values)) != {type(values[0])}:
         return None
-    lengths = list(map(len, values))
-    if sum(lengths) < _MIN_MEAN_LENGTH * len(values):
+    if not are_large(values):
         return None
+    lengths = list(map(len, values))
     data = "".join(values).encode("utf-8", _ERRORS) if texts else b"".join(values)
     return PackedStrings(np.frombuffer(data, np.uint8), StringLayout(lengths, texts))
 
@@ -60,6 +72,6 @@ def message_bytes(values: Any) -> int:
     """Return the approximate bytes of an array or list in a message; `sys.maxsize` for other types."""
     if isinstance(values, np.ndarray):
         return values.nbytes
-    if type(values) is not list:
+    if type(values) not in (list, StringList):
         return sys.maxsize
     return len(values) * sys.getsizeof(values[0]) if values else 0

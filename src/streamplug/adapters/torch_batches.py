@@ -1,4 +1,4 @@
-"""Transfer of batches from a worker to the training loop by shared memory, and to a device."""
+"""Transfer of batches from a worker to the training loop by shared memory."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_map_only
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.adapters.message_batching import BatchMessage, group_batches
-from streamplug.adapters.shared_memory import PackedArrays, SharedArrays, unpack_arrays
+from streamplug.adapters.shared_memory import (
+    MIN_SHARED_BYTES,
+    PackedArrays,
+    SharedArrays,
+    unpack_arrays,
+)
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
 
 if TYPE_CHECKING:
     from streamplug.adapters.torch import StreamingDataset
-
-_MIN_SHARED_BYTES = 1 << 14  # batch size in bytes from which on shared memory is faster than a pipe
 
 
 class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
@@ -155,7 +157,7 @@ def _pack(batch: Any, memory: SharedArrays | None) -> Any:
     joined = {key: value for key, value in lists.items() if value is not None}
     shared = {**arrays, **{key: value.data for key, value in joined.items()}}
     # If the consumer keeps so many batches that no slot is free, further ones are copied.
-    large = sum(array.nbytes for array in shared.values()) >= _MIN_SHARED_BYTES
+    large = sum(array.nbytes for array in shared.values()) >= MIN_SHARED_BYTES
     packed = memory.pack(shared) if large else None
     if packed is None:
         return _PackedBatch(None, {**batch, **arrays}, {})
@@ -202,30 +204,3 @@ def _unpack(
     lists = {key: cut.values(shared[key]) for key, cut in cuts.items()}
     batch: dict[Any, Any] = _tensors({**rest, **shared, **lists})
     return batch
-
-
-def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]:
-    """Yield batches on a device, each copied while the one before is in use."""
-    if device is None or device.type != "cuda":
-        yield from batches if device is None else (_to(batch, device) for batch in batches)
-        return
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # it has no types
-    pending: list[tuple[Any, torch.cuda.Event]] = []
-    for batch in batches:
-        with torch.cuda.stream(side):
-            pending.append((_to(batch, device), side.record_event()))
-        if len(pending) > 1:
-            yield _wait_for_copy(*pending.pop(0), device)
-    for batch, copied in pending:
-        yield _wait_for_copy(batch, copied, device)
-
-
-def _wait_for_copy(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
-    stream = torch.cuda.current_stream(device)
-    stream.wait_event(copied)
-    tree_map_only(torch.Tensor, lambda tensor: tensor.record_stream(stream), batch)
-    return batch
-
-
-def _to(batch: Any, device: torch.device) -> Any:
-    return tree_map_only(torch.Tensor, lambda tensor: tensor.to(device, non_blocking=True), batch)

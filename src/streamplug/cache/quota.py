@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from weakref import WeakValueDictionary
 
+from streamplug.cache.boot_record import BootRecord
 from streamplug.cache.staging import remove_stale_files, reserve_bytes, resize_reservation
 from streamplug.interfaces.callback import ShardEvicted
 from streamplug.plugin_kit.cancellation import Scope, check, inside
@@ -58,6 +59,7 @@ class CacheQuota:
         """Manage `root` with a limit in bytes; None is unlimited."""
         self.root = root
         self.limit = limit
+        self.boot = BootRecord(root)
 
     # Not stored: another process may have created the state directory beside the cache meanwhile.
     @property
@@ -124,6 +126,7 @@ class CacheQuota:
             with self._lock() as is_held:
                 if is_held:
                     new_list.unlink(missing_ok=True)
+        self.boot.remove_old()
         remove_stale_files(self.root)
 
     def _commit(self, part: Path, path: Path) -> None:
@@ -135,6 +138,7 @@ class CacheQuota:
         # List it first: if killed in between, a name without a file is harmless.
         self._append(path)
         commit_file(part, path)
+        self.boot.add(path.relative_to(self.root).as_posix())
         # Without a limit this file is not counted, which makes the old bound invalid.
         if used is not None and self.limit is not None and is_held:
             self._write_used(used + unreserved_bytes)

@@ -59,9 +59,11 @@ def resize_reservation(reservation: Path, size: int) -> Path:
 
 
 @contextmanager
-def stage_cache_file(directory: Path, name: str, target: Path) -> Iterator[Path]:
+def stage_cache_file(
+    directory: Path, name: str, target: Path, *, durable: bool = True
+) -> Iterator[Path]:
     """Yield a staging path that is renamed to `target` on success."""
-    with stage_file(target, _path(directory, name, 0)) as part:
+    with stage_file(target, _path(directory, name, 0), durable=durable) as part:
         yield part
 
 

@@ -50,7 +50,8 @@ _WrapCommit = Callable[[CommitFile], CommitFile]
 class ShardStore:
     """The local files of one stream's shards.
 
-    A raw file that exists is complete: files are renamed to their final name after verification. Processes
+    A raw file that exists is complete, unless it is older than the current boot of the machine, when it is
+    verified again: files are renamed to their final name after verification, but not synced. Processes
     may share a directory; one of them downloads a shard, the others wait. With a quota, a file may be
     evicted at any time, and is downloaded again.
     """
@@ -232,9 +233,15 @@ class ShardStore:
             emit(CacheHit(str(path), file.raw.bytes))
 
     def _is_valid(self, shard: int, role: str, file: ShardFile, path: Path) -> bool:
-        """Verify a cached file once per process if configured; False if it was damaged or evicted."""
+        """Verify a cached file; False if it was damaged or evicted.
+
+        It is verified once per process if configured, else once after the machine started anew.
+        """
         name, algorithm = file.raw.basename, self._options.validate_hash
-        if algorithm is None or name in self._checked:
+        key, boot = self._name(path), self._quota.boot
+        is_unpacked = self._unpacked != self._local and path.is_relative_to(self._unpacked)
+        is_cached = self._remote is not None or is_unpacked
+        if name in self._checked or (algorithm is None and (not is_cached or key in boot)):
             return True
         try:
             found_inode = path.stat().st_ino
@@ -247,6 +254,8 @@ class ShardStore:
             _LOG.warning("%s: fetching it again", error)
             return False
         self._checked.add(name)
+        if is_cached:
+            boot.add(key)
         return True
 
     def _fetch(self, shard: int, file: ShardFile, path: Path, wrap: _WrapCommit) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -12,6 +12,7 @@ import streamplug
 from streamplug.cli.commands import command_names, load_command, missing_command_reason
 from streamplug.errors import StreamplugError
 from streamplug.plugin.catalog import COMMANDS
+from streamplug.plugin_kit.disk import OUTPUT_REMEDIES
 
 _TRACEBACK = "streamplug.traceback"
 
@@ -63,11 +64,21 @@ class _CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except StreamplugError as error:
-            if ctx.find_root().meta.get(_TRACEBACK):
-                click.echo(traceback.format_exc(), err=True, nl=False)
-            else:
-                click.echo(f"error: {error}", err=True)
-            ctx.exit(1)
+            _fail(ctx, str(error))
+        except OSError as error:  # such as standard output on a full disk
+            remedy = OUTPUT_REMEDIES.get(error.errno or 0)
+            if remedy is None or isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                raise
+            _fail(ctx, f"{error.filename or 'standard output'}: {error.strerror}; {remedy}")
+
+
+def _fail(context: click.Context, text: str) -> NoReturn:
+    """Print the current exception, and exit."""
+    if context.find_root().meta.get(_TRACEBACK):
+        click.echo(traceback.format_exc(), err=True, nl=False)
+    else:
+        click.echo(f"error: {text}", err=True)
+    context.exit(1)
 
 
 @click.group(cls=_CommandGroup, params=[_TRACEBACK_OPTION])

@@ -72,9 +72,10 @@ def _describe_order(run: TrainingRun, world: World) -> list[tuple[str, str]]:
         over = f"over {order.shuffle_block_size:,} samples"
         shuffle = f"{order.shuffle_algo}, seed {order.shuffle_seed}, {over}"
     size = "not given" if run.batch_size is None else f"{run.batch_size:,} a rank"
+    in_all = f"{order.micro_batches:,} batches" if run.varies else f"{order.global_batch:,}"
     return [
         ("epoch", f"{epoch:,}, from step {step:,}; {order.epoch_size:,} samples"),
-        ("batch", f"{size}, {order.global_batch:,} in all; {order.batching_method}"),
+        ("batch", f"{size}, {in_all} in all; {order.batching_method}"),
         ("order", f"{shuffle}; num_canonical_nodes={order.num_canonical_nodes}"),
         ("partition", order.partition_algo),
     ]

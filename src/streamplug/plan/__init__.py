@@ -1,11 +1,16 @@
 """Order of samples: mixtures, partitions, batching and states of a run, computed on integers."""
 
-from streamplug.plan.batch_planner import BatchPlanner
+from streamplug.plan.batch_planner import BatchPlanner, CurriculumEpochs
 from streamplug.plan.curriculum import Curriculum, CurriculumChange
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.mixture import Mixture, Weight, choose_per_stream, proportion_per_stream
-from streamplug.plan.mixture_change import ChangedMixture, change_mixture, resume_mixture
+from streamplug.plan.mixture_change import (
+    ChangedMixture,
+    StreamMixture,
+    change_mixture,
+    resume_mixture,
+)
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import ElasticPartition, Partition, Place, worker_steps
 from streamplug.plan.partition_algorithm import (
@@ -26,6 +31,7 @@ __all__ = [
     "ChangedMixture",
     "Curriculum",
     "CurriculumChange",
+    "CurriculumEpochs",
     "DatasetFingerprint",
     "ElasticPartition",
     "ElasticPartitionAlgorithm",
@@ -42,6 +48,7 @@ __all__ = [
     "RowSelection",
     "Selection",
     "ShardSampler",
+    "StreamMixture",
     "StreamSelections",
     "Weight",
     "WeightedStream",

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from streamplug.errors import ConfigError
+from streamplug.plan.curriculum import Curriculum
 from streamplug.plan.epoch import Epoch
 from streamplug.plan.ordered_samples import OrderedSamples
+from streamplug.plan.stream_samples import StreamSamples
 from streamplug.types import Int64, World
+
+
+class CurriculumEpochs(ABC):
+    """Epochs whose proportions of streams change at global batches of the run."""
+
+    @abstractmethod
+    def epoch(self, number: int, world: World) -> Epoch:
+        """Return an epoch; see `BatchPlanner.epoch`.
+
+        What is read before a change must not depend on it: changes may be planned anew while a run goes on.
+        """
+
+    @abstractmethod
+    def steps_before(self, number: int, most: int) -> int:
+        """Return the number of global batches of the run before an epoch, or `most` if there are more."""
 
 
 class BatchPlanner(ABC):
@@ -50,6 +68,24 @@ class BatchPlanner(ABC):
         Raises:
             ConfigError: If the ranks do not divide the global batch.
         """
+
+    def curriculum_epochs(
+        self,
+        curriculum: Curriculum,
+        make_streams: Callable[[], Sequence[StreamSamples]],
+        first_ids: Sequence[int],
+        *,
+        order_key: str,
+        canonical_nodes: int,
+        global_batch: int,
+        seed: int,
+    ) -> CurriculumEpochs:
+        """Return the epochs of a curriculum, whose steps are global batches of the run; see `epoch`.
+
+        `make_streams` returns the streams, which are read pass after pass, and can be pickled; `first_ids`
+        has the first sample id of each, and the total.
+        """
+        raise ConfigError("this batching_method= has no curriculum=; use another one")
 
     def options(self) -> dict[str, Any] | None:
         """Return the data set's `batch_budget` as JSON values, for states; None if JSON cannot hold it."""

@@ -74,9 +74,14 @@ def change_mixture(
 
 
 def resume_mixture(
-    mixture: StreamMixture, saved: Mapping[str, Any], sizes: Sequence[int], step: int
+    mixture: StreamMixture,
+    saved: Mapping[str, Any],
+    sizes: Sequence[int],
+    step_of_run: Callable[[StreamMixture], int],
 ) -> StreamMixture:
-    """Return the mixture with which a run began, with the changes of a state up to a step of the run.
+    """Return the mixture with which a run began, with the changes of a state up to its step of the run.
+
+    That step is what `step_of_run` returns for the mixture with the changes of the state alone.
 
     Raises:
         StateError: If they are invalid, incomplete, or those of another curriculum.
@@ -90,10 +95,11 @@ def resume_mixture(
             "save it as one value, such as json.dumps(state)"
         )
     if isinstance(mixture, Curriculum):
-        return mixture.resume(saved, step)
+        alone = replace(mixture, changes=parse_changes(past, sizes))
+        return mixture.resume(saved, step_of_run(alone))
     if past is None:
         return mixture
-    changed = mixture
+    changed, step = mixture, step_of_run(mixture)
     for change in parse_changes(past, sizes, from_start=False):
         if change.step > step:
             break

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan.batch_planner import BatchPlanner
+from streamplug.plan.batch_planner import BatchPlanner, CurriculumEpochs
 from streamplug.plan.curriculum import Curriculum, CurriculumSchedule
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.interleave import Interleaving
@@ -113,6 +113,9 @@ class Planner:
     def epoch(self, number: int, world: World, batch: int, config: EpochConfig) -> Epoch:
         """Return an epoch; `batch` is the number of samples per batch of one rank."""
         parallelism = config.parallelism(world, batch)
+        epochs = self.curriculum_epochs(config)
+        if epochs is not None:
+            return epochs.epoch(number, world)
         if isinstance(self.mixture, Curriculum):
             return self._curriculum_epoch(self.mixture, number, batch * world.ranks, config)
         if isinstance(self.mixture, ChangedMixture):
@@ -121,7 +124,7 @@ class Planner:
             return self.batches.epoch(
                 partial(self.ordered, number, config),
                 number,
-                order_key=self._order_key(number, config),
+                order_key=f"{number} {self._order_key(config)}",
                 world=world,
                 canonical_nodes=config.canonical_nodes,
                 global_batch=config.global_batch,
@@ -139,13 +142,25 @@ class Planner:
         """Return the samples of an epoch in one order over all streams."""
         return self._order(self.selection(number, config.seed), number, config)
 
-    def _order_key(self, number: int, config: EpochConfig) -> str:
+    def curriculum_epochs(self, config: EpochConfig) -> CurriculumEpochs | None:
+        """Return the epochs of a curriculum whose batches vary in size; None for other runs."""
+        if self.batches is None or not isinstance(self.mixture, Curriculum):
+            return None
+        return self.batches.curriculum_epochs(
+            self.mixture,
+            partial(self._repeat_streams, config),
+            self.first_ids,
+            order_key=self._order_key(config),
+            canonical_nodes=config.canonical_nodes,
+            global_batch=config.global_batch,
+            seed=config.seed,
+        )
+
+    def _order_key(self, config: EpochConfig) -> str:
         parts = (self.algorithm, self.mixture.sampler) if isinstance(self.mixture, Mixture) else ()
         classes = [f"{type(part).__module__}.{type(part).__qualname__}" for part in parts]
         digest = blake2b(np.ascontiguousarray(self.starts, "<i8").data, digest_size=16).hexdigest()
-        return (
-            f"{number} {config} {self.mixture.identity()} {self.stream_shards} {classes} {digest}"
-        )
+        return f"{config} {self.mixture.identity()} {self.stream_shards} {classes} {digest}"
 
     def length(self, world: World, batch: int, config: EpochConfig) -> int:
         """Return the number of samples of a rank in an epoch, approximately with batches of varying size."""
@@ -191,7 +206,7 @@ class Planner:
         slots_per_step = global_batch // self._samples_per_slot(global_batch, config)
         schedule = CurriculumSchedule(curriculum.changes, slots_per_step)
         slots = -(-curriculum.epoch_size // global_batch) * slots_per_step
-        samples = [self._repeated_passes(stream, config) for stream in range(len(self.streams))]
+        samples = self._repeat_streams(config)
         slots_of_epoch = range(number * slots, (number + 1) * slots)
         return self._combine(schedule, samples, global_batch, config, slots_of_epoch)
 
@@ -224,10 +239,7 @@ class Planner:
 
         With batching method ``random`` an epoch has no passes of single streams.
         """
-        passes = [
-            self._repeated_passes(stream, config, epoch + (step > 0))
-            for stream in range(len(self.streams))
-        ]
+        passes = self._repeat_streams(config, epoch + (step > 0))
         if not step or config.batching_method == "random":
             return passes
         unit = self._samples_per_slot(global_batch, config)
@@ -238,9 +250,12 @@ class Planner:
             for first, used, then in zip(samples, turns, passes)
         ]
 
-    def _repeated_passes(
-        self, stream: int, config: EpochConfig, first_pass: int = 0
-    ) -> StreamSamples:
+    def _repeat_streams(self, config: EpochConfig, first_pass: int = 0) -> list[StreamSamples]:
+        return [
+            self._repeated_passes(stream, config, first_pass) for stream in range(len(self.streams))
+        ]
+
+    def _repeated_passes(self, stream: int, config: EpochConfig, first_pass: int) -> StreamSamples:
         first, last = self.stream_shards[stream], self.stream_shards[stream + 1]
         selection = AllSamples(np.asarray(self.starts)[first : last + 1])
         return RepeatedPasses(

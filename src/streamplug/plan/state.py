@@ -17,6 +17,7 @@ VALUE_MEANINGS = {
     "choose": " (samples that an epoch takes of each stream; None with a curriculum)",
     "epoch_size": " (samples of an epoch)",
     "global_batch": " (batch_size times the number of ranks)",
+    "micro_batches": " (batches of a global batch over all ranks)",
     "shares": " (shares of the streams; None where batches do not depend on them)",
     "shuffle_algo": " (None: shuffle=False)",
     "size": " (samples of the data set)",
@@ -31,13 +32,14 @@ class OrderIdentity:
 
     Attributes:
         shards: Digest of the shard sizes.
-        global_batch: Samples per step over all ranks.
+        global_batch: Samples per step over all ranks; 0 if batches vary in size.
         streams: Samples of each stream.
         shuffle_algo: Name of the shuffle; None without shuffling.
         choose: Samples that an epoch takes of each stream; None with a curriculum, as the next two.
         sampling_method: ``"balanced"`` samples anew in every epoch, ``"fixed"`` once.
         sampling_granularity: Samples chosen of a shard at a time.
         shares: Shares of the streams before rounding, where batches depend on them; else None.
+        micro_batches: Batches of a global batch over all ranks if they vary in size, else 0.
         batch_budget: What batches depend on that vary in size; None for those of a fixed size.
         fingerprint: Details behind the digest `shards`, saved for errors only.
     """
@@ -57,23 +59,19 @@ class OrderIdentity:
     sampling_method: str | None
     sampling_granularity: int | None
     shares: list[float] | None
+    micro_batches: int = 0
     batch_budget: dict[str, Any] | None = None
     fingerprint: DatasetFingerprint | None = None
 
     def to_state(self) -> dict[str, Any]:
         values = {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
-        return {name: value for name, value in values.items() if name != "batch_budget" or value}
-
-    def meaning(self, key: str) -> str:
-        """Return the explanation of a value of a state; empty for arguments of the same name."""
-        if key == "global_batch" and self.batch_budget is not None:
-            return " (micro_batches of the budget)"
-        return VALUE_MEANINGS.get(key, "")
+        optional = ("global_batch", "micro_batches", "batch_budget")
+        return {name: value for name, value in values.items() if name not in optional or value}
 
     @property
     def position_key(self) -> str:
         """Key of the position in the epoch over all ranks: in samples, or in batches that vary in size."""
-        return "sample_in_epoch" if self.batch_budget is None else "batch_in_epoch"
+        return "batch_in_epoch" if self.micro_batches else "sample_in_epoch"
 
 
 def save(
@@ -83,20 +81,20 @@ def save(
     initial_nodes: int,
     initial_batch_size: int | None = None,
     *,
-    units_per_step: int | None = None,
+    batches_per_step: int | None = None,
 ) -> dict[str, Any]:
     """Return a state as JSON values; `step` is the first step of the epoch that is not done.
 
     ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes``, ``shuffle_seed`` and
     ``initial_physical_nodes`` are named as in the state of mosaicml-streaming. `initial_batch_size` is None
-    where the order does not depend on it. `units_per_step` is the number of batches of a step over all ranks
-    where batches vary in size; None for a step of a global batch of samples.
+    where the order does not depend on it. `batches_per_step` is the number of batches of a step over all
+    ranks if they vary in size; else None.
     """
     initial = {"initial_physical_nodes": initial_nodes, "initial_batch_size": initial_batch_size}
     return {
         "version": STATE_VERSION,
         "epoch": epoch,
-        identity.position_key: step * (units_per_step or identity.global_batch),
+        identity.position_key: step * (batches_per_step or identity.global_batch),
         **{name: value for name, value in initial.items() if value is not None},
         **identity.to_state(),
         **({} if identity.fingerprint is None else identity.fingerprint.to_state()),
@@ -104,11 +102,11 @@ def save(
 
 
 def load(
-    state: Mapping[str, Any], identity: OrderIdentity, *, units_per_step: int | None = None
+    state: Mapping[str, Any], identity: OrderIdentity, *, batches_per_step: int | None = None
 ) -> tuple[int, int]:
     """Return the epoch and the step at which a run resumes, or raise StateError naming differences.
 
-    `units_per_step` is as for `save`. A state without ``version`` is treated as one of mosaicml-streaming,
+    `batches_per_step` is as for `save`. A state without ``version`` is treated as one of mosaicml-streaming,
     which has fewer values to compare.
     """
     version = state.get("version")
@@ -122,7 +120,7 @@ def load(
     differences = [
         _describe_shards(state, identity)
         if key == "shards"
-        else describe_difference(key, state.get(key), ours.get(key), identity.meaning(key))
+        else describe_difference(key, state.get(key), ours.get(key), VALUE_MEANINGS.get(key, ""))
         for key in dict.fromkeys([*keys, "batch_budget"])
         if state.get(key) != ours.get(key)
     ]
@@ -130,21 +128,21 @@ def load(
         raise StateError("the state is of another run: " + "; ".join(differences))
     if not version and position >= identity.epoch_size:
         return state["epoch"], -(-position // identity.global_batch)  # the last batch may be short
-    return state["epoch"], _find_step(position, identity, units_per_step or identity.global_batch)
+    return state["epoch"], _find_step(position, identity, batches_per_step or identity.global_batch)
 
 
-def _find_step(position: int, identity: OrderIdentity, units_per_step: int) -> int:
-    if identity.global_batch % units_per_step:
+def _find_step(position: int, identity: OrderIdentity, step_size: int) -> int:
+    if identity.micro_batches % step_size:
         raise StateError(
-            f"the state is of steps of {identity.global_batch} batches, which cannot be divided among "
-            f"{units_per_step} ranks; use a number of ranks that divides it"
+            f"the state is of steps of {identity.micro_batches} batches, which cannot be divided among "
+            f"{step_size} ranks; use a number of ranks that divides it"
         )
-    step, remainder = divmod(position, units_per_step)
+    step, remainder = divmod(position, step_size)
     if remainder:
         inside = (
-            f"sample {position}, inside a global batch of {units_per_step} samples"
-            if identity.batch_budget is None
-            else f"batch {position}, inside a step of {units_per_step} batches"
+            f"batch {position}, inside a step of {step_size} batches"
+            if identity.micro_batches
+            else f"sample {position}, inside a global batch of {step_size} samples"
         )
         raise StateError(f"the state is at {inside}; states are taken between global batches")
     return step

@@ -1,4 +1,4 @@
-"""Errors of full disks."""
+"""Errors of disks that cannot be written to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,24 @@ from pathlib import Path
 DISK_FULL_ERRNOS = frozenset(
     getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)
 )
-"""Error numbers of a full disk or an exceeded quota."""
+"""Error numbers of a full disk, an exceeded quota or a limit of the file size."""
+
+OUTPUT_REMEDIES = {
+    getattr(errno, name): remedy
+    for name, remedy in {
+        "ENOSPC": "make room there, or write to another disk",
+        "EDQUOT": "free some of your quota of that disk, or write to another one",
+        "EFBIG": "raise the limit of the file size (ulimit -f), or write smaller shards",
+        "EMFILE": "raise the limit of open files (ulimit -n)",
+        "ENFILE": "the whole machine has too many open files: end some processes",
+        "EROFS": "write to a disk that can be written to; a disk with errors becomes read-only, too",
+        "ENOENT": "the directory was removed while it was written to: keep it, and write again",
+        "ENOTDIR": "a file has the name of a directory: write to another place",
+        "EIO": "the disk is failing: check it, or use another one",
+    }.items()
+    if hasattr(errno, name)
+}
+"""What to do about the error numbers of files that are written."""
 
 
 def describe_full_disk(path: Path, number: int, needed: int | None = None) -> str:

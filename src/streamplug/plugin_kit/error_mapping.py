@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, describe_full_disk
+from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
 
 RETRYABLE_ERRORS = (
     ConnectionError,
@@ -61,9 +61,11 @@ def storage_error(error: BaseException, url: str) -> StorageError:
     if isinstance(error, PermissionError):
         return _denied(url)
     number = getattr(error, "errno", None)
-    if is_local(url) and isinstance(number, int) and number in DISK_FULL_ERRNOS:
-        reason = describe_full_disk(Path(url.removeprefix("file://")), number)
-        return StorageError(f"{reason}; free some space, or choose another disk")
+    if is_local(url) and isinstance(number, int) and (remedy := OUTPUT_REMEDIES.get(number)):
+        reason = f"{url}: {os.strerror(number)}"
+        if number in DISK_FULL_ERRNOS:
+            reason = describe_full_disk(Path(url.removeprefix("file://")), number)
+        return StorageError(f"{reason}; {remedy}")
     return StorageError(f"{url}: {_reason(error)}")
 
 

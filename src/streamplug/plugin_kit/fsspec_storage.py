@@ -207,6 +207,14 @@ class FsspecStorage(ClientStorage):
         """Copy a local file to a path of the file system."""
         self.filesystem().put_file(str(path), target)
 
+    def make_folder(self, folder: str) -> None:
+        """Create a directory of the file system and its parents, unless they exist."""
+        self.filesystem().makedirs(folder, exist_ok=True)
+
+    def commit(self, staging: str, target: str) -> None:
+        """Rename a complete staging file, replacing the target."""
+        self.filesystem().mv(staging, target)
+
     @contextmanager
     def _appearing(self, key: str) -> Iterator[str]:
         """Yield a path to write to, and rename it atomically to the object."""
@@ -216,7 +224,7 @@ class FsspecStorage(ClientStorage):
             return
         folder = target.rpartition("/")[0]
         try:
-            filesystem.makedirs(folder, exist_ok=True)
+            self.make_folder(folder)
         except (FileExistsError, NotADirectoryError):
             raise StorageError(
                 f"{self.url_of(key)}: a file has the name of its directory"
@@ -226,7 +234,7 @@ class FsspecStorage(ClientStorage):
         part = f"{folder}/{STAGING_PREFIX}{uuid.uuid4().hex}"
         try:
             yield part
-            _rename(filesystem, part, target)
+            self.commit(part, target)
         except BaseException:
             with suppress(Exception):
                 filesystem.rm_file(part)
@@ -297,13 +305,6 @@ def is_local(filesystem: Any) -> bool:
     from fsspec.implementations.local import LocalFileSystem
 
     return isinstance(filesystem, LocalFileSystem)
-
-
-def _rename(filesystem: Any, part: str, target: str) -> None:
-    if is_local(filesystem):
-        Path(part).replace(target)
-    else:
-        filesystem.mv(part, target)
 
 
 def _only_if_missing(error: OSError) -> None:

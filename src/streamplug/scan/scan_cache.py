@@ -25,6 +25,7 @@ from streamplug.errors import ConfigError, DataError, StorageError
 from streamplug.index import format_index
 from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import make
+from streamplug.plugin_kit.file_commit import sync_directory, sync_file
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE
 from streamplug.scan.file_lists import FileListClaims, resolve_file_list
 from streamplug.scan.glob import FileSet
@@ -72,24 +73,40 @@ class _ScanFolder:
                 "cannot be cached; give local=, or write an index.json with streamplug index scan"
             ) from error
 
-    def write(self, name: str, content: bytes) -> _Entry:
+    def write(self, name: str, content: bytes, *, durable: bool = False) -> _Entry:
         """Write a file, and return its entry for the index."""
-        with stage_cache_file(self.base, _LOCK_NAME, self.path / name) as part:
+        with stage_cache_file(self.base, _LOCK_NAME, self.path / name, durable=durable) as part:
             part.write_bytes(content)
         digest = xxhash.xxh3_64_hexdigest(content)
         return {"basename": name, "bytes": len(content), "hashes": {"xxh3_64": digest}}
+
+    def write_index(self, name: str, entries: Sequence[_Entry]) -> None:
+        """Write an index, when the files that it names are on the disk."""
+        names = {file["basename"] for entry in entries for file in _written_files(entry)}
+        paths = [self.path / name for name in names]
+        # Several at once, as file systems sync files together.
+        for _ in map_threads(sync_file, paths, _MAX_SCANS_IN_FLIGHT):
+            pass
+        for folder in {path.parent for path in paths}:
+            sync_directory(folder)
+        self.write(name, format_index(entries, {}), durable=True)
 
     def read_result(self, key: str) -> _Entry | None:
         """Return the stored result of a scanned file; None if it is missing or incomplete."""
         try:
             result: _Entry = json.loads((self.path / f"{key}.json").read_bytes())
-            for role, file in result["own"].items():
-                is_written = role.startswith("raw_") and role != "raw_data"
-                if is_written and (self.path / file["basename"]).stat().st_size != file["bytes"]:
+            for file in _written_files(result["own"]):
+                content = (self.path / file["basename"]).read_bytes()
+                if xxhash.xxh3_64_hexdigest(content) != file["hashes"]["xxh3_64"]:
                     return None
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
         return result
+
+
+def _written_files(entry: _Entry) -> list[_Entry]:
+    """Return the files in an entry that a scan wrote."""
+    return [file for role, file in entry.items() if role.startswith("raw_") and role != "raw_data"]
 
 
 class ScanCache:
@@ -130,7 +147,7 @@ class ScanCache:
             if not path.exists():
                 with cache_lock(folder.base, _LOCK_NAME):
                     if not path.exists():  # no other process made it meanwhile
-                        folder.write(path.name, format_index(make_entries(folder), {}))
+                        folder.write_index(path.name, make_entries(folder))
             return ScannedIndex(path.read_bytes(), folder.path)
 
     def _scannable(self) -> ScannableFormat:

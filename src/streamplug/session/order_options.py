@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamplug.config import check_flags, parse_count, whole_number
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, UnknownNameError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan import (
-    BATCHING_METHODS,
     Curriculum,
     Mixture,
     PartitionAlgorithm,
@@ -19,7 +18,7 @@ from streamplug.plan import (
     proportion_per_stream,
 )
 from streamplug.plugin.catalog import CATALOG
-from streamplug.plugin.registry import is_known, list_names, make
+from streamplug.plugin.registry import make
 from streamplug.session.batching_method import BatchingMethod
 
 _LOWEST_VALUES = {
@@ -103,10 +102,13 @@ class OrderOptions:
         """Return the method that composes batches."""
         name = self.batching_method
         _check_name("batching_method", name, "expected the name of a batching method")
-        if not (is_known("batching", name) or name in CATALOG["batching"]):
-            others = set(list_names("batching")) - set(BATCHING_METHODS)
-            _check_choice("batching_method", name, (*BATCHING_METHODS, *sorted(others)))
-        method: BatchingMethod = make("batching", name)
+        try:
+            method: BatchingMethod = make("batching", name)
+        except UnknownNameError as error:
+            if name in CATALOG["batching"]:
+                raise
+            # A ValueError, as mosaicml-streaming raises.
+            raise ConfigError(f"Invalid batching method: {error}") from None
         return method
 
     def partition_algorithm(self) -> PartitionAlgorithm:

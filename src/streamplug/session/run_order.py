@@ -75,11 +75,11 @@ class RunOrder:
 
     def global_step(self, step: int, world: World) -> int:
         """Return the number of the global batch of a step; batches that vary may take several steps."""
-        return step * world.ranks // self._global_batch(world) if self.varies else step
+        return step * world.ranks // self._micro_batches(world) if self.varies else step
 
     def steps_of_global_batch(self, step: int, world: World) -> Int64:
         """Return all steps of the global batch that a step is of."""
-        count = self._global_batch(world) // world.ranks if self.varies else 1
+        count = self._micro_batches(world) // world.ranks if self.varies else 1
         return np.arange(step - step % count, step - step % count + count)
 
     def length(self, world: World) -> int:
@@ -93,7 +93,7 @@ class RunOrder:
         config = self._epoch_config(world)
         same_plan = self.options.elastic and not self.varies
         ranks = () if same_plan else (self.batch, world.nodes, world.ranks_per_node)
-        key = (number, ranks, config, self._planner.mixture)
+        key = (number, self.batch * world.ranks, ranks, config, self._planner.mixture)
         if self._epoch is None or self._epoch[0] != key:
             self._warn(world, config)
             self._epoch = (key, self._planner.epoch(number, world, self.batch, config))
@@ -133,15 +133,15 @@ class RunOrder:
             initial_nodes=self._start.nodes or world.nodes,
             batching_method=options.batching_method,
             initial_batch_size=self._start.batch_size or self.batch,
-            global_batch=self._global_batch(world),
+            global_batch=self._micro_batches(world),
         )
 
-    def _global_batch(self, world: World) -> int:
-        """Return the samples of a global batch, or its batches if these vary in size."""
+    def _micro_batches(self, world: World) -> int:
+        """Return the number of batches of a global batch over all ranks if they vary in size, else 0."""
         batches = self._planner.batches
         if batches is None:
-            return self.batch * world.ranks
-        return batches.global_batch or self._start.global_batch or world.ranks
+            return 0
+        return batches.global_batch or self._start.micro_batches or world.ranks
 
     def _batches_per_step(self, world: World) -> int | None:
         """Return the batches of a step over all ranks if they vary in size, else None."""
@@ -153,7 +153,7 @@ class RunOrder:
         return state.OrderIdentity(
             size=planner.samples,
             shards=self._fingerprint.digest,
-            global_batch=config.global_batch,
+            global_batch=0 if self.varies else self.batch * world.ranks,
             epoch_size=planner.size,
             streams=planner.streams,
             shuffle_algo=self.options.used_shuffle,
@@ -163,6 +163,7 @@ class RunOrder:
             partition_algo=config.partition_algo,
             batching_method=config.batching_method,
             **planner.mixture.identity(),
+            micro_batches=self._micro_batches(world),
             batch_budget=None if planner.batches is None else planner.batches.identity(),
             fingerprint=self._fingerprint,
         )
@@ -173,14 +174,14 @@ class RunOrder:
         Raises:
             ConfigError: If the ranks do not divide the global batch, or the step is within one.
         """
-        unit = "batches" if self.varies else "samples"
-        batch = divide_global_batch(self._global_batch(before), after, unit)
         if not self.varies:
-            return batch, step
-        if step * before.ranks % self._global_batch(before):
+            return divide_global_batch(self.batch * before.ranks, "samples", after), step
+        micro_batches = self._micro_batches(before)
+        divide_global_batch(micro_batches, "batches", after)
+        if step * before.ranks % micro_batches:
             raise ConfigError(
                 f"resize() before step {step} of {before.ranks} ranks, in the middle of a global batch of "
-                f"{self._global_batch(before)} batches: call it when all of these were read"
+                f"{micro_batches} batches: call it when all of these were read"
             )
         return self.batch, step * before.ranks // after.ranks
 

@@ -15,13 +15,13 @@ _MAX_STATE_COUNT = 1 << 20  # exclusive upper bound of counts that are accepted 
 class RunStart:
     """How a run began, according to the loaded state or before a change of the world; None if unknown.
 
-    `global_batch` is in batches with a batching method of a plugin, else in samples.
+    `micro_batches` are the batches of a global batch over all ranks if they vary in size, else None.
     """
 
     canonical_nodes: int | None = None
     nodes: int | None = None
     batch_size: int | None = None
-    global_batch: int | None = None
+    micro_batches: int | None = None
 
     @classmethod
     def from_state(cls, saved: Mapping[str, Any]) -> RunStart:
@@ -30,7 +30,7 @@ class RunStart:
             "num_canonical_nodes",
             "initial_physical_nodes",
             "initial_batch_size",
-            "global_batch",
+            "micro_batches",
         )
         return cls(*(positive_count(saved, name) for name in names))
 
@@ -41,7 +41,7 @@ class RunStart:
             config.canonical_nodes,
             config.initial_nodes,
             config.initial_batch_size,
-            config.global_batch,
+            config.global_batch or None,
         )
 
 

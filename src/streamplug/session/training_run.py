@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +12,11 @@ from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
     BatchPlanner,
+    Curriculum,
     DatasetFingerprint,
     Mixture,
     Planner,
+    StreamMixture,
     Weight,
     change_mixture,
     resume_mixture,
@@ -210,20 +213,29 @@ class TrainingRun(RunOrder):
             step,
             config.initial_nodes,
             initial_batch_size,
-            units_per_step=self._batches_per_step(world),
+            batches_per_step=self._batches_per_step(world),
         )
         batches, mixture = self._planner.batches, self._planner.mixture
         if batches is not None:  # for tools that open the data set by a state
             saved["batch_options"] = batches.options()
         if isinstance(mixture, Mixture):
             return {**saved, "curriculum_changes": 0}
-        changes = mixture.changes_until(self._step_of_run(world, epoch, step))
+        changes = mixture.changes_until(self._step_of_run(world, epoch, step, mixture))
         past = {"curriculum": changes} if changes else {}
         return {**saved, "curriculum_changes": len(changes), **past}
 
-    def _step_of_run(self, world: World, epoch: int, step: int) -> int:
-        length = self._planner.length(world, self.batch, self._epoch_config(world))
-        return epoch * (length // self.batch) + step
+    def _step_of_run(
+        self, world: World, epoch: int, step: int, mixture: StreamMixture, *, exact: bool = False
+    ) -> int:
+        """Return the global batches of the run before a step, or more than the step of any change."""
+        planner, config = replace(self._planner, mixture=mixture), self._epoch_config(world)
+        epochs = planner.curriculum_epochs(config)
+        if epochs is None:
+            return epoch * (planner.length(world, self.batch, config) // self.batch) + step
+        known = [each for each in (mixture, self._initial_mixture) if isinstance(each, Curriculum)]
+        last = max(each.changes[-1].step for each in known)
+        before = epochs.steps_before(epoch, _MAX_RUN_SAMPLES if exact else last)
+        return before + self.global_step(step, world)
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
@@ -237,15 +249,17 @@ class TrainingRun(RunOrder):
             self.batch_size = batch // world.ranks
         try:
             epoch, step = state.load(
-                saved, self.identity(world), units_per_step=self._batches_per_step(world)
+                saved, self.identity(world), batches_per_step=self._batches_per_step(world)
             )
             self._check_position(epoch, step, world)
-            if self.options.elastic and not self.varies:  # others have no changes
+            if self.options.elastic and not (
+                self.varies and isinstance(self._initial_mixture, Mixture)
+            ):
                 self._planner.mixture = resume_mixture(
                     self._initial_mixture,
                     saved,
                     self._planner.streams,
-                    self._step_of_run(world, epoch, step),
+                    partial(self._step_of_run, world, epoch, step),
                 )
         except BaseException:
             self._start, self.batch_size = before
@@ -273,13 +287,19 @@ class TrainingRun(RunOrder):
             raise ConfigError(
                 f"set_proportions: partition_algo={self.options.partition_algo!r}: needs 'elastic'"
             )
-        if self.varies:
+        planner = self._planner
+        if self.varies and isinstance(planner.mixture, Mixture):
             raise ConfigError(
-                f"set_proportions: batching_method={self.options.batching_method!r}: how many samples a step "
-                "has depends on their costs; begin another run with other proportions"
+                f"set_proportions: batching_method={self.options.batching_method!r}: begin the run with a "
+                "curriculum=, such as {0: [...]}"
             )
         epoch, step = self.clock.next()
-        run_step, planner = self._step_of_run(world, epoch, step), self._planner
+        if step != self.steps_of_global_batch(step, world)[0]:
+            raise ConfigError(
+                f"set_proportions before step {step} of {world.ranks} ranks, in the middle of a global batch "
+                f"of {self._micro_batches(world)} batches: call it when all of these were read"
+            )
+        run_step = self._step_of_run(world, epoch, step, planner.mixture, exact=True)
         planner.mixture = change_mixture(planner.mixture, planner.streams, run_step, proportions)
         self._continue(epoch, step, changed=True)
 

@@ -61,12 +61,12 @@ def check_workers(world: World, before: World) -> None:
         )
 
 
-def divide_global_batch(global_batch: int, world: World, unit: str = "samples") -> int:
+def divide_global_batch(size: int, unit: str, world: World) -> int:
     """Return the part of a global batch of one of the ranks of `world`, or raise `ConfigError`."""
-    batch, rest = divmod(global_batch, world.ranks)
+    batch, rest = divmod(size, world.ranks)
     if rest or not batch:
         raise ConfigError(
-            f"resize() to {world.ranks} ranks: the global batch of {global_batch} {unit}, which stays "
+            f"resize() to {world.ranks} ranks: the global batch of {size} {unit}, which stays "
             f"the same, is no multiple of {world.ranks}; go on with a number of ranks that divides it"
         )
     return batch

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, DataError, StorageError, StreamplugError
-from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, describe_full_disk
+from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
 
 
 @contextmanager
@@ -32,21 +32,24 @@ def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def map_output_errors(path: Path, needed: int) -> Iterator[None]:
-    """Map operating system errors of an output file of `needed` bytes to streamplug errors."""
+def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Map operating system errors of a data set's output file or directory to streamplug errors.
+
+    Errors name `path`; `needed` is the number of bytes to be written, if known.
+    """
     try:
         yield
     except StreamplugError:
         raise
     except OSError as error:
-        if error.errno is not None and error.errno in DISK_FULL_ERRNOS:
-            said = describe_full_disk(path, error.errno, needed)
-            raise StorageError(f"{said}; make room there, or write to another disk") from error
-        if isinstance(error, PermissionError):
-            raise AccessDenied(
-                f"{error.filename or path}: {error.strerror}; write to a directory that you may write to"
-            ) from error
-        raise
+        kind, number = StorageError, error.errno or 0
+        said = f"{path}: {error.strerror or error}"
+        remedy = OUTPUT_REMEDIES.get(number, "write to another directory")
+        if number in DISK_FULL_ERRNOS:
+            said = describe_full_disk(path, number, needed)
+        elif isinstance(error, PermissionError):
+            kind, remedy = AccessDenied, "write to a directory that you may write to"
+        raise kind(f"{said}; {remedy}; the data set is unfinished: no index was written") from error
 
 
 def _remedy(error: OSError, path: Path) -> str:

@@ -11,6 +11,8 @@ from streamplug.errors import OutputExistsError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage, output_locations
+from streamplug.plugin_kit.file_commit import make_directory, sync_directory
+from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.tempdir import TemporaryDirectory
 
 _MAX_NAMES_IN_ERROR = 3
@@ -39,10 +41,10 @@ class Destination:
         self.folder = path
         self.url = self.storage.url if self.storage else str(self.folder)
         try:
-            if append:
-                self.folder.mkdir(parents=True, exist_ok=True)
-            else:
-                self._clear(exist_ok=exist_ok)
+            with map_output_errors(self.folder):
+                if not append:
+                    self._clear(exist_ok=exist_ok)
+                make_directory(self.folder, durable=True)
         except BaseException:
             self.remove_temporary()
             raise
@@ -57,8 +59,10 @@ class Destination:
                     f"Directory is not empty: {self.folder} holds {quote_names(names)}; choose another "
                     "directory, or pass exist_ok=True to remove what is in it"
                 )
+            # First, so that neither a killed removal nor a loss of power leaves an index of other shards.
+            (self.folder / INDEX_NAME).unlink(missing_ok=True)
+            sync_directory(self.folder)
             shutil.rmtree(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
         if self.storage and self.storage.exists(INDEX_NAME):
             if not exist_ok:
                 raise OutputExistsError(
@@ -66,12 +70,24 @@ class Destination:
                     "exist_ok=True to replace it"
                 )
             # Without an index, a partly replaced data set is not mistaken for a complete one.
-            self.storage.delete(INDEX_NAME)
+            delete_durably(self.storage, INDEX_NAME)
 
     def remove_temporary(self) -> None:
         """Remove the local directory if it is temporary."""
         if self._temporary is not None:
             self._temporary.close()
+
+
+def delete_durably(storage: Storage, *keys: str) -> None:
+    """Delete objects; local ones stay deleted after a loss of power."""
+    for key in keys:
+        storage.delete(key)
+    root = local_path(storage.url)
+    if root is not None:
+        with map_output_errors(root):
+            for folder in {(root / key).parent for key in keys}:
+                if folder.is_dir():
+                    sync_directory(folder)
 
 
 def quote_names(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Upload of finished files while the next ones are written."""
+"""Upload and sync of finished files while the next ones are written."""
 
 from __future__ import annotations
 
@@ -7,43 +7,63 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from streamplug.interfaces import Storage
+from streamplug.plugin_kit.file_commit import sync_file
+from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.retry import call_with_retries
+
+_SYNC_THREADS = 4
+"""Threads that sync local files: file systems such as ext4 commit files together that are synced at once."""
 
 
 class Uploader:
-    """Uploads files in background threads; the next call raises their errors.
+    """Uploads files, or syncs those that stay to the disk, in threads; the next call raises their errors.
 
-    At most twice as many uploads as threads are pending, which bounds the local space.
+    At most twice as many files as threads are pending, which bounds the local space.
     """
 
     def __init__(
-        self, storage: Storage, folder: Path, *, keep_local: bool, retries: int, num_threads: int
+        self,
+        storage: Storage | None,
+        folder: Path,
+        *,
+        keep_local: bool,
+        durable: bool,
+        retries: int,
+        num_threads: int,
     ) -> None:
         self._storage = storage
         self._folder = folder
-        self._keep_local = keep_local
+        self._keep_local = keep_local or storage is None
+        self.durable = durable and self._keep_local
         self._retries = retries
-        self._num_threads = num_threads
-        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="streamplug-upload")
+        self._num_threads = num_threads if storage is not None else _SYNC_THREADS
+        self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="streamplug-upload")
         self._pending: deque[Future[None]] = deque()
 
     def put(self, basename: str) -> None:
-        """Queue a file for upload."""
+        """Queue a file."""
+        if self._storage is None and not self.durable:
+            return
         while len(self._pending) >= 2 * self._num_threads:
             self._pending.popleft().result()
-        self._pending.append(self._pool.submit(self._upload, basename))
+        self._pending.append(self._pool.submit(self._finish, basename))
 
     def drain(self) -> None:
-        """Wait until all files are uploaded."""
+        """Wait until all files are uploaded, or on the disk."""
         while self._pending:
             self._pending.popleft().result()
 
     def close(self) -> None:
-        """Cancel pending uploads, and wait for those in progress."""
+        """Cancel pending files, and wait for those in progress."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _upload(self, basename: str) -> None:
+    def _finish(self, basename: str) -> None:
         path = self._folder / basename
-        call_with_retries(lambda: self._storage.upload(path, basename), self._retries)
+        if self.durable:
+            with map_output_errors(path):
+                sync_file(path)
+        if self._storage is not None:
+            storage = self._storage
+            call_with_retries(lambda: storage.upload(path, basename), self._retries)
         if not self._keep_local:
             path.unlink()

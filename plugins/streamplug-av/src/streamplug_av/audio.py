@@ -17,7 +17,8 @@ from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.clip_options import check_at, check_positive, is_number
-from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
+from streamplug_av.container import decode_errors, start_seconds
+from streamplug_av.media_file import MediaFile
 from streamplug_av.png import waveform_png
 from streamplug_av.timeline import merge_ranges
 from streamplug_av.value_file import ValueFile
@@ -34,7 +35,7 @@ _MARGIN = 64  # samples around a window that is resampled, for the filter
 _TOLERANCE_SECONDS = 0.1  # codecs pad the end
 
 
-class Audio:
+class Audio(MediaFile):
     """Sound that is opened on first use, in a file of sound or of video.
 
     Times are in seconds from the begin of the file. Not thread-safe. Pickles with its bytes, or with the
@@ -45,6 +46,8 @@ class Audio:
         max_value_bytes: Maximum bytes of the samples of one call.
     """
 
+    _kind = "audio"
+
     def __init__(
         self,
         stored: bytes | memoryview | StoredRange,
@@ -52,36 +55,19 @@ class Audio:
         max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
         """Take the bytes of a file, or the place from which they are read; `file` has fetched some of it."""
-        self.file = ValueFile(stored)
-        self.max_value_bytes = max_value_bytes
+        super().__init__(stored, max_value_bytes)
         if file is not None and file.is_far:
             self.file.copy_blocks(file)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        value = self.file.value
-        stored = bytes(value) if isinstance(value, memoryview) else value
-        return Audio, (stored, None, self.max_value_bytes)
-
-    def __repr__(self) -> str:
-        try:
-            about = f"{self.duration:.2f} s, {self.rate:,} Hz, {self.channels} channels"
-        except DecodeError as error:
-            about = str(error)
-        return f"<Audio: {about}>"
+    def _describe(self) -> str:
+        channels = "1 channel" if self.channels == 1 else f"{self.channels} channels"
+        return f"{self.duration:.2f} s, {self.rate:,} Hz, {channels}"
 
     def _repr_png_(self) -> bytes:
         """Return the waveform of at most a minute, as notebooks and reports show it."""
         return waveform_png(self.samples(0, max(min(self.duration, 60.0), 1e-3)))
 
     # -- what it is -------------------------------------------------------------------
-
-    @cached_property
-    def _container(self) -> Any:
-        return open_container(self.file)
-
-    @cached_property
-    def _stream(self) -> Any:
-        return select_stream(self._container, "audio")
 
     @property
     def rate(self) -> int:
@@ -92,11 +78,6 @@ class Audio:
     def channels(self) -> int:
         """Number of channels."""
         return len(self._stream.codec_context.layout.channels)
-
-    @property
-    def codec(self) -> str:
-        """Name of the codec, such as ``"aac"``."""
-        return str(self._stream.codec_context.name)
 
     @property
     def duration(self) -> float:
@@ -210,11 +191,9 @@ class Audio:
 
     def _parts(self, first: int, stop: int) -> Iterator[tuple[int, Samples]]:
         """Yield decoded samples that cover a window, each with the number of its first sample."""
-        if (
-            not self._is_exact
-        ):  # after seeking, some decoders would not skip what they skip at the begin
-            self.__dict__["_container"] = open_container(self.file)
-            self.__dict__["_stream"] = select_stream(self._container, "audio")
+        if not self._is_exact:
+            # After seeking, some decoders would not skip what they skip at the begin.
+            self._reopen()
         stream, rate = self._stream, self.rate
         preroll = 0.0 if self.codec.startswith(_LOSSLESS) else _PREROLL_SECONDS
         origin = start_seconds(self._container)

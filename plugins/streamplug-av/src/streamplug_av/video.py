@@ -11,22 +11,20 @@ from av.video.reformatter import VideoReformatter
 from numpy.typing import ArrayLike, NDArray
 
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.interfaces import StoredRange
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.audio import Audio
 from streamplug_av.clip_options import ClipOptions, checked_size
-from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
+from streamplug_av.container import decode_errors, start_seconds
+from streamplug_av.media_file import MediaFile
 from streamplug_av.png import frame_png
 from streamplug_av.timeline import Timeline, read_timeline
-from streamplug_av.value_file import ValueFile
 
 Frames = NDArray[np.uint8]
 """Frames in RGB: uint8, shape ``[frames, height, width, 3]``."""
 
 
-class Video:
+class Video(MediaFile):
     """A video file that is opened on first use.
 
     Times are in seconds from the begin of the file. Not thread-safe. Pickles with its bytes, or with the
@@ -37,27 +35,11 @@ class Video:
         max_value_bytes: Maximum bytes of the frames of one call.
     """
 
-    def __init__(
-        self,
-        stored: bytes | memoryview | StoredRange,
-        max_value_bytes: int = MAX_VALUE_BYTES,
-    ) -> None:
-        """Take the bytes of a file, or the place from which they are read, and the bound of a result."""
-        self.file = ValueFile(stored)
-        self.max_value_bytes = max_value_bytes
+    _kind = "video"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        value = self.file.value
-        stored = bytes(value) if isinstance(value, memoryview) else value
-        return Video, (stored, self.max_value_bytes)
-
-    def __repr__(self) -> str:
-        try:
-            width, height = self.size
-            about = f"{self.duration:.2f} s, {width} x {height}, {self.fps:.4g} fps"
-        except DecodeError as error:
-            about = str(error)
-        return f"<Video: {about}>"
+    def _describe(self) -> str:
+        width, height = self.size
+        return f"{self.duration:.2f} s, {width} x {height}, {self.fps:.4g} fps"
 
     def _repr_png_(self) -> bytes:
         """Return the frame in the middle, as notebooks and reports show it."""
@@ -67,12 +49,8 @@ class Video:
     # -- what it is -------------------------------------------------------------------
 
     @cached_property
-    def _container(self) -> Any:
-        return open_container(self.file)
-
-    @cached_property
     def _stream(self) -> Any:
-        stream = select_stream(self._container, "video")
+        stream = super()._stream
         width, height = stream.codec_context.width, stream.codec_context.height
         self._check_size(1, height, width)
         # A file whose frames are larger than its header says is damaged for FFmpeg.
@@ -101,11 +79,6 @@ class Video:
     def fps(self) -> float:
         """Mean number of frames in a second, according to the container."""
         return float(self._stream.average_rate or self._stream.guessed_rate or 0)
-
-    @property
-    def codec(self) -> str:
-        """Name of the codec, such as ``"h264"``."""
-        return str(self._stream.codec_context.name)
 
     @property
     def duration(self) -> float:
@@ -310,8 +283,7 @@ class Video:
         lowest = int(self._timeline.pts[0])
         for back in (0, second, 8 * second, 64 * second, None):
             if back is None:  # the container cannot seek
-                self.__dict__["_container"] = open_container(self.file)
-                self.__dict__.pop("_stream", None)
+                self._reopen()
             else:
                 self._container.seek(max(key - back, lowest), stream=self._stream)
             packets = (packet for packet in self._container.demux(self._stream) if packet.size)

@@ -1,11 +1,11 @@
-"""Number of bins of each window of an epoch, counted in parallel."""
+"""Number of bins of each window, counted in parallel."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 
@@ -17,27 +17,75 @@ _SAMPLES_PER_PROCESS = 1 << 22
 """Samples from which on another process is worth its start."""
 
 
-def count_all_bins(windows: EpochWindows, make_windows: Callable[[], EpochWindows]) -> Int64:
-    """Return the number of bins of all windows, sequence by sequence, shape ``[windows]``.
+def count_bins_until(
+    windows: EpochWindows, make_windows: Callable[[], EpochWindows], most: int | None
+) -> Int64:
+    """Return the number of bins of each window, sequence by sequence, shape ``[windows]``.
 
     Args:
         windows: The windows.
         make_windows: Returns the same windows in another process; it can be pickled.
+        most: Number of bins, one of each sequence in turn, beyond which none are needed, so that windows
+            after them may have the number 0; None for all bins.
     """
-    tasks = [
-        (sequence, window)
-        for sequence, count in enumerate(windows.window_counts)
-        for window in range(count)
-    ]
-    processes = min(os.cpu_count() or 1, windows.samples // _SAMPLES_PER_PROCESS)
+    totals = windows.window_counts
+    counts = [np.zeros(total, np.int64) for total in totals]
+    needed = None if most is None else most // len(totals) + 1  # of each sequence
+    first, longest = 0, max(totals)
+    stop = longest if needed is None else windows.estimate_windows(needed)
+    while first < longest:
+        # The numbers of last windows depend on all others.
+        stop = longest if stop >= min(totals) else stop
+        tasks = [
+            (sequence, window)
+            for sequence, total in enumerate(totals)
+            for window in range(min(first, total), min(stop, total))
+        ]
+        for (sequence, window), count in zip(tasks, _count_tasks(tasks, windows, make_windows)):
+            counts[sequence][window] = count
+        if needed is not None and min(of_sequence.sum() for of_sequence in counts) >= needed:
+            break
+        first, stop = stop, stop + max(stop // 8, 1)
+    return np.concatenate(counts)
+
+
+def _count_tasks(
+    tasks: Sequence[tuple[int, int]],
+    windows: EpochWindows,
+    make_windows: Callable[[], EpochWindows],
+) -> list[int]:
+    samples = len(tasks) * windows.window_size
+    processes = min(os.cpu_count() or 1, samples // _SAMPLES_PER_PROCESS)
     if processes < 2:
         return _count(tasks, lambda: windows)
     # A process that reads many windows in order computes the order of the epoch only once.
     cuts = [len(tasks) * number // processes for number in range(processes + 1)]
     parts = [tasks[start:stop] for start, stop in pairwise(cuts)]
-    return np.concatenate(map_processes(partial(_count, make_windows=make_windows), parts))
+    return list(chain(*map_processes(partial(_count, make_windows=make_windows), parts)))
 
 
-def _count(tasks: Sequence[tuple[int, int]], make_windows: Callable[[], EpochWindows]) -> Int64:
+def _count(tasks: Sequence[tuple[int, int]], make_windows: Callable[[], EpochWindows]) -> list[int]:
     windows = make_windows()
-    return np.array([windows.count_bins(*task) for task in tasks], np.int64)
+    return [windows.count_bins(*task) for task in tasks]
+
+
+def complete_global_batch(windows: EpochWindows, counts: Int64, global_batch: int) -> list[Int64]:
+    """Return the number of bins of each window by sequence, more in the last ones to end a global batch.
+
+    Numbers stay as they are if some windows were not counted. There may be too few samples for a whole global
+    batch, since no bin has less than one.
+    """
+    extra = -int(counts.sum()) % global_batch if counts.all() else 0
+    ends = list(accumulate(windows.window_counts))
+    counts = counts.copy()
+    # Samples besides one of each bin, in the last window of each sequence that has one.
+    spare = sorted(
+        (len(windows.positions(sequence, total - 1)) - int(counts[end - 1]), end - 1)
+        for sequence, (total, end) in enumerate(zip(windows.window_counts, ends))
+        if total
+    )
+    for number, (samples, last) in enumerate(spare):
+        added = min(samples, -(-extra // (len(spare) - number)))
+        counts[last] += added
+        extra -= added
+    return np.split(counts, ends[:-1])

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from streamplug.types import Int64
+
 
 class BinOrder:
     """Bins of several sequences, one of each in turn; sequences that have ended are left out.
@@ -37,3 +39,12 @@ class BinOrder:
         members = self._members[run]
         turn = int(np.searchsorted(members, sequence))
         return int(self._starts[run]) + (number - int(self._rounds[run])) * len(members) + turn
+
+    def counts_before(self, position: int) -> Int64:
+        """Return the number of bins of each sequence before a position."""
+        run = int(np.searchsorted(self._starts, position, side="right")) - 1
+        members = self._members[run]
+        rounds, turn = divmod(position - int(self._starts[run]), len(members))
+        counts: Int64 = np.minimum(self._counts, int(self._rounds[run]) + rounds)
+        counts[members[:turn]] += 1
+        return counts

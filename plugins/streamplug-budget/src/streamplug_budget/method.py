@@ -28,11 +28,6 @@ class BudgetBatching(BatchingMethod):
             raise ConfigError(
                 f"batching_method='budget' needs partition_algo='elastic', not {options.partition_algo!r}"
             )
-        if options.curriculum is not None:
-            raise ConfigError(
-                "batching_method='budget' with curriculum=: proportions change at steps, but the number of "
-                "samples of a step depends on the budget; use proportion= of the streams"
-            )
 
     def make_planner(self, options: OrderOptions, opened: Sequence[OpenStream]) -> BudgetPlanner:
         budget = parse_budget(options.batch_budget)

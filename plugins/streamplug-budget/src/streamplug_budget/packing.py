@@ -11,6 +11,7 @@ a bin each.
 from __future__ import annotations
 
 from functools import lru_cache
+from heapq import heapify, heappush, heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,3 +155,29 @@ def group_padded(costs: Int64, limit: int, max_samples: int | None) -> tuple[Int
     chosen = np.empty_like(order)
     chosen[order] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     return chosen, len(bounds) - 1
+
+
+def split_bins(chosen: Int64, bins: int, wanted: int) -> Int64:
+    """Return the bin of each sample after halving those of most samples until there are `wanted`.
+
+    Args:
+        chosen: Bin of each sample, shape ``[n]``.
+        bins: Number of bins.
+        wanted: Number of bins to be made, `bins` to n.
+    """
+    if bins == wanted:
+        return chosen
+    counts = np.bincount(chosen)
+    starts = np.cumsum(counts) - counts
+    parts = [(-count, start) for count, start in zip(counts.tolist(), starts.tolist())]
+    heapify(parts)
+    for _ in range(wanted - bins):
+        count, start = -parts[0][0], parts[0][1]
+        heapreplace(parts, (-(count - count // 2), start))
+        heappush(parts, (-(count // 2), start + count - count // 2))
+    bounds = sorted(start for _, start in parts)
+    split = np.empty_like(chosen)
+    split[np.argsort(chosen, kind="stable")] = np.repeat(
+        np.arange(wanted), np.diff([*bounds, len(chosen)])
+    )
+    return split

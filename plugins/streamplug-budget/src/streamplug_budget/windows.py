@@ -2,7 +2,8 @@
 
 The order of an epoch is split into sequences, each of the samples of some canonical nodes, and every
 sequence into windows of a fixed number of samples. The samples of a window are packed into bins. Their number
-depends on sums of costs only, so the bins before any window are known after one pass over the costs.
+depends on sums of costs only, so the bins before any window are known after one pass over the costs. The last
+window may be packed into more bins than needed, which completes the last global batch of an epoch.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.plan import OrderedSamples
-from streamplug.plan.canonical_nodes import CanonicalNodes
 from streamplug.types import Int64
 from streamplug_budget.budget import BatchBudget
-from streamplug_budget.packing import count_bins, group_padded, pack
+from streamplug_budget.packing import count_bins, group_padded, pack, split_bins
 from streamplug_budget.sample_lengths import SampleLengths
+from streamplug_budget.sequence import Sequences
 
 _BINS_PER_WINDOW, _MIN_BINS_PER_WINDOW = 256, 16
 _MIN_WINDOW, _MAX_WINDOW = 1 << 10, 1 << 16
@@ -45,6 +45,22 @@ class CostModel:
         """Approximate mean cost of a sample."""
         return float(self.budget.costs(np.array([round(self.lengths.mean)]))[0])
 
+    @property
+    def samples_per_bin(self) -> float:
+        """Approximate number of samples of a bin."""
+        samples = max(self.budget.largest_cost / self.mean, 1.0)
+        return samples if self.max_samples is None else min(samples, self.max_samples)
+
+    def count_sequences(self, size: int, canonical_nodes: int) -> int:
+        """Return the number of sequences of an epoch of `size` samples; it divides the canonical nodes."""
+        bins = size / self.samples_per_bin
+        return next(
+            count
+            for count in range(canonical_nodes, 0, -1)
+            if canonical_nodes % count == 0
+            and (count == 1 or bins >= count * _MIN_BINS_PER_SEQUENCE)
+        )
+
     def _pack_costs(self, costs: Int64) -> tuple[Int64, int]:
         """Return costs and a limit by which bins have at most `max_samples` samples."""
         limit, most = self.budget.largest_cost, self.max_samples
@@ -61,15 +77,15 @@ class CostModel:
             return group_padded(costs, limit, self.max_samples)[1]
         return count_bins(*self._pack_costs(costs))
 
-    def pack(self, samples: Int64) -> tuple[Int64, Int64]:
-        """Return the bin of each sample of a window, and the cost of each bin."""
+    def pack(self, samples: Int64, bins: int) -> tuple[Int64, Int64]:
+        """Return the bin of each sample of a window, and the cost of each bin; `bins` is their number."""
         costs, limit = self.budget.costs(self.lengths.of(samples)), self.budget.largest_cost
         if self.budget.pad_to == "batch":
-            chosen, bins = group_padded(costs, limit, self.max_samples)
-            largest = np.zeros(bins, np.int64)
+            chosen, needed = group_padded(costs, limit, self.max_samples)
+            chosen, largest = split_bins(chosen, needed, bins), np.zeros(bins, np.int64)
             np.maximum.at(largest, chosen, costs)
             return chosen, largest * np.bincount(chosen)
-        chosen, bins = pack(*self._pack_costs(costs))
+        chosen = split_bins(*pack(*self._pack_costs(costs)), bins)
         return chosen, np.bincount(chosen, costs, bins).astype(np.int64)
 
 
@@ -90,86 +106,68 @@ class Window:
 
 
 class EpochWindows:
-    """Windows of the order of one epoch.
+    """Windows of the sequences of an epoch, or of a part of it.
 
     Attributes:
-        samples: Number of samples of the epoch.
-        sequences: Number of sequences.
-        window_counts: Number of windows of each sequence.
+        sequences: The sequences.
         samples_per_bin: Approximate number of samples of a bin.
+        window_size: Number of samples of a window; up to half more or less for the last one of a sequence.
+        window_counts: Number of windows of each sequence.
     """
 
-    def __init__(
-        self,
-        ordered: OrderedSamples,
-        canonical_nodes: int,
-        model: CostModel,
-        group: int,
-        offset: int,
-    ) -> None:
-        """Split an order into windows.
+    def __init__(self, sequences: Sequences, model: CostModel, group: int, offset: int) -> None:
+        """Split sequences into windows.
 
         Args:
-            ordered: The samples in the order of the epoch.
-            canonical_nodes: Number of canonical nodes of the order.
+            sequences: The samples.
             model: The costs.
             group: Number of batches of a step, which have similar costs where a window has them.
             offset: Random number below 2**64 on which the order of bins depends.
         """
-        self._ordered, self._model, self._offset = ordered, model, offset
-        self.samples = ordered.size
-        self._nodes = CanonicalNodes(ordered.size, canonical_nodes)
-        samples_per_bin = max(model.budget.largest_cost / model.mean, 1.0)
-        if model.max_samples is not None:
-            samples_per_bin = min(samples_per_bin, model.max_samples)
-        bins = ordered.size / samples_per_bin
-        self.sequences = next(
-            count
-            for count in range(canonical_nodes, 0, -1)
-            if canonical_nodes % count == 0
-            and (count == 1 or bins >= count * _MIN_BINS_PER_SEQUENCE)
-        )
-        window = min(max(int(_BINS_PER_WINDOW * samples_per_bin), _MIN_WINDOW), _MAX_WINDOW)
-        self._window = max(window, int(_MIN_BINS_PER_WINDOW * samples_per_bin))
+        self.sequences, self._model, self._offset = sequences, model, offset
+        samples_per_bin = model.samples_per_bin
         self.samples_per_bin = max(int(samples_per_bin), 1)
-        self._group = max(group // self.sequences, 1)
+        window = min(max(int(_BINS_PER_WINDOW * samples_per_bin), _MIN_WINDOW), _MAX_WINDOW)
+        self.window_size = max(window, int(_MIN_BINS_PER_WINDOW * samples_per_bin))
+        self._group = max(group // len(sequences.sizes), 1)
         self.window_counts = [
-            -(-self._size(sequence) // self._window) for sequence in range(self.sequences)
+            max((size + self.window_size // 2) // self.window_size, min(size, 1))
+            for size in sequences.sizes
         ]
         self._packed: OrderedDict[tuple[int, int], Window] = OrderedDict()
 
-    def _size(self, sequence: int) -> int:
-        return max(-(-(self._nodes.size - sequence) // self.sequences), 0)
+    def positions(self, sequence: int, window: int) -> range:
+        """Return the positions of a window in its sequence."""
+        first, size = window * self.window_size, self.sequences.sizes[sequence]
+        is_last = window == self.window_counts[sequence] - 1
+        return range(first, size if is_last else first + self.window_size)
 
-    def _positions(self, sequence: int, window: int) -> Int64:
-        first = window * self._window
-        last = min(first + self._window, self._size(sequence))
-        return np.arange(first, last, dtype=np.int64)
+    def estimate_windows(self, bins: int) -> int:
+        """Return the approximate number of windows that have these bins of a sequence."""
+        return -(-bins * self.samples_per_bin // self.window_size) + 1
 
-    def _samples(self, sequence: int, positions: Int64) -> Int64:
-        entries = self._nodes.entries(positions * self.sequences + sequence)
-        return self._ordered.samples(entries)
+    def _samples(self, sequence: int, window: int) -> Int64:
+        positions = self.positions(sequence, window)
+        return self.sequences.samples(sequence, np.arange(positions.start, positions.stop))
 
     def count_bins(self, sequence: int, window: int) -> int:
-        """Return the number of bins of a window."""
-        return self._model.count_bins(self._samples(sequence, self._positions(sequence, window)))
+        """Return the number of bins that a window needs."""
+        return self._model.count_bins(self._samples(sequence, window))
 
-    def window(self, sequence: int, window: int, first_bin: int) -> Window:
-        """Return a window whose first bin has the number `first_bin` in its sequence."""
+    def window(self, sequence: int, window: int, bins: range) -> Window:
+        """Return a window that is packed into bins of these numbers in its sequence."""
         packed = self._packed.pop((sequence, window), None)
         if packed is None:
-            packed = self._pack(sequence, window, first_bin)
-            if len(self._packed) > _MAX_PACKED_WINDOWS + self.sequences:
+            packed = self._pack(self._samples(sequence, window), bins)
+            if len(self._packed) > _MAX_PACKED_WINDOWS + len(self.window_counts):
                 self._packed.popitem(last=False)
         self._packed[sequence, window] = packed  # as the one that was used last
         return packed
 
-    def _pack(self, sequence: int, window: int, first_bin: int) -> Window:
-        positions = self._positions(sequence, window)
-        samples = self._samples(sequence, positions)
-        chosen, costs = self._model.pack(samples)
+    def _pack(self, samples: Int64, bins: range) -> Window:
+        chosen, costs = self._model.pack(samples, len(bins))
         new_numbers = np.empty(len(costs), np.int64)
-        new_numbers[self._order_bins(costs, first_bin)] = np.arange(len(costs))
+        new_numbers[self._order_bins(costs, bins.start)] = np.arange(len(costs))
         chosen = new_numbers[chosen]
         order = np.argsort(chosen, kind="stable")
         bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(chosen))])
@@ -191,7 +189,7 @@ class EpochWindows:
     def locate(self, sample: int) -> list[tuple[int, int, int]]:
         """Return sequence, window and position in the window of each occurrence of a sample."""
         places = []
-        for entry in self._ordered.entries(sample):
-            position, sequence = divmod(self._nodes.position(entry), self.sequences)
-            places.append((sequence, *divmod(position, self._window)))
+        for sequence, position in self.sequences.locate(sample):
+            window = min(position // self.window_size, self.window_counts[sequence] - 1)
+            places.append((sequence, window, position - window * self.window_size))
         return places

@@ -12,8 +12,8 @@ from streamplug.interfaces.encoding import Encoding
 from streamplug.plugin_kit.codec_errors import wrong_type_error
 from streamplug_msgpack.arrays import pack_array, unpack_array
 
-_UNCHECKED_BYTES = 1 << 16
-"""Bytes of a value whose nested counts cannot ask for more than a few hundred MiB."""
+_UNCHECKED_BYTES = 1 << 20
+"""Bytes of a value whose nested counts do little harm: pages of empty lists are not touched."""
 
 _ARRAY, _SCALAR, _INTEGER = 1, 2, 3
 """Extension types; part of the stored data, so their meaning must never change."""

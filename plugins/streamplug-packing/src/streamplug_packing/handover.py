@@ -69,7 +69,17 @@ def latest_order(ranks: RankStates) -> Mapping[str, Any]:
     first, *others = ({k: v for k, v in o.items() if k not in POSITION_KEYS} for o in orders)
     if any(other != first for other in others):
         raise StateError("the states of the ranks are of different orders")
-    return max(orders, key=order_position)
+    latest = max(orders, key=order_position)
+    changes = latest.get("curriculum", [])
+    for order in orders:
+        own = order.get("curriculum", [])
+        if own != changes[: len(own)]:
+            raise StateError(
+                f"set_proportions() was called at different steps of ranks: {reprlib.repr(own)} and "
+                f"{reprlib.repr(changes)}; with packs_per_epoch=, load the same state of the data set on all "
+                "ranks before you call it"
+            )
+    return latest
 
 
 def order_position(order: Mapping[str, Any]) -> tuple[int, int]:

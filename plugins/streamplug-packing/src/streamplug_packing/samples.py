@@ -158,7 +158,8 @@ class PackedSamples(PackIterable):
             the data set's epoch ends.
         transform: Applied to each sample, a dict. Called with ``(sample)`` or ``(sample, rng)``, see
             `streamplug.sample_rng`.
-        collate_fn: Makes a pack of a list of transformed samples; None returns a dict, see `collate_pack`.
+        collate_fn: Makes a pack of a list of transformed samples; None returns a dict, see
+            `streamplug_packing.collate.collate_pack`.
 
     Raises:
         ConfigError: If an argument is invalid, or the data set iterates over other samples than it has.

@@ -106,7 +106,10 @@ def simulate(
                 runs = simulate_variants(
                     plan, scenario, offered, lambda done, all_: report("runs", done, all_)
                 )
-            html.write_text(page(plan, scenario, offered, runs), "utf-8")
+            try:
+                html.write_text(page(plan, scenario, offered, runs), "utf-8")
+            except OSError as error:
+                raise click.FileError(str(html), error.strerror) from None
             click.echo(f"{html}: written; {len(runs):,} runs", err=True)
         if serve:
             serve_page(plan, scenario, port=port, needs=PAGE_MAX_NEEDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import StateError
+from streamplug.errors import ConfigError, StateError
 from streamplug.plan import Epoch
 from streamplug.plugin.registry import register, unregister
 from streamplug.session.batching_method import BatchingMethod
@@ -116,6 +117,36 @@ class BatchingTests(ConformanceBase):
         resumed = self.make_dataset(folder)
         resumed.load_state_dict(state)
         assert done + _read(resumed) == whole
+
+    def test_a_curriculum_goes_on_where_it_was_or_is_refused(self, folder: Path) -> None:
+        options: dict[str, Any] = {"curriculum": {0: [1], 2: [1], 4: [1]}, "epoch_size": 200}
+        try:
+            dataset = self.make_dataset(folder, World(4, 2), **options)
+        except ConfigError:
+            return
+        state, samples = dataset.state_dict(), range(_SAMPLES)
+        expected = None
+        for world in _WORLDS:
+            dataset = self.make_dataset(folder, world, **options)
+            dataset.load_state_dict(state)
+            epochs = [
+                _global_batches(dataset.session.run.epoch(number, world), world)
+                for number in range(3)
+            ]
+            expected = epochs if expected is None else expected
+            assert epochs == expected, world
+        counts = Counter(
+            n for epoch in expected or [] for step in epoch for batch in step for n in batch
+        )
+        assert min(counts[n] for n in samples) == max(counts[n] for n in samples) == 2
+        whole = _read(self.make_dataset(folder, **options))
+        dataset = self.make_dataset(folder, **options)
+        for step, _ in enumerate(dataset.batches(), 1):
+            resumed = self.make_dataset(folder, **options)
+            resumed.load_state_dict(json.loads(json.dumps(dataset.state_dict())))
+            assert _read(resumed) == whole[step:]
+            if step == 5:
+                break
 
     def test_a_state_of_batches_of_one_size_is_refused(self, folder: Path) -> None:
         fixed = StreamingDataset(local=str(folder), shuffle=True, batch_size=2)

@@ -25,7 +25,7 @@ from streamplug_testing.processes import other_process
 _MIB = 1 << 20
 _START_METHODS = sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods()))
 
-_thorough = settings(max_examples=60, deadline=None)
+_thorough = settings(max_examples=min(60, settings().max_examples), deadline=None)
 
 _contents = st.binary(max_size=2000) | st.builds(
     lambda pattern, times: pattern * times, st.binary(max_size=50), st.integers(0, 1000)

@@ -26,7 +26,11 @@ from streamplug_testing.processes import other_process
 _MIB = 1 << 20
 _START_METHODS = sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods()))
 
-_thorough = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_thorough = settings(
+    max_examples=min(50, settings().max_examples),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 _brief = settings(_thorough, max_examples=3)
 
 

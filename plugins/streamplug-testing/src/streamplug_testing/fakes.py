@@ -1,17 +1,17 @@
-"""Storage wrappers that add latency or failures, or count operations."""
+"""Wrappers of storages and encodings that add latency or failures, or count operations."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from streamplug.errors import StorageError, Transient
-from streamplug.interfaces import Storage
-from streamplug.types import Buffer, ObjectInfo
+from streamplug.interfaces import Encoding, GatherBuffer, Storage
+from streamplug.types import Buffer, ColumnValues, Int64, ObjectInfo
 
 T = TypeVar("T")
 
@@ -191,3 +191,28 @@ class CountingStorage(_Wrapper):
         with self._lock:
             self.bytes_read += len(data)
         return data
+
+
+class FailingInts(Encoding):
+    """Decodes ints as another encoding stores them, but raises for some."""
+
+    def __init__(self, stored: Encoding, failing: Container[int]) -> None:
+        self.stored, self.failing, self.size = stored, failing, stored.size
+
+    def encode(self, value: Any) -> bytes:
+        return self.stored.encode(value)
+
+    def decode(self, data: memoryview) -> Any:
+        value = self.stored.decode(data)
+        self._check(value)
+        return value
+
+    def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
+        values = self.stored.decode_batch(buffer, starts, sizes)
+        for value in values:
+            self._check(int(value))
+        return values
+
+    def _check(self, value: int) -> None:
+        if value in self.failing:
+            raise RuntimeError(f"{value} is not to be read")

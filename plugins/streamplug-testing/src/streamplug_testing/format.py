@@ -35,7 +35,11 @@ from streamplug_testing.writing import as_json, check_batch, check_mixed, writte
 
 Row = dict[str, Any]
 
-_thorough = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_thorough = settings(
+    max_examples=min(40, settings().max_examples),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 
 class FormatTests(ConformanceBase):

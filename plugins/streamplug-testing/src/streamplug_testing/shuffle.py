@@ -22,7 +22,7 @@ from streamplug_testing.processes import other_process
 
 _MIB = 1 << 20
 
-_thorough = settings(max_examples=60, deadline=None)
+_thorough = settings(max_examples=min(60, settings().max_examples), deadline=None)
 
 _settings = st.fixed_dictionaries(
     {

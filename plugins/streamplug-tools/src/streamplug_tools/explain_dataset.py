@@ -24,13 +24,13 @@ def open_dataset(
 ) -> StreamingDataset:
     """Open the data set of a config file, or of URLs and a state, without decoding and without torch."""
     world = _world(options["ranks"], options["nodes"])
-    global_batch, budget = state.get("global_batch"), state.get("batch_budget")
+    global_batch = state.get("global_batch")
     if global_batch is not None and global_batch % world.ranks:
         raise ConfigError(
             f"the state's global batch of {global_batch} is not a multiple of --ranks={world.ranks}"
         )
     batch_size = options["batch_size"] or (global_batch // world.ranks if global_batch else None)
-    if budget is not None:  # the global batch is of batches
+    if (budget := state.get("batch_budget")) is not None:
         batch_size = budget.get("max_samples")
     if is_config(locations):
         return _open_configured(locations[0], batch_size, world)

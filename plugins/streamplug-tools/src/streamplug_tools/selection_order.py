@@ -12,6 +12,7 @@ import numpy as np
 
 from streamplug.interfaces import Order as ShuffleOrder
 from streamplug.plugin.registry import make
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Int64
 
 _ID = np.dtype("<i8")
@@ -101,9 +102,11 @@ class OrderFiles:
         """Create a file in a folder for each name."""
         self.orders = {name: ListedOrder(folder / f"ids-{n}") for n, name in enumerate(names)}
         for order in self.orders.values():
-            order.path.touch()
+            with map_disk_errors(order.path):
+                order.path.touch()
 
     def add(self, name: str, ids: Int64) -> None:
         """Append samples to a file."""
-        with self.orders[name].path.open("ab") as file:
+        path = self.orders[name].path
+        with map_disk_errors(path), path.open("ab") as file:
             file.write(np.ascontiguousarray(ids, _ID).data)

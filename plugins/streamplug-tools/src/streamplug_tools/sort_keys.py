@@ -16,6 +16,7 @@ import numpy as np
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.read.assemble import make_samples
 from streamplug.stream import Stream
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Int64
 from streamplug_tools.expressions import Expression
 from streamplug_tools.options import ProgressCallback
@@ -140,7 +141,7 @@ class _SortedRuns:
         path = self._folder / f"keys-{self._count}"
         self._count += 1
         some: list[NumberedKey] = []
-        with path.open("wb") as file:
+        with map_disk_errors(path), path.open("wb") as file:
             for key in keys:
                 some.append(key)
                 if len(some) == _KEYS_PER_RECORD:

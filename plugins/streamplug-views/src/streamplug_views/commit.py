@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from streamplug.errors import ConfigError
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Int64
 from streamplug_views.manifest import Group, Manifest, RowsFile, SourceEntry, ViewPart
 from streamplug_views.row_map import RowMap, RowMapping
@@ -93,7 +94,8 @@ class CommitWriter:
 
     def _starts(self, starts: Int64) -> str:
         path = self._workspace.new_file("npy")
-        np.save(path, starts.astype(np.int64))
+        with map_disk_errors(path):
+            np.save(path, starts.astype(np.int64))
         return self._upload(path)
 
     def _upload(self, path: Path) -> str:

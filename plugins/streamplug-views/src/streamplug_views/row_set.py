@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
+from tempfile import SpooledTemporaryFile, gettempdir
 from typing import IO, Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DataError
 from streamplug.plan import RowSelection
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Bytes1D, Int64
 
 _MAGIC = b"sprows1\n"
@@ -272,7 +273,7 @@ def _group(chunks: Int64) -> Iterator[tuple[int, Int64]]:
 def make_row_set(blocks: Iterable[Int64], path: Path | None = None) -> RowSet:
     """Return a row set of ascending blocks of rows, in memory or in a new file."""
     content = BytesIO()
-    with RowSetBuilder() as builder:
+    with map_disk_errors(path or Path(gettempdir())), RowSetBuilder() as builder:
         for rows in blocks:
             builder.add(rows)
         if path is not None:

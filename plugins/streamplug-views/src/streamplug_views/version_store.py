@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from streamplug.errors import (
     StorageError,
 )
 from streamplug.plugin.location import local_path, open_storage
-from streamplug.plugin_kit.file_commit import stage_file
+from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
 from streamplug.transfer.retry import call_with_retries
 from streamplug_views.errors import ConflictError
 from streamplug_views.manifest import (
@@ -163,7 +163,9 @@ class VersionStore:
             return path / name
         cached = (folder or source_cache_dir(self.url)) / name
         if not cached.is_file():
-            with stage_file(cached, cached.with_name(f".{cached.name}.{id(self)}")) as staging:
+            make_directory(cached.parent)
+            own = cached.with_name(f".{cached.name}.{id(self)}")
+            with stage_file(cached, own, durable=True) as staging:
                 call_with_retries(partial(self._storage.download, name, staging), self._retries)
                 if file_digest(staging) != name.rpartition("-")[2].partition(".")[0]:
                     raise DataError(
@@ -280,11 +282,15 @@ class VersionStore:
             kept.update(self.read(version)[0].files)
         files = sorted({f for version in old for f in self.read(version)[0].files} - kept)
         if not dry_run:
-            self._delete([*map(_version_name, old), *files])
+            # Manifests first: a reader never finds a version whose files are gone.
+            self._delete(map(_version_name, old))
+            path = local_path(self.location)
+            if path is not None and old:
+                sync_directory(path / "versions")
+            self._delete(files)
         return old, files
 
-    def _delete(self, names: Sequence[str]) -> None:
-        # Manifests first: a reader never finds a version whose files are gone.
+    def _delete(self, names: Iterable[str]) -> None:
         for name in names:
             call_with_retries(partial(self._storage.delete, name), self._retries)
 

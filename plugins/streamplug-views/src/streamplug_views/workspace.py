@@ -14,6 +14,7 @@ from streamplug.plan.row_selection import RowRange
 from streamplug.plugin.location import absolute_location
 from streamplug.session.open_stream import OpenStream
 from streamplug.stream import Stream
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug_views.manifest import SourceEntry
@@ -47,12 +48,12 @@ class ViewWorkspace:
         """
         path = self.new_file("npy")
         dtype = np.int32 if limit <= np.iinfo(np.int32).max else np.int64
-        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(size,))
-        at = 0
-        for rows in blocks:
-            array[at : at + len(rows)] = rows
-            at += len(rows)
-        array.flush()
+        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (size,)}
+        # Not through a memory map, where a full disk would end the process.
+        with map_disk_errors(path), path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for rows in blocks:
+                file.write(np.ascontiguousarray(rows, dtype).data)
         return RowMap(path, limit, path.name)
 
 

@@ -9,6 +9,12 @@ from pathlib import Path
 
 from streamplug.errors import AlreadyExists
 from streamplug.plugin_kit.client_storage import STAGING_PREFIX
+from streamplug.plugin_kit.file_commit import (
+    commit_file,
+    make_directory,
+    sync_directory,
+    sync_file,
+)
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, is_local
 from streamplug.types import Buffer
 
@@ -18,7 +24,7 @@ _creating_in_memory = threading.Lock()
 class AnyFsspec(FsspecStorage):
     """Any URL or path that fsspec can open, such as ``/data``, ``memory://set``, ``sftp://…``.
 
-    Options are passed to the fsspec file system.
+    Options are passed to the fsspec file system. A file that was written to a local path is on its disk.
     """
 
     @property
@@ -35,14 +41,13 @@ class AnyFsspec(FsspecStorage):
                 return super().create(key, data)
         with self.translated(key):
             target = Path(self.path(key))
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(target.parent, durable=True)
             staging = target.with_name(f"{STAGING_PREFIX}{uuid.uuid4().hex}")
             try:
-                with staging.open("wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+                staging.write_bytes(data)
+                sync_file(staging)
                 os.link(staging, target)  # unlike a rename, it never replaces a file
+                sync_directory(target.parent)
             except FileExistsError:
                 raise AlreadyExists(f"{self.url_of(key)} exists") from None
             finally:
@@ -54,3 +59,15 @@ class AnyFsspec(FsspecStorage):
             self.filesystem().pipe_file(target, path.read_bytes())
         else:
             super().put(path, target)
+
+    def make_folder(self, folder: str) -> None:
+        if is_local(self.filesystem()):
+            make_directory(Path(folder), durable=True)
+        else:
+            super().make_folder(folder)
+
+    def commit(self, staging: str, target: str) -> None:
+        if is_local(self.filesystem()):
+            commit_file(Path(staging), Path(target), durable=True)
+        else:
+            super().commit(staging, target)

@@ -1,0 +1,183 @@
+"""Atomic writing of one part of a data set, with any number of concurrent attempts.
+
+In a local directory, each attempt fills its own folder, which is renamed to that of the part. In a storage
+without renames, attempts write the same bytes under the same names, and the index last.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from streamplug.errors import (
+    ConfigError,
+    InvalidIndexError,
+    NotFound,
+    StreamplugError,
+    WriterError,
+)
+from streamplug.index import INDEX_NAME, parse_index
+from streamplug.interfaces import Storage
+from streamplug.interfaces.storage import public_url
+from streamplug.plugin.location import join, local_path, open_storage
+from streamplug.plugin.registry import restore
+from streamplug.plugin_kit.file_commit import sync_directory
+from streamplug.write.writer import Writer
+
+MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
+
+PLAN_NAME = "parts.json"
+"""File that identifies the inputs of the parts, so that a run with other inputs does not resume."""
+
+ATTEMPTS = ".attempts"
+"""Folder of unfinished parts."""
+
+
+def part_folder(number: int) -> str:
+    """Return the name of the folder of a part."""
+    return f"part-{number:05d}"
+
+
+def is_whole(folder: Path) -> bool:
+    """Return whether the folder of a part has an index, and its files have their sizes.
+
+    A loss of power may leave empty files, unless they were written with ``durable=True``.
+    """
+    try:
+        index = parse_index((folder / INDEX_NAME).read_bytes(), str(folder))
+        files = chain.from_iterable(index.shard(n).files.values() for n in range(len(index)))
+        stored = (file.zip or file.raw for file in files)
+        return all((folder / file.basename).stat().st_size == file.bytes for file in stored)
+    except (OSError, InvalidIndexError):
+        return False
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Writes a part, given its number.
+
+    `make_samples` may have a method `describe` that names a part in errors. The repr leaves out `parts` and
+    `locations`, as URLs may contain secrets. `registered` are the plugins registered by name in the process
+    that made the task.
+    """
+
+    make_samples: MakeSamples
+    parts: tuple[Any, ...] = field(repr=False)
+    locations: tuple[str, ...] = field(repr=False)
+    columns: Mapping[str, str]
+    plan: Mapping[str, Any]
+    storage_options: Mapping[str, Any] | None = field(repr=False)
+    options: Mapping[str, Any]
+    registered: Mapping[str, Mapping[str, type[Any]]]
+    batched: bool = False
+
+    def __call__(self, number: int) -> None:
+        """Write the part, unless it exists."""
+        restore(self.registered)
+        home = open_storage(self.locations[-1], self.storage_options)
+        index = f"{part_folder(number)}/{INDEX_NAME}"
+        try:
+            self._check(home)
+            if home.exists(index):
+                root = local_path(home.url)
+                if root is None or is_whole(root / part_folder(number)):
+                    return
+                home.delete(index)
+            self._write(number, home)
+        except Exception as error:
+            with suppress(StreamplugError):
+                self._check(home)
+                if home.exists(index):
+                    return  # another attempt finished before this one
+            raise WriterError(f"{self._name(number)}: {type(error).__name__}: {error}") from error
+
+    def _name(self, number: int) -> str:
+        part = _redact(self.parts[number])
+        describe = getattr(self.make_samples, "describe", None)
+        return f"part {number} ({part!r:.200})" if describe is None else str(describe(part))
+
+    def _check(self, home: Storage) -> None:
+        """Raise if the location is another one on this machine, or now has another data set."""
+        try:
+            plan = json.loads(home.read(PLAN_NAME))
+        except NotFound:
+            plan = None
+        if plan != self.plan:
+            raise ConfigError(
+                f"{socket.gethostname()} finds no {PLAN_NAME} of this data set in {home.url}: all workers "
+                "need the same out=, such as a URL or a directory of a shared file system; or end an earlier "
+                "job that still writes there"
+            )
+
+    def _write(self, number: int, home: Storage) -> None:
+        local_folder = local_path(self.locations[0])
+        if local_folder is None:
+            self._fill(number, home, join(self.locations[0], part_folder(number)))
+            return
+        location = local_folder / part_folder(number)
+        scratch = local_folder / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
+        try:
+            if len(self.locations) == 1:
+                self._fill(number, home, scratch)
+            else:
+                self._fill(number, home, (scratch, join(self.locations[1], part_folder(number))))
+                if not self.options.get("keep_local"):
+                    shutil.rmtree(location, ignore_errors=True)  # of another data set
+                    return
+            _install(scratch, location)
+            if self.options.get("durable", True):
+                sync_directory(local_folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _fill(self, number: int, home: Storage, out: Any) -> None:
+        with Writer(
+            columns=self.columns, out=out, storage_options=self.storage_options, **self.options
+        ) as writer:
+            write = writer.write_batch if self.batched else writer.write
+            for samples in self.make_samples(self.parts[number]):
+                write(samples)
+            self._check(home)
+
+
+def _redact(part: Any) -> Any:
+    if isinstance(part, str):
+        return public_url(part)
+    if isinstance(part, (list, tuple)):
+        return [_redact(item) for item in part]
+    return (
+        {name: _redact(value) for name, value in part.items()} if isinstance(part, dict) else part
+    )
+
+
+def _install(scratch: Path, location: Path) -> None:
+    """Rename the folder of an attempt to that of its part, unless another attempt finished first."""
+    try:
+        scratch.rename(location)
+    except OSError:
+        if not location.exists():
+            raise
+    else:
+        return
+    with suppress(OSError):
+        if (location / INDEX_NAME).read_bytes() == (scratch / INDEX_NAME).read_bytes():
+            return
+    stale = scratch.with_name(f"{scratch.name}-stale")
+    location.rename(stale)
+    scratch.rename(location)
+    shutil.rmtree(stale, ignore_errors=True)
+
+
+def remove_attempts(locations: tuple[str, ...]) -> None:
+    """Remove the folders of killed attempts."""
+    local_folder = local_path(locations[0])
+    if local_folder is not None:
+        shutil.rmtree(local_folder / ATTEMPTS, ignore_errors=True)
