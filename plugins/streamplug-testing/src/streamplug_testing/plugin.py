@@ -59,7 +59,7 @@ class PluginTests(ConformanceBase):
         pins = [match[1] for r in installed.requires or () if (match := _PIN.fullmatch(r))]
         assert len(pins) == 1, f"{self.distribution} does not depend on streamplug"
         [pin] = pins
-        bounded = ("~=" in pin) or ("<" in pin and ">=" in pin)
+        bounded = ("~=" in pin) or ("==" in pin) or ("<" in pin and ">=" in pin)
         assert bounded, f"streamplug{pin}: give the lowest and the first unsupported version"
 
     def test_has_entry_points(self, points: list[EntryPoint]) -> None:

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from streamplug.errors import ConfigError, EncodeTypeError, InvalidIndexError, NotFound
+from streamplug.errors import (
+    ConfigError,
+    EncodeTypeError,
+    InvalidIndexError,
+    NotFound,
+    TruncatedIndexError,
+)
 
 MIN_SHARDS_PER_CACHE = 4
 """Minimum cache limit, in shards of the largest size."""
@@ -51,7 +57,7 @@ def index_errors(url: str, *, is_local: bool) -> Iterator[None]:
         missing_index.bucket = error.bucket
         raise missing_index from error
     except InvalidIndexError as error:
-        if type(error) is not InvalidIndexError:
+        if type(error) not in {InvalidIndexError, TruncatedIndexError}:
             raise
         raise DamagedIndexError(f"Index file at {url} is empty or corrupted: {error}") from error
 
