@@ -86,6 +86,17 @@ def test_types_may_have_commas_and_colons():
     }
 
 
+def test_errors_name_options(source, tmp_path):
+    for arguments, said in (
+        (["--size-limit", "many"], "Invalid value for '--size-limit': 'many': expected bytes"),
+        (["--drop", "ids"], "error: --drop=['ids']: the data set has no"),
+        (["--columns", "ids:int"], "error: --columns=['ids']: the new data set has no"),
+    ):
+        result = run(source, tmp_path / "out", *arguments)
+        assert result.exit_code != 0
+        assert said in result.stderr
+
+
 def test_errors_are_one_line(source, tmp_path):
     for arguments, said in (
         (["--columns", "id"], "--columns 'id': expected NAME:ENCODING, such as text:str"),
@@ -93,7 +104,6 @@ def test_errors_are_one_line(source, tmp_path):
         (["--select", "ids"], "Did you mean 'id'"),
         (["--storage-options", "{"], "--storage-options: not JSON"),
         (["--storage-options", "[]"], "expected a JSON object"),
-        (["--size-limit", "many"], "size_limit='many'"),
         (["--format", "nothing"], "unknown format 'nothing'"),
     ):
         result = run(source, tmp_path / "out", *arguments)

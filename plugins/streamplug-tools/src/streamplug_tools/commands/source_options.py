@@ -16,9 +16,10 @@ from streamplug_tools.commands.storage_options import storage_options
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SOURCE = (
-    click.option("--split", help="Sub-directory of each source."),
+    click.option("--split", metavar="NAME", help="Sub-directory of each source.  [default: none]"),
     click.option(
         "--src-format",
+        metavar="NAME",
         multiple=True,
         help="Format of sources without an index.json; given once for all, or once for each.",
     ),
