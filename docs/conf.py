@@ -9,15 +9,23 @@ author = "The streamplug authors"
 copyright = author  # noqa: A001 - Sphinx's name
 version = release = streamplug.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
 exclude_patterns = ["_build", "changes"]
 html_theme = "furo"
 html_title = "streamplug"
 html_static_path = ["_static"]
 html_css_files = ["narrow.css"]
 html_theme_options = {"top_of_page_buttons": []}
+copybutton_exclude = ".linenos, .gp, .go"  # prompts and output
+copybutton_prompt_text = "$ "
 
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 # Docstrings name parameters and classes alike in single backticks.

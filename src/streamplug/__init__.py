@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streamplug_tokens import TokenDataset as TokenDataset
     from streamplug_tokens import TokenPacks as TokenPacks
     from streamplug_tools.merge import merge_index as merge_index
+    from streamplug_tools.partitioned import write_parts as write_parts
     from streamplug_tools.table_import import write_from as write_from
     from streamplug_views.view import View as View
 
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
     from streamplug.types import World as World
     from streamplug.write import MDSWriter as MDSWriter
     from streamplug.write import Writer as Writer
-    from streamplug.write import write_parts as write_parts
 
 __version__ = "0.1.0"
 
 _NAMES = {
     "streamplug_tokens": "TokenBlocks TokenDataset TokenPacks",
     "streamplug_tools.merge": "merge_index",
+    "streamplug_tools.partitioned": "write_parts",
     "streamplug_tools.table_import": "write_from",
     "streamplug_views.view": "View",
     "adapters.torch": "StreamingDataLoader StreamingDataset",
@@ -57,7 +58,7 @@ _NAMES = {
     "session.sample_rng": "sample_rng",
     "stream": "Stream",
     "types": "World",
-    "write": "MDSWriter Writer write_parts",
+    "write": "MDSWriter Writer",
 }
 """Public names by the module that defines them."""
 

@@ -53,8 +53,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         split: Sub-directory of both, for each stream without its own.
         download_retry: Number of retries of a failed download.
         download_timeout: Stall timeout of downloads in seconds.
-        validate_hash: Hash algorithm of the checksums to verify, for files in `local` once in each process;
-            None verifies downloads with a fast one of those in the index.
+        validate_hash: Hash algorithm by which files in `local` are verified once in each process, too.
         keep_zip: Whether to keep compressed shards in `local` beside the raw ones.
         cache_limit: Size limit of the shards in `local`, with LRU eviction: bytes, ``"10gb"``, or ``"50%"``
             of its disk; None is unlimited. It applies to all processes that use the directory.
@@ -62,8 +61,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         predownload: Samples to prefetch ahead of the current one; None adapts to their size and throughput.
         access: ``"shard"`` downloads whole shards to `local`; ``"range"`` reads only the bytes of samples;
             ``"auto"`` does either, see `Stream`.
-        sampling_method: How to sample a stream that is not read whole: ``"balanced"`` draws new samples in
-            every epoch, ``"fixed"`` draws them once.
+        sampling_method: Whether parts of streams are drawn in every epoch (``"balanced"``) or ``"fixed"``.
         sampling_granularity: Number of samples of a shard that are chosen together.
         curriculum: Proportions of the streams, in their order, by the step of the run from which they apply:
             ``{0: [0.9, 0.1], 10_000: [0.5, 0.5]}``. Streams are then read pass after pass, each pass in a
@@ -90,6 +88,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         select: Rows of the data set to read, as for `Stream`; give it to each of several streams.
         version: Version of the view or the table to read, as for `Stream`.
         decoders: Decoders by column name, which replace the columns' own encodings.
+        max_value_bytes: Maximum bytes of a value that is decompressed, as for `Stream`.
         format: Name of the file format, if there is no index.json.
         storage_options: Storage options of all streams without their own.
         replication: Number of consecutive ranks that read the same samples, for tensor or sequence
@@ -138,6 +137,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         select: Any = None,
         version: int | str | None = None,
         decoders: Mapping[str, Decoder] | None = None,
+        max_value_bytes: float | str | None = None,
         format: str | None = None,  # noqa: A002 - the word that users know
         storage_options: Mapping[str, Any] | None = None,
         replication: int | None = None,
@@ -183,6 +183,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             storage_options=storage_options,
             access=access,
             decoders=decoders,
+            max_value_bytes=max_value_bytes,
             format=format,
         )
         weights = [stream.weight for stream in self.streams]

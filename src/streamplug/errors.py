@@ -87,6 +87,10 @@ class InvalidIndexError(DataError):
     """An index.json is damaged, malicious, or of an unknown version."""
 
 
+class TruncatedIndexError(InvalidIndexError):
+    """An index.json or a file list is not whole."""
+
+
 class CorruptShardError(DataError):
     """A shard file contradicts the index."""
 

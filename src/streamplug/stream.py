@@ -13,6 +13,7 @@ from streamplug.config import (
     Configurable,
     check_flags,
     check_seconds,
+    parse_bytes,
     suggest_keywords,
     whole_number,
 )
@@ -61,6 +62,8 @@ class Stream(SummaryRepr, Configurable):
             ``"auto"`` reads those shards by ranges of which so few rows are selected that it transfers less.
         storage_options: Options of the remote's storage, such as credentials; not part of the repr.
         decoders: Decoders by column name, which replace the columns' own encodings.
+        max_value_bytes: Maximum bytes of a value that is decompressed or otherwise becomes larger than it is
+            stored: a number, or text such as ``"2gb"``; None is 512 MiB. A value beyond it is a DecodeError.
         format: Name of the file format, such as ``"webdataset"``, if there is no index.json. The files are
             scanned once, and the result is cached.
         select: Rows to read, renumbered from 0: a boolean mask with a value for each row, distinct row
@@ -84,6 +87,7 @@ class Stream(SummaryRepr, Configurable):
     access: str | None = None
     storage_options: Mapping[str, Any] | None = None
     decoders: Mapping[str, Decoder] | None = None
+    max_value_bytes: float | str | None = None
     format: str | None = None
     select: Any = None
     version: int | str | None = None
@@ -113,6 +117,7 @@ class Stream(SummaryRepr, Configurable):
         check_flags(keep_zip=self.keep_zip)
         if self.cache_limit is not None:
             parse_cache_limit(self.cache_limit, self.location.root)
+        _ = self.value_limit  # raises if invalid
         self._check_access()
         self._check_mappings()
 
@@ -172,6 +177,12 @@ class Stream(SummaryRepr, Configurable):
     def timeout(self) -> float:
         """Stall timeout of downloads in seconds."""
         return self.download_timeout or DOWNLOAD_TIMEOUT_SECONDS
+
+    @property
+    def value_limit(self) -> int | None:
+        """Maximum bytes of a decoded value; None for the default."""
+        size = self.max_value_bytes
+        return None if size is None else parse_bytes(size, "max_value_bytes")
 
     @cached_property
     def location(self) -> StreamLocation:

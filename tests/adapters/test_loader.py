@@ -263,18 +263,6 @@ def test_the_state_is_exact_however_batches_are_made(folder, workers, how):
     assert [batch["id"].tolist() for batch in again] == whole[5:]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_are_moved_to_a_device_ahead_of_use(folder, workers):
-    loader = StreamingDataLoader(make(folder), num_workers=workers, device="cuda")
-    ids = []
-    for batch in loader:
-        assert batch["wide"].is_cuda
-        assert (batch["wide"] == batch["id"][:, None]).all()
-        ids += batch["id"].tolist()
-    assert ids == [n for batch in make(folder).batches() for n in batch["id"].tolist()]
-
-
 class Changing(StreamingDataset):
     """Changes samples on their way out, as subclasses do."""
 

@@ -335,3 +335,20 @@ def test_processes_keep_one_account(tmp_path, seed):
     (tmp_path / STATE_DIR / "used").unlink()
     put(CacheQuota(tmp_path, 300), "last of all", 1)
     assert used(tmp_path) == total(tmp_path)
+
+
+def test_files_that_are_listed_without_the_lock_are_kept(tmp_path, monkeypatch):
+    room = CacheQuota(tmp_path, 100)
+    put(room, "a", 60)
+    stat_files = room._stat_files
+
+    def stat_and_wait():
+        files = stat_files()
+        room._append(
+            tmp_path / "late"
+        )  # by another process, as this one holds the lock for too long
+        return files
+
+    monkeypatch.setattr(room, "_stat_files", stat_and_wait)
+    put(room, "b", 60)
+    assert room._read_list() == ["late", "b"]

@@ -2,6 +2,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +18,7 @@ import pytest
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cache.options import CacheOptions
+from streamplug.cache.quota import CacheQuota
 from streamplug.cache.staging import staging_path
 from streamplug.cache.store import ShardStore
 from streamplug.errors import (
@@ -447,14 +454,72 @@ def test_a_directory_without_permission_is_named(plain, monkeypatch):
         plain.store().ensure(0)
 
 
-def test_a_lock_that_is_never_given_back_is_named(plain, monkeypatch):
-    monkeypatch.setattr("streamplug.transfer.file_lock._MAX_LOCK_SECONDS", 0.05)
-    store = plain.store()
-    with cache_lock(plain.near, "shard.0"), pytest.raises(StorageError) as caught:
-        store.ensure(0)
-    assert str(plain.near / ".streamplug" / "lock.") in str(caught.value)
-    assert "has been held by another process for 0.05 s, to fetch shard.0" in str(caught.value)
+def hold_and_stop(place, quota_lock):
+    """Download a shard, and stop this process in the midst of it."""
+    append = CacheQuota._append
+
+    def stop(*arguments):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if quota_lock:
+            append(*arguments)
+
+    if quota_lock:
+        CacheQuota._append = stop
+    else:
+        place.remote.hook = stop
+    place.store().ensure(0)
+
+
+@pytest.mark.parametrize("quota_lock", [False, True])
+@pytest.mark.parametrize("limit", [None, 2500])
+def test_a_process_that_is_stopped_holds_nobody_up(plain, monkeypatch, caplog, quota_lock, limit):
+    monkeypatch.setattr("streamplug.cache.quota._MAX_LOCK_SECONDS", 0.2)
+    process = multiprocessing.get_context("fork").Process(
+        target=hold_and_stop, args=(plain, quota_lock), daemon=True
+    )
+    process.start()
+    try:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        start = time.monotonic()
+        store = plain.store(timeout=0.2, cache_limit=limit)
+        for shard, raw in enumerate(RAW):
+            assert store.ensure(shard)["data"].read_bytes() == raw
+        assert store.ensure(0)["data"].read_bytes() == RAW[0]
+        assert time.monotonic() - start < 10
+        [message] = [m for m in caplog.messages if "has been held by" in m]
+        assert f"held by process {process.pid} on {socket.gethostname()} for 0.2 s" in message
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+        process.join()
+    assert process.exitcode == 0
+    store = plain.store(cache_limit=limit)
     assert store.ensure(0)["data"].read_bytes() == RAW[0]
+    assert not list((plain.near / ".streamplug" / "tmp").iterdir())
+    # Everything is listed, so that it can be evicted.
+    CacheQuota(plain.near, 1).shrink(10**6)
+    assert not list(plain.near.glob("shard*"))
+
+
+def test_a_slow_holder_of_a_lock_is_waited_for(plain, caplog):
+    done = threading.Event()
+
+    def write() -> None:
+        with cache_lock(plain.near, "shard.0"), staging_path(plain.near, "shard.0") as part:
+            for _ in range(20):
+                with part.open("ab") as stream:
+                    stream.write(b"x")
+                time.sleep(0.05)
+            (plain.near / "shard.0").write_bytes(RAW[0])
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    time.sleep(0.1)
+    assert plain.store(timeout=0.5).ensure(0)["data"].read_bytes() == RAW[0]
+    assert done.wait(1)
+    thread.join()
+    assert not plain.remote.downloads
+    assert not caplog.messages
 
 
 def test_the_file_name_of_a_compression_without_ending_is_that_of_the_raw_file(tmp_path):

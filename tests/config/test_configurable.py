@@ -25,6 +25,9 @@ def place(tmp_path):
 
 TOML = 'local = "{}"\nbatch_size = 4\nshuffle = true\nshuffle_algo = "global"\n'
 YAML = "local: {}\nbatch_size: 4\nshuffle: true\nshuffle_algo: global\n"
+LAUGHS = "a0: &a0 [lol]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
 JSON = '{{"local": "{}", "batch_size": 4, "shuffle": true, "shuffle_algo": "global"}}'
 
 
@@ -191,6 +194,8 @@ def test_errors_do_not_show_what_is_in_variables(monkeypatch):
         ("a.json", '{"local": "a", "local": "b"}', "the key 'local' is there twice"),
         ("a.json", "[1]", "expected a mapping"),
         ("a.yaml", "a: [", "not YAML"),
+        ("a.yaml", LAUGHS, "more than 1000000 values"),
+        ("a.yaml", "a: &a [*a]", "more than 1000000 values"),
         ("a.yaml", "local: a\nlocal: b\n", "the key 'local' is there twice"),
         ("a.yaml", "local: !!python/object:os.system x\n", "not YAML"),
         ("a.ini", "", r"expected a file of \.toml, \.yaml"),

@@ -1,7 +1,8 @@
 """Runs each page of the documentation where only that is installed which the page itself names.
 
-A page names what it needs as ``pip install …``; pages of the tutorial have that in their index. All other
-tests run where everything is installed, and do not see that a page forgot to name something.
+A page names what it needs as ``pip install …``; pages of the tutorial have that in their index. Our own
+distributions come from the wheels that PIP_FIND_LINKS names. All other tests run where everything is
+installed, and do not see that a page forgot to name something.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import tomllib
 
 ROOT = Path(__file__).parents[2]
 DOCS = runpy.run_path(str(ROOT / "tests" / "repo" / "test_docs.py"), run_name="docs")
+OURS = {"streamplug", *(path.name for path in (ROOT / "plugins").glob("streamplug-*"))}
 PINNED = {"torch": "torch==2.13.0"}
 INSTALL = re.compile(r"pip install ([^`\n&]+)")
 WORD = re.compile(r"(?P<name>[^\[\]]+)(\[(?P<extras>[^]]+)\])?")
@@ -30,23 +31,6 @@ def texts_of(page: Path) -> str:
     return page.read_text(encoding="utf-8") + also
 
 
-def ours(name: str, extras: str | None) -> list[str]:
-    folder = ROOT if name == "streamplug" else ROOT / "plugins" / name
-    if not folder.is_dir():
-        return []  # of a plugin that the page makes
-    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-    found, needed = [str(folder)], list(project["dependencies"])
-    for extra in extras.split(",") if extras else ():
-        needed += project["optional-dependencies"][extra.strip()]
-    for requirement in needed:
-        name, extras = WORD.match(re.split("[<>=]", requirement)[0]).group("name", "extras")
-        if not name.startswith("streamplug"):
-            found.append(requirement)
-        elif name != "streamplug" or extras:
-            found += ours(name, extras)
-    return found
-
-
 def named_by(page: Path) -> frozenset[str]:
     """Return what pip is to install for a page, beside the core."""
     found = []
@@ -54,9 +38,9 @@ def named_by(page: Path) -> frozenset[str]:
         for word in re.sub(r"['\"]", "", line).replace(", ", ",").split():
             name, extras = WORD.match(word).group("name", "extras")
             name = "streamplug" if name == "." else name.rstrip("/").rpartition("/")[2]
-            if name.startswith("streamplug"):
-                found += ours(name, extras)
-            elif re.fullmatch(r"[a-z][\w-]*", name):
+            if name in OURS:
+                found.append(f"{name}[{extras}]" if extras else name)
+            elif re.fullmatch(r"[a-z][\w-]*", name) and not name.startswith("streamplug"):
                 found.append(PINNED.get(name, name))
     return frozenset(found)
 
@@ -71,7 +55,7 @@ def python_with():
             folder = Path(tempfile.mkdtemp(dir=root))
             venv.create(folder, with_pip=True)
             python = folder / "bin" / "python"
-            run(python, "-m", "pip", "install", "--quiet", ROOT, "pytest", *sorted(named))
+            run(python, "-m", "pip", "install", "--quiet", "streamplug", "pytest", *sorted(named))
             return python
 
         yield made
@@ -83,13 +67,12 @@ def run(*command: str | Path, folder: Path = ROOT) -> None:
 
 
 def test_what_pages_name_is_found():
-    plugins = {each.name for each in (ROOT / "plugins").iterdir()}
-
     def of(name: str) -> set[str]:
-        return {Path(each).name for each in named_by(ROOT / "docs" / name)}
+        return set(named_by(ROOT / "docs" / name))
 
-    assert of("concepts/folders.md") & plugins == {"streamplug-folder", "streamplug-image"}
-    assert of("moving/mosaicml-streaming.md") >= {"streamplug-zstandard", "torch==2.13.0"}
+    assert of("concepts/folders.md") == {"streamplug-folder", "streamplug-image"}
+    extras = "streamplug[mosaic,datasets,image,zstd,s3]"
+    assert of("moving/mosaicml-streaming.md") >= {extras, "torch==2.13.0"}
     assert of("concepts/plan.md") == set()
 
 

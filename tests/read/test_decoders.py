@@ -9,6 +9,7 @@ from streamplug import MDSWriter, Stream
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Encoding
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin import make
 
 
@@ -150,3 +151,38 @@ def test_values_that_grow_are_decoded_fewer_at_a_time(data_set):
     dataset = StreamingDataset(local=data_set("a", 0), batch_size=2, decoders={"n": Large})
     assert sum(len(batch["n"]) for batch in dataset.batches()) == 60
     assert max(counts) <= 4
+
+
+class Unpacked(Shifted):
+    """Values in which another encoding is nested."""
+
+    def decode(self, data):
+        return self.max_value_bytes, self._stored.max_value_bytes
+
+
+def test_a_bound_reaches_columns_their_decoders_and_what_is_nested(tmp_path):
+    with MDSWriter(out=tmp_path, columns={"n": "int"}) as writer:
+        writer.write({"n": 1})
+
+    def bounds(limit, decoders):
+        options = {"local": str(tmp_path), "decoders": decoders, "max_value_bytes": limit}
+        return StreamingDataset(**options)[0]["n"]
+
+    decoders = {"n": lambda encoding: Unpacked(encoding, 0)}
+    assert bounds("1kb", decoders) == (1024, 1024)
+    assert bounds(None, decoders) == (MAX_VALUE_BYTES, MAX_VALUE_BYTES)
+    assert make("encoding", "int").max_value_bytes == MAX_VALUE_BYTES  # no encoding is changed
+
+
+def test_streams_of_one_kind_keep_their_own_bounds(tmp_path):
+    with MDSWriter(out=tmp_path, columns={"n": "int"}) as writer:
+        writer.write({"n": 1})
+    decoders = {"n": as_unpacked}
+    streams = [Stream(local=str(tmp_path), max_value_bytes=limit) for limit in (7, 8)]
+    dataset = StreamingDataset(streams=streams, decoders=decoders, batch_size=2)
+    [batch] = dataset.batches()
+    assert sorted(map(tuple, batch["n"])) == [(7, 7), (8, 8)]
+
+
+def as_unpacked(encoding):
+    return Unpacked(encoding, 0)

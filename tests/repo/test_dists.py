@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,6 @@ NO_PLUGINS = {
     "streamplug-simulate",
     "streamplug-testing",
     "streamplug-tokens",
-    "streamplug-tools",
 }
 
 
@@ -36,16 +36,12 @@ def project(folder):
 
 
 CORE = project(ROOT)
+VERSION = CORE["project"]["version"]
 EACH = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 
 
-def minor():
-    major, number, _ = CORE["project"]["version"].split(".")
-    return f">={major}.{number},<{major}.{int(number) + 1}"
-
-
 def test_version_is_one():
-    assert streamplug.__version__ == CORE["project"]["version"]
+    assert streamplug.__version__ == VERSION
 
 
 @EACH
@@ -81,8 +77,20 @@ def test_is_named_and_laid_out_alike(folder):
 
 
 @EACH
-def test_pins_the_core(folder):
-    assert f"streamplug{minor()}" in project(folder)["project"]["dependencies"]
+def test_requires_the_others_in_its_own_version(folder):
+    found = project(folder)["project"]
+    lines = chain(found["dependencies"], *found.get("optional-dependencies", {}).values())
+    ours = [line for line in lines if line.startswith("streamplug")]
+    assert f"streamplug=={VERSION}" in ours
+    assert [line for line in ours if not line.endswith(f"=={VERSION}")] == []
+
+
+def test_plugins_of_others_require_a_minor_release():
+    major, minor, *_ = VERSION.split(".")
+    required = f"streamplug>={major}.{minor},<{major}.{int(minor) + 1}"
+    common = Path("plugins/streamplug-testing/src/streamplug_testing/scaffold/common")
+    for place in (common / "pyproject.toml.tmpl", "docs/plugins/index.md", "docs/versions.md"):
+        assert required in (ROOT / place).read_text(), place
 
 
 @EACH
@@ -116,7 +124,7 @@ def test_catalog_names_our_distributions():
 def test_each_has_an_extra():
     extras = CORE["project"]["optional-dependencies"]
     ours = {name: wanted for name, wanted in extras.items() if wanted[0].startswith("streamplug-")}
-    assert sorted(ours.values()) == [[f"{name}{minor()}"] for name in NAMES]
+    assert sorted(ours.values()) == [[f"{name}=={VERSION}"] for name in NAMES]
     assert extras["all"] == [f"streamplug[{','.join(n for n in extras if n not in NOT_IN_ALL)}]"]
 
 
@@ -135,6 +143,6 @@ def test_each_is_typed():
     assert modules == ["streamplug", *(name.replace("-", "_") for name in NAMES)]
 
 
-def test_each_is_in_the_readme():
-    text = (ROOT / "README.md").read_text()
-    assert [name for name in NAMES if f"[`{name}`](plugins/{name})" not in text] == []
+def test_each_is_in_the_list_of_plugins():
+    text = (ROOT / "docs" / "plugins" / "list.md").read_text()
+    assert [name for name in NAMES if f"[`{name}`](" not in text] == []

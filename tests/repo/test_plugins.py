@@ -19,7 +19,6 @@ NO_PLUGINS = {
     "streamplug-simulate",
     "streamplug-testing",
     "streamplug-tokens",
-    "streamplug-tools",
 }
 DISTRIBUTIONS = sorted(
     {path.parent.name for path in ROOT.glob("plugins/streamplug-*/pyproject.toml")} - NO_PLUGINS

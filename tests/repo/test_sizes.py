@@ -16,9 +16,11 @@ PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_web
 MOSAIC = ROOT / "plugins" / "streamplug-mosaic" / "src" / "streamplug_mosaic" / "compat"
 TORCH = (
     CORE / "adapters" / "torch.py", CORE / "adapters" / "torch_batches.py",
-    CORE / "adapters" / "torch_transfers.py", CORE / "adapters" / "torch_transform.py",
+    CORE / "adapters" / "torch_device.py", CORE / "adapters" / "torch_transform.py",
+    CORE / "adapters" / "torch_transfers.py",
     ROOT / "plugins" / "streamplug-torch",
     ROOT / "plugins" / "streamplug-packing" / "src" / "streamplug_packing" / "loader.py",
+    ROOT / "plugins" / "streamplug-image" / "src" / "streamplug_image" / "device_jpegs.py",
     ROOT / "plugins" / "streamplug-image" / "src" / "streamplug_image" / "resampler.py",
     PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
     MOSAIC / "distributed.py", MOSAIC / "loader.py",

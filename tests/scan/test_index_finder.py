@@ -11,8 +11,8 @@ from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.errors import CacheConflictError, StorageError
-from streamplug.index import INDEX_NAME
+from streamplug.errors import CacheConflictError, StorageError, TruncatedIndexError
+from streamplug.index import INDEX_NAME, Index
 from streamplug.scan import index_finder as indexes
 
 
@@ -67,3 +67,32 @@ def test_a_cache_of_another_set_is_refused(folder, tmp_path):
     other = write(tmp_path / "other", 10)
     with pytest.raises(CacheConflictError, match="is the cache of"):
         open_cached(other)
+
+
+@pytest.mark.parametrize("first_read_bytes", [1, 10**6])
+@pytest.mark.parametrize("cached", [False, True])
+def test_an_index_that_was_cut_short_is_read_again(
+    folder, tmp_path, monkeypatch, first_read_bytes, cached
+):
+    monkeypatch.setattr(indexes, "_FIRST_READ_BYTES", first_read_bytes)
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
+    storage = AnyFsspec(str(folder))
+    cuts = [100, 100]
+
+    def cut(data: bytes) -> bytes:
+        return data[: cuts.pop()] if cuts and len(data) > 1 else data
+
+    for name in ("read", "read_range"):
+        read = getattr(storage, name)
+        monkeypatch.setattr(storage, name, lambda *arguments, read=read: cut(read(*arguments)))
+
+    def open_index(retries: int) -> Index:
+        if not cached:
+            return indexes.read_index(storage, retries)
+        return indexes.open_index(storage, tmp_path / "cache", in_place=False, retries=retries)
+
+    with pytest.raises(TruncatedIndexError, match=r"whole, valid JSON .*gave up after 2 attempts"):
+        open_index(1)
+    assert open_index(0).size == 40
+    cuts[:] = [100, 100]
+    assert open_index(2).size == 40

@@ -56,7 +56,7 @@ def test_windows_equal_a_full_decode(media, kind):
 def test_properties(media):
     audio = Audio(media(2.0, container="wav", codec="", audio="pcm_s16le"))
     assert (audio.rate, audio.channels, audio.codec, audio.duration) == (8000, 1, "pcm_s16le", 2.0)
-    assert repr(audio) == "<Audio: 2.00 s, 8,000 Hz, 1 channels>"
+    assert repr(audio) == "<Audio: 2.00 s, 8,000 Hz, 1 channel>"
     assert repr(Audio(b"nothing")).startswith("<Audio: cannot open the file of 7 bytes")
     assert audio._repr_png_().startswith(b"\x89PNG")
     assert (pickle.loads(pickle.dumps(audio)).samples() == audio.samples()).all()

@@ -21,5 +21,5 @@ def test_sound_is_shown_by_its_waveform(media):
     shown = preview(
         make("encoding", "audio"), media(2.0, container="wav", codec="", audio="pcm_s16le")
     )
-    assert shown.text == "<Audio: 2.00 s, 8,000 Hz, 1 channels>"
+    assert shown.text == "<Audio: 2.00 s, 8,000 Hz, 1 channel>"
     assert shown.images[0].width > shown.images[0].height

@@ -508,3 +508,30 @@ def test_images_without_a_size_are_lists_where_theirs_differ(sizes_differ, worke
             assert isinstance(one, torch.Tensor)
             assert (one.numpy() == other).all()
     assert kinds == [torch.Tensor, torch.Tensor, list]  # the last is filled up by the first image
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "size"),
+    [
+        ("png", None, 3),
+        ("png", {}, 3),
+        ("png", {"size": (8, 8)}, 3),
+        ("png", {"mode": "L"}, 3),  # Pillow decodes all channels
+        ("png", {"mean": (0.5,) * 3, "std": (0.5,) * 3}, 12),
+        ("jpeg", {"mode": "L"}, 1),
+        ("list[png]", {}, 3),
+        ("list[png]", None, 3),
+        ("bytes", {}, 3),
+    ],
+)
+def test_pixels_are_bounded(spec, options, size):
+    data = file_of(picture((50, 40)), "JPEG" if spec == "jpeg" else "PNG")
+    encoding = make("encoding", spec)
+    if spec.startswith("list"):
+        data = encoding.encode([data])
+    if options is not None:
+        encoding = ImageArrays(**options)(encoding)
+    limit = 50 * 40 * size
+    assert encoding.with_max_value_bytes(limit).decode(memoryview(data)) is not None
+    with pytest.raises(DecodeError, match=r"50 x 40 pixels takes more than max_value_bytes="):
+        encoding.with_max_value_bytes(limit - 1).decode(memoryview(data))

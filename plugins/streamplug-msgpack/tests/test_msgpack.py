@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from streamplug_testing.encoding import EncodingTests
+from streamplug_testing.memory import takes_less
 
 from streamplug.errors import DecodeError, EncodeError, EncodeTypeError
 from streamplug.plugin import make
@@ -133,3 +134,14 @@ class TestMsgpack(EncodingTests):
     def test_other_readers_can_read_it(self):
         value = {"text": "é", "numbers": [1, -2.5], "bytes": b"\0"}
         assert msgpack.unpackb(make("encoding", "msgpack").encode(value)) == value
+
+
+def test_counts_of_nested_lists_are_checked_before_they_are_allocated():
+    head = b"\xdd" + struct.pack(">I", 1 << 16)
+    bomb = head * 500 + bytes(1 << 16)
+
+    def act():
+        with pytest.raises(DecodeError, match="it ends early"):
+            make("encoding", "msgpack").decode(memoryview(bomb))
+
+    assert takes_less(1 << 20, act)  # 500 lists of 65,536 items

@@ -102,6 +102,20 @@ def test_a_body_that_is_cut_is_transient(recorder, storage):
         storage.read("k")
 
 
+@pytest.mark.parametrize("operation", ["read", "download"])
+def test_a_wrong_content_length_is_transient(recorder, make, tmp_path, operation):
+    retries = {"max_retries": 1, "backoff": {"init_backoff": timedelta(milliseconds=1)}}
+    recorder.headers, recorder.missing = HEADERS, 5
+    recorder.answers = [
+        (200, b"data"),
+        (416, error("InvalidRange")),
+    ]  # obstore resumes after "data"
+    storage, path = make(retry_config=retries), (tmp_path / "k",) * (operation == "download")
+    with pytest.raises(Transient, match="set/k"):
+        getattr(storage, operation)("k", *path)
+    assert recorder.requests[1].headers["Range"] == "bytes=4-8"
+
+
 def test_a_connection_that_is_refused_is_transient(refusing):
     with pytest.raises(Transient, match="s3://b/k"):
         ObstoreS3("s3://b", endpoint_url=refusing, key="k", secret="s", **AT_ONCE).read("k")

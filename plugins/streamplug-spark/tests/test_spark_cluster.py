@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines")
 
-from streamplug.write import write_parts
+from streamplug_tools.partitioned import write_parts
 
 PROGRAM = Path(__file__).with_name("lost_executor.py")
 

@@ -56,7 +56,9 @@ def shard(name, samples=None, **further):
 def energon(folder, counts, name=".info.json"):
     (folder / ".nv-meta").mkdir(exist_ok=True)
     said = {"energon_version": "7.4.1", "shard_counts": counts}
-    (folder / ".nv-meta" / name).write_text(json.dumps(said))  # which is YAML, too
+    path = folder / ".nv-meta" / name
+    path.write_text(json.dumps(said))  # which is YAML, too
+    return path
 
 
 def numbers(remote, spec="webdataset", **options):
@@ -142,6 +144,27 @@ def test_what_is_no_list_is_refused(folder):
         numbers(listed)
     with pytest.raises(ConfigError, match="a stream of its own"):
         StreamingDataset(remote=[str(listed), str(folder / "a.tar")], format="webdataset")
+
+
+def test_a_list_that_was_cut_short_is_read_again(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
+    wids(folder, [shard("a.tar")])
+    cuts = [-1]
+    with serving(folder) as server:
+        server.lie = lambda path, wanted, data: (
+            data[: cuts.pop()] if path.endswith("x.json") and cuts else data
+        )
+        remote = {"remote": f"{server.url}/shardindex.json", "local": str(tmp_path / "near")}
+        assert len(StreamingDataset(**remote, format="webdataset")) == 3
+    assert not cuts
+
+
+def test_aliases_in_yaml_are_refused(folder):
+    path = energon(folder, {}, ".info.yaml")
+    laughs = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    path.write_text(f"a0: &a0 [lol]\n{laughs}shard_counts: *a11\n")
+    with pytest.raises(InvalidIndexError, match=r"\.info\.yaml: it is damaged: an alias"):
+        numbers(folder, "webdataset:idx")
 
 
 @pytest.mark.parametrize("name", [".info.json", ".info.yaml"])

@@ -16,7 +16,8 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_work
 from streamplug import dataset
 from streamplug.adapters.message_batching import messages_after, round_robin
 from streamplug.adapters.shared_memory import SharedArrays
-from streamplug.adapters.torch_batches import WorkerBatches, identity, move_batches
+from streamplug.adapters.torch_batches import WorkerBatches, identity
+from streamplug.adapters.torch_device import find_device, move_batches
 from streamplug.adapters.torch_transfers import TorchSource, start_transfers
 from streamplug.adapters.torch_transform import random_transform
 from streamplug.config import Configurable, detect_world, whole_number
@@ -135,14 +136,14 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         seed_torch: Whether to seed torch's CPU generator, `random` and `numpy.random` around each call of the
             transform, for transforms that draw from these; the states are restored after each batch.
         num_threads: Threads per reading process that read and decode ahead of use; 0 reads on demand.
-        device: Device to which batches are copied, one ahead of use, on a separate CUDA stream; None leaves
-            them in host memory. A CUDA device implies `pin_memory`.
+        device: Device to which batches are copied. Copies to a CUDA device go through pinned memory, on a
+            separate stream, one batch ahead of use. None leaves batches in host memory.
         **kwargs: As for `torch.utils.data.DataLoader`.
 
     Raises:
         ConfigError: If the batch sizes differ, `in_order` is false, or `num_threads` or `batch_transform` is
             combined with `transform`, `collate_fn` or a data set that changes samples; if a transform
-            requires other parameters, or `seed_torch` has none to seed for.
+            requires other parameters, or `seed_torch` has none to seed for; if `device` does not exist.
     """
 
     dataset: StreamingDataset  # the constructor takes no other
@@ -197,9 +198,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 f"{type(dataset).__name__} has an __iter__ of its own; change samples in __getitem__ or in "
                 "transform="
             )
-        self._device = None if device is None else torch.device(device)
-        if self._device is not None and self._device.type == "cuda":
-            kwargs.setdefault("pin_memory", True)
+        self._device = find_device(device)
         super().__init__(
             dataset, batch_size=dataset.session.run.batch, collate_fn=collate_fn, **kwargs
         )

@@ -1,4 +1,4 @@
-"""Transfer of batches from a worker to the training loop by shared memory, and to a device."""
+"""Transfer of batches from a worker to the training loop by shared memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_map_only
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
@@ -205,30 +204,3 @@ def _unpack(
     lists = {key: cut.values(shared[key]) for key, cut in cuts.items()}
     batch: dict[Any, Any] = _tensors({**rest, **shared, **lists})
     return batch
-
-
-def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]:
-    """Yield batches on a device, each copied while the one before is in use."""
-    if device is None or device.type != "cuda":
-        yield from batches if device is None else (_to(batch, device) for batch in batches)
-        return
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # it has no types
-    pending: list[tuple[Any, torch.cuda.Event]] = []
-    for batch in batches:
-        with torch.cuda.stream(side):
-            pending.append((_to(batch, device), side.record_event()))
-        if len(pending) > 1:
-            yield _wait_for_copy(*pending.pop(0), device)
-    for batch, copied in pending:
-        yield _wait_for_copy(batch, copied, device)
-
-
-def _wait_for_copy(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
-    stream = torch.cuda.current_stream(device)
-    stream.wait_event(copied)
-    tree_map_only(torch.Tensor, lambda tensor: tensor.record_stream(stream), batch)
-    return batch
-
-
-def _to(batch: Any, device: torch.device) -> Any:
-    return tree_map_only(torch.Tensor, lambda tensor: tensor.to(device, non_blocking=True), batch)

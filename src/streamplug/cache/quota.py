@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from weakref import WeakValueDictionary
 
@@ -29,12 +29,19 @@ from streamplug.interfaces.callback import ShardEvicted
 from streamplug.plugin_kit.cancellation import Scope, check, inside
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.plugin_kit.file_commit import commit_file
-from streamplug.transfer.file_lock import LOCK_POLL_SECONDS, file_lock, state_directory
+from streamplug.transfer.file_lock import (
+    LOCK_POLL_SECONDS,
+    LockTimeoutError,
+    file_lock,
+    state_directory,
+    warn_stalled,
+)
 from streamplug.transfer.observer import emit
 
 _LOG = logging.getLogger("streamplug.cache")
 EXTRA_EVICTION_DIVISOR = 16  # evict 1/16 of the files beyond need, to stat them less often
 _MAX_LOCK_POLL_SECONDS = 0.002
+_MAX_LOCK_SECONDS = 30.0
 _RECENT_USE_SECONDS = 2.0
 _NEW_LIST = "files.new"
 
@@ -73,15 +80,16 @@ class CacheQuota:
         if self.limit is None:
             yield self._commit
             return
-        with self._lock():
-            self._make_room(size, self.limit)
+        with self._lock() as is_held:
+            if is_held:
+                self._make_room(size, self.limit)
             reservation = reserve_bytes(self.root, name, size)
 
         def commit(part: Path, path: Path) -> None:
             nonlocal reservation, size
             file_size = part.stat().st_size
-            with self._lock():
-                self._place(part, path, unreserved_bytes=max(file_size - size, 0))
+            with self._lock() as is_held:
+                self._place(part, path, max(file_size - size, 0), is_held=is_held)
                 size = max(size - file_size, 0)
                 reservation = resize_reservation(reservation, size)
 
@@ -89,14 +97,17 @@ class CacheQuota:
             yield commit
         finally:
             # In a scope of its own, as a cancelled job must release its reservation, too.
-            with inside(Scope()), self._lock():
+            with inside(Scope()), self._lock() as is_held:
                 reservation.unlink(missing_ok=True)
-                self._release(size, self.limit)
+                if is_held:
+                    self._release(size, self.limit)
 
     def shrink(self, size: int) -> None:
         """Evict half of the used bytes, and at least `size`, to make space on a full disk."""
         if self.limit is not None:
-            with self._lock():
+            with self._lock() as is_held:
+                if not is_held:
+                    return
                 used = sum(file_size for _, file_size, _ in self._stat_files())
                 self._write_used(self._evict(max(min(used - size, used // 2), 0)))
 
@@ -112,39 +123,53 @@ class CacheQuota:
         """Remove the staging files of dead processes."""
         new_list = self._files.with_name(_NEW_LIST)
         if new_list.exists():
-            with self._lock():
-                new_list.unlink(missing_ok=True)
+            with self._lock() as is_held:
+                if is_held:
+                    new_list.unlink(missing_ok=True)
         self.boot.remove_old()
         remove_stale_files(self.root)
 
     def _commit(self, part: Path, path: Path) -> None:
-        with self._lock():
-            self._place(part, path)
+        with self._lock() as is_held:
+            self._place(part, path, is_held=is_held)
 
-    def _place(self, part: Path, path: Path, unreserved_bytes: int = 0) -> None:
+    def _place(self, part: Path, path: Path, unreserved_bytes: int = 0, *, is_held: bool) -> None:
         used = self._read_used()
         # List it first: if killed in between, a name without a file is harmless.
         self._append(path)
         commit_file(part, path)
         self.boot.add(path.relative_to(self.root).as_posix())
         # Without a limit this file is not counted, which makes the old bound invalid.
-        if used is not None and self.limit is not None:
+        if used is not None and self.limit is not None and is_held:
             self._write_used(used + unreserved_bytes)
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[bool]:
+        """Hold the lock of the quota; yield False if its holder makes no progress.
+
+        Without it, files are only listed, which makes ``used`` invalid: the limit may be exceeded.
+        """
         # A mutex for the threads of this process, as polling the file lock costs more.
         mutex = _mutexes.setdefault(self.root, threading.Lock())
         while not mutex.acquire(timeout=LOCK_POLL_SECONDS):
             check()
         try:
-            with file_lock(
-                state_directory(self.root) / "lock.room",
+            path = state_directory(self.root) / "lock.room"
+            lock = file_lock(
+                path,
                 "to make room",
                 required=self.limit is not None,
                 pause=_MAX_LOCK_POLL_SECONDS,
-            ):
-                yield
+                max_seconds=_MAX_LOCK_SECONDS,
+            )
+            with ExitStack() as held:
+                is_held = True
+                try:
+                    held.enter_context(lock)
+                except LockTimeoutError as error:
+                    warn_stalled(path, f"{error}; until then, nothing is evicted from the cache")
+                    is_held = False
+                yield is_held
         finally:
             mutex.release()
 
@@ -213,6 +238,7 @@ class CacheQuota:
 
     def _evict(self, max_bytes: int) -> int:
         """Evict least recently used files down to `max_bytes`; return used plus reserved bytes."""
+        listed_bytes = self._files.stat().st_size if self._files.exists() else 0
         files = self._stat_files()
         used = sum(size for _, size, _ in files)
         extra = len(files) // EXTRA_EVICTION_DIVISOR
@@ -226,15 +252,18 @@ class CacheQuota:
             emit(ShardEvicted(str(self.root / name), size))
             used -= size
             num_evicted, last_use = num_evicted + 1, last_use_of_file
-        self._write_list([name for _, _, name in files[num_evicted:]])
+        self._write_list([name for _, _, name in files[num_evicted:]], listed_bytes)
         if abs(time.time_ns() - last_use) < _RECENT_USE_SECONDS * 1e9:
             self._warn_once()
         return used + remove_stale_files(self.root)
 
-    def _write_list(self, names: list[str]) -> None:
+    def _write_list(self, names: list[str], listed_bytes: int) -> None:
+        """Replace the list; what was added behind `listed_bytes`, without the lock, is kept."""
         new_list = self._files.with_name(_NEW_LIST)
         with _ignore_full_disk():  # evicted files stay listed then, which is harmless
-            new_list.write_bytes(b"".join(json.dumps(name).encode() + b"\n" for name in names))
+            lines = b"".join(json.dumps(name).encode() + b"\n" for name in names)
+            added = self._files.read_bytes()[listed_bytes:] if self._files.exists() else b""
+            new_list.write_bytes(lines + added)
             commit_file(new_list, self._files)
 
     def _warn_once(self) -> None:

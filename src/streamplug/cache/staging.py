@@ -13,9 +13,13 @@ from pathlib import Path
 from secrets import token_hex
 
 from streamplug.plugin_kit.file_commit import stage_file
-from streamplug.transfer.file_lock import lock_slot, lock_slot_path, state_directory, try_file_lock
-
-_FOLDER = "tmp"
+from streamplug.transfer.file_lock import (
+    STAGING_DIR,
+    lock_slot,
+    lock_slot_path,
+    state_directory,
+    try_file_lock,
+)
 
 
 @contextmanager
@@ -41,7 +45,7 @@ def reserve_bytes(directory: Path, name: str, size: int) -> Path:
 
 
 def _path(directory: Path, name: str, size: int) -> Path:
-    folder = state_directory(directory) / _FOLDER
+    folder = state_directory(directory) / STAGING_DIR
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{lock_slot(name):03d}-{size}-{token_hex(8)}"
 
@@ -66,7 +70,7 @@ def stage_cache_file(
 def remove_stale_files(directory: Path) -> int:
     """Remove the staging files of dead processes; return the bytes reserved by live ones."""
     slots: dict[int, list[tuple[Path, int]]] = {}
-    folder = state_directory(directory) / _FOLDER
+    folder = state_directory(directory) / STAGING_DIR
     try:
         paths = list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):

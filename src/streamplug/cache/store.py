@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -168,7 +168,7 @@ class ShardStore:
                     if inode(path) == inodes.get(role):
                         self._ignored.add(file.raw.basename)
                     continue
-                with cache_lock(self._quota.root, self._name(path)):
+                with self._lock(path):
                     if inode(path) == inodes.get(role):
                         path.unlink(missing_ok=True)
                         emit(ShardRepaired(str(path)))
@@ -187,7 +187,7 @@ class ShardStore:
         with map_disk_errors(self._local), observer_context(self.observer):
             for file in self._index.shard(shard).files.values():
                 path = self._local / file.raw.basename
-                with cache_lock(self._quota.root, self._name(path)):
+                with self._lock(path):
                     stored = [self._local / file.zip.basename] if file.zip is not None else []
                     self._quota.remove([path, *stored])
         _close_evicted()
@@ -206,7 +206,7 @@ class ShardStore:
             return path
         if self._remote is None and file.zip is None:
             raise missing_file_error(path, file.raw.bytes)
-        with cache_lock(self._quota.root, self._name(path)):
+        with self._lock(path):
             if not is_complete(path, file):  # no other process downloaded it meanwhile
                 if self._offline and not has_zip(self._local, file):
                     self._check_online(file)
@@ -361,6 +361,9 @@ class ShardStore:
             decompress_file(stored, part, spec, file.raw.bytes, where)
             verify_file(part, file.raw, self._options.validate_hash, f"{where}, decompressed,")
             commit(part, path)
+
+    def _lock(self, path: Path) -> AbstractContextManager[None]:
+        return cache_lock(self._quota.root, self._name(path), self._options.timeout)
 
     def _name(self, path: Path) -> str:
         root = self._quota.root

@@ -20,6 +20,7 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<what>[^}]*)\}")
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>.*))?", re.DOTALL)
 
 
+_MAX_YAML_VALUES = 1_000_000
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -112,7 +113,22 @@ def _yaml(text: str) -> Any:
         raise ConfigError("YAML needs PyYAML: pip install 'streamplug[yaml]'") from None
 
     class Loader(yaml.SafeLoader):
-        """A loader that rejects duplicate keys."""
+        """A loader that rejects duplicate keys, and aliases that stand for too many values."""
+
+        num_values = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            is_alias, before = self.check_event(yaml.AliasEvent), self.num_values
+            node = super().compose_node(parent, index)
+            # An alias counts as what it stands for; one within itself has no size yet.
+            self.num_values += sizes.get(id(node), _MAX_YAML_VALUES) if is_alias else 1
+            if self.num_values > _MAX_YAML_VALUES:
+                raise yaml.YAMLError(f"more than {_MAX_YAML_VALUES} values, with those of aliases")
+            if not is_alias:
+                sizes[id(node)] = self.num_values - before
+            return node
+
+    sizes: dict[int, int] = {}
 
     # Keys from merges (<<) may be overridden: only a mapping's own keys must be unique.
     def checked(loader: Any, node: Any) -> Any:

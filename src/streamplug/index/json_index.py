@@ -11,7 +11,7 @@ from typing import Any
 
 import xxhash
 
-from streamplug.errors import InvalidIndexError, StreamplugError
+from streamplug.errors import InvalidIndexError, StreamplugError, TruncatedIndexError
 from streamplug.index.builder import VERSION, IndexBuilder, is_version
 from streamplug.index.json_entry_patterns import parse_entries_by_pattern
 from streamplug.index.model import Index
@@ -58,7 +58,7 @@ def _shards(data: bytes, where: str) -> list[Any]:
         document = json.loads(data)
     except ValueError as error:
         cut = "is empty" if not data.strip() else f"is not whole, valid JSON ({error})"
-        raise InvalidIndexError(
+        raise TruncatedIndexError(
             f"{where} {cut}; was the writer stopped before it finished? Write or copy the set again"
         ) from None
     return _check_document(document, where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 from streamplug.errors import DecodeError
 from streamplug.interfaces.plugin import Plugin
 from streamplug.types import Bytes1D, ColumnValues, Int64
+
+MAX_VALUE_BYTES = 1 << 29
+"""Default of `max_value_bytes`: the largest RGB image that Pillow decodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,9 @@ class Encoding(Plugin):
             call per value.
         decoded_bytes: Memory of a decoded value, if known and possibly far larger than the stored value;
             batches are then decoded in smaller parts.
+        max_value_bytes: Maximum bytes of a decoded value, for encodings that decompress values or allocate
+            what their headers announce. They raise `streamplug.plugin_kit.codec_errors.large_value_error`
+            before they allocate more.
         partial: Whether `decode` also takes a `StoredRange`. Values are then read in parts with
             ``access="range"``, if the format allows it.
     """
@@ -145,6 +152,7 @@ class Encoding(Plugin):
     size: int | None = None
     dtype: np.dtype[Any] | None = None
     decoded_bytes: int | None = None
+    max_value_bytes: int = MAX_VALUE_BYTES
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -167,6 +175,15 @@ class Encoding(Plugin):
         Raises:
             DecodeError: If the bytes are not a stored value. Any other exception is treated alike.
         """
+
+    def with_max_value_bytes(self, size: int) -> Encoding:
+        """Return a copy of this encoding, and of those that are its attributes, with another bound."""
+        bounded = copy(self)
+        for name, part in vars(self).items():
+            if isinstance(part, Encoding):
+                bounded.__dict__[name] = part.with_max_value_bytes(size)
+        bounded.__dict__["max_value_bytes"] = size
+        return bounded
 
     def bound_decoder(self, data: Bytes1D) -> Callable[..., Any]:
         """Return a fast `decode` for single values of one buffer.

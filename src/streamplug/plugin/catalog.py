@@ -48,7 +48,7 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "batching": {"budget": ("budget",)},
     "table": {"delta": ("delta",), "iceberg": ("iceberg",), "views": ("view", "where")},
     "callback": {"opentelemetry": ("opentelemetry",)},
-    "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",)},
+    "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",), "tools": ("local",)},
 }
 """Names by kind and distribution, which is ``streamplug-`` and the key."""
 

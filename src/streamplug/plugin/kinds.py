@@ -87,6 +87,6 @@ KINDS: Mapping[str, Kind] = {
         ),
         Kind("table", "streamplug.session.table_format:TableFormat", {}),
         Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
-        Kind("engine", "streamplug.interfaces:Engine", _builtin("engines", local="local:Local")),
+        Kind("engine", "streamplug.interfaces:Engine", {}),
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamplug.errors import DecompressError, EncodeTypeError
+from streamplug.errors import DecodeError, DecompressError, EncodeTypeError
 
 
 def wrong_type_error(encoding: str, expected: str, value: object) -> EncodeTypeError:
@@ -15,6 +15,14 @@ def wrong_type_error(encoding: str, expected: str, value: object) -> EncodeTypeE
 def too_large_error(suffix: str, max_size: int) -> DecompressError:
     """Return the error for data that decompresses to more than `max_size` bytes."""
     return DecompressError(f"'{suffix}' data expands beyond the {max_size} bytes announced for it")
+
+
+def large_value_error(what: str, max_value_bytes: int) -> DecodeError:
+    """Return the error for a value that takes more than `max_value_bytes` when it is decoded."""
+    return DecodeError(
+        f"{what} takes more than max_value_bytes={max_value_bytes} when decoded; raise max_value_bytes= of "
+        "the stream if you trust its writer"
+    )
 
 
 def damaged_error(suffix: str, reason: object) -> DecompressError:

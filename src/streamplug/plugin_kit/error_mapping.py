@@ -27,7 +27,8 @@ RETRYABLE_ERRNOS = {
     for name in ("EBUSY", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ESTALE")
     if hasattr(errno, name)
 }
-RETRYABLE_STATUSES = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
+# 416: a size that the server announced before was wrong.
+RETRYABLE_STATUSES = {408, 416, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
 _RETRYABLE_OF_REQUESTS = {"ConnectionError", "Timeout", "ChunkedEncodingError"}
 _MISSING_BUCKET_TEXT = re.compile(
     r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"

@@ -1,6 +1,6 @@
 """Reading of samples from local shards, or by range requests."""
 
-from streamplug.read.decoders import apply_decoders
+from streamplug.read.decoders import apply_decoders, limit_values
 from streamplug.read.indexing import resolve_index, resolve_indices
 from streamplug.read.open_shards import OpenShards
 from streamplug.read.range_shards import RangeShards
@@ -15,6 +15,7 @@ __all__ = [
     "SampleReader",
     "SelectedReader",
     "apply_decoders",
+    "limit_values",
     "resolve_index",
     "resolve_indices",
 ]

@@ -1,10 +1,11 @@
-"""Replacement of columns' encodings by decoders of the user."""
+"""Replacement of columns' encodings by decoders of the user, and of their bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
@@ -19,13 +20,26 @@ def apply_decoders(index: Index, decoders: Mapping[str, Decoder] | None) -> Inde
         return index
     names = {column.name for schema in index.schemas for column in schema.columns}
     check_names(f"decoders={list(decoders)}", index.where, decoders, names)
+    return _with_columns(
+        index,
+        lambda column: _decoded(column, decoders.get(column.name), index.where),
+        decoders=dict(decoders),
+    )
+
+
+def limit_values(index: Index, max_value_bytes: int | None) -> Index:
+    """Return an index whose columns decode values of at most this many bytes; None is the default."""
+    if max_value_bytes is None:
+        return index
+    return _with_columns(
+        index, lambda c: replace(c, encoding=c.encoding.with_max_value_bytes(max_value_bytes))
+    )
+
+
+def _with_columns(index: Index, change: Callable[[Column], Column], **options: Any) -> Index:
     changed = copy(index)
     changed.schemas = tuple(
-        replace(
-            schema,
-            columns=tuple(_decoded(c, decoders.get(c.name), index.where) for c in schema.columns),
-            decoders=dict(decoders),
-        )
+        replace(schema, columns=tuple(map(change, schema.columns)), **options)
         for schema in index.schemas
     )
     return changed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -87,11 +87,15 @@ def _read(
     storage: Storage, root: str, name: str, format_: FileListFormat, retries: int
 ) -> tuple[FileSet, FileListClaims]:
     where = storage.url_of(name)
-    content = call_with_retries(lambda: storage.read(name), retries)
-    try:
-        entries = format_.parse_file_list(name, content)
-    except StreamplugError as error:
-        raise type(error)(f"{where}: {error}") from error
+
+    def read_entries() -> Sequence[FileListEntry] | None:
+        content = storage.read(name)
+        try:
+            return format_.parse_file_list(name, content)
+        except StreamplugError as error:
+            raise type(error)(f"{where}: {error}") from error
+
+    entries = call_with_retries(read_entries, retries)
     if entries is None:
         raise ConfigError(
             f"{where} is no list of files that this format knows; for a data set, name its directory"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from streamplug.cache.identity import claim_directory
 from streamplug.cache.offline import save_imported_index
-from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.errors import NotFound, StorageError, Transient, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.error_mapping import is_local
@@ -32,19 +32,35 @@ def open_index(
     Raises:
         CacheConflictError: If the directory is the cache of another data set.
     """
-    data = _read(storage, retries) if in_place else _read_short(storage, retries)
-    translated = translate(data)
-    index = parse_index(translated, storage.url_of(INDEX_NAME))
-    if not in_place:
-        claim_directory(directory, storage.url, data)
-        if translated is not data:
-            save_imported_index(directory, data, translated)
+    if in_place:
+        return _parse(_read(storage, retries), storage, translate)[0]
+    index, data, translated = _read_whole(storage, retries, translate)
+    claim_directory(directory, storage.url, data)
+    if translated is not data:
+        save_imported_index(directory, data, translated)
     return index
 
 
 def read_index(storage: Storage, retries: int, translate: Translate = bytes) -> Index:
     """Return the index of a data set from its index.json, without a cache."""
-    return parse_index(translate(_read_short(storage, retries)), storage.url_of(INDEX_NAME))
+    return _read_whole(storage, retries, translate)[0]
+
+
+def _read_whole(storage: Storage, retries: int, translate: Translate) -> tuple[Index, bytes, bytes]:
+    """Return an index, its bytes and their translation; read it again if it was cut short."""
+
+    def attempt() -> tuple[Index, bytes, bytes]:
+        return _parse(_read_short(storage, retries), storage, translate)
+
+    try:
+        return attempt()
+    except TruncatedIndexError as error:
+        return call_with_retries(attempt, retries, error)
+
+
+def _parse(data: bytes, storage: Storage, translate: Translate) -> tuple[Index, bytes, bytes]:
+    translated = translate(data)
+    return parse_index(translated, storage.url_of(INDEX_NAME)), data, translated
 
 
 def _read_short(storage: Storage, retries: int) -> bytes:

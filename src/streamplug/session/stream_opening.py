@@ -19,7 +19,7 @@ from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
 from streamplug.plugin.registry import make
-from streamplug.read import apply_decoders
+from streamplug.read import apply_decoders, limit_values
 from streamplug.scan.file_lists import FileListFoundError
 from streamplug.scan.glob import FileSet
 from streamplug.scan.index_finder import open_index, read_index
@@ -72,7 +72,7 @@ def _open_data_set(stream: Stream, observer: Observer | None) -> OpenStream:
         )
     if stream.select is not None:
         stream.select.check(index.size, repr(stream))
-    index = apply_decoders(index, stream.decoders)
+    index = limit_values(apply_decoders(index, stream.decoders), stream.value_limit)
     if in_place and stream.cache_limit is not None and not index.compressed:
         _LOG.warning(
             "%r: cache_limit=%r is ignored: the data set is read in place, and nothing of it is ever "

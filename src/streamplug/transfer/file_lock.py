@@ -6,9 +6,13 @@ import errno
 import fcntl
 import logging
 import os
+import socket
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 from xxhash import xxh64
@@ -17,20 +21,41 @@ from streamplug.errors import StorageError
 from streamplug.plugin_kit.cancellation import abandoned, check, idle, sleep
 
 STATE_DIR = ".streamplug"
+STAGING_DIR = "tmp"
+"""Name of the directory of staging files in the state directory; see `streamplug.cache.staging`."""
 
 _NUM_LOCK_FILES = 251
 _MAX_LOCK_SECONDS = 1800
 LOCK_POLL_SECONDS = 0.05
+_HOLDER_BYTES = 112
 
 _HELD_ERRNOS = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 _NO_LOCKS_ERRNOS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _LOG = logging.getLogger("streamplug.transfer")
-_warned: set[Path] = set()
+_warned: set[Path | str] = set()
 _open: set[int] = set()
+_stalled: dict[Path, str] = {}  # the acquisitions of locks that made no progress
+
+
+class LockTimeoutError(StorageError):
+    """The holder of a lock made no progress for too long."""
+
+
+class _HeldSlots(threading.local):
+    def __init__(self) -> None:
+        self.by_name: dict[str, int] = {}
+
+
+_held_slots = _HeldSlots()
 
 
 def lock_slot(name: str) -> int:
-    """Return the number of the lock file for a name."""
+    """Return the number of the lock file for a name, or of the one that this thread holds in its place."""
+    slot = _held_slots.by_name.get(name)
+    return _slot(name) if slot is None else slot
+
+
+def _slot(name: str) -> int:
     return xxh64(name.encode()).intdigest() % _NUM_LOCK_FILES
 
 
@@ -64,20 +89,63 @@ def lock_slot_path(directory: Path, slot: int) -> Path:
     return state_directory(directory) / f"lock.{slot:03d}"
 
 
-def cache_lock(directory: Path, name: str) -> AbstractContextManager[None]:
+@contextmanager
+def cache_lock(directory: Path, name: str, stall_seconds: float = 60.0) -> Iterator[None]:
     """Hold the lock for writing a file of a cache, against other processes and threads.
 
-    On a file system without locks several may write it; each has a staging file of its own, so the result is
-    complete all the same.
+    If the staging files of its holder do not change for `stall_seconds`, as when that process is stopped or
+    its disk is dead, another lock takes its place. Then, and on a file system without locks, several may
+    write the file; each has a staging file of its own, so the result is complete all the same.
     """
-    # Shards share a fixed number of lock files, which are never removed.
-    path = lock_slot_path(directory, lock_slot(name))
-    return file_lock(path, f"to fetch {name}")
+    with ExitStack() as held:
+        for turn in count():
+            # Shards share a fixed number of lock files, which are never removed.
+            slot = _slot(f"{name} {turn}" if turn else name)
+            path = lock_slot_path(directory, slot)
+            try:
+                held.enter_context(
+                    file_lock(
+                        path,
+                        f"to fetch {name}",
+                        max_seconds=stall_seconds,
+                        progress=partial(_staged_files, directory, slot),
+                    )
+                )
+                break
+            except LockTimeoutError as error:
+                warn_stalled(path, f"{error}; fetching {name} without it")
+        _held_slots.by_name[name] = slot
+        held.callback(_held_slots.by_name.pop, name, None)
+        yield
+
+
+def warn_stalled(path: Path, message: str) -> None:
+    """Warn of a lock whose holder makes no progress, once for each process that holds one."""
+    holder = _stalled.get(path, "").rpartition(" ")[0] or str(path)
+    if holder not in _warned:
+        _warned.add(holder)
+        _LOG.warning(message)
+
+
+def _staged_files(directory: Path, slot: int) -> list[tuple[str, int, int]]:
+    """Return name, size and modification time of the staging files of a lock's holder."""
+    files = []
+    for path in (state_directory(directory) / STAGING_DIR).glob(f"{slot:03d}-*"):
+        with suppress(OSError):
+            status = path.stat()
+            files.append((path.name, status.st_size, status.st_mtime_ns))
+    return files
 
 
 @contextmanager
 def file_lock(
-    path: Path, purpose: str, *, required: bool = False, pause: float = LOCK_POLL_SECONDS
+    path: Path,
+    purpose: str,
+    *,
+    required: bool = False,
+    pause: float = LOCK_POLL_SECONDS,
+    max_seconds: float | None = None,
+    progress: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
     """Hold the lock of a file, which is created if necessary, for a `purpose` named in errors.
 
@@ -85,11 +153,35 @@ def file_lock(
     cancellation ends the wait.
 
     Raises:
-        StorageError: If another process holds it for too long, or there are no locks and `required`.
+        LockTimeoutError: If another process holds it for `max_seconds`, half an hour by default, in which
+            the result of `progress` does not change; at once if that was so before.
+        StorageError: If there are no locks and `required`.
     """
+    limit = _MAX_LOCK_SECONDS if max_seconds is None else max_seconds
     with _open_lock(path) as descriptor:
-        _wait(descriptor, path, purpose, required=required, max_pause=pause)
-        yield
+        if _wait(descriptor, path, limit, progress, required=required, pause=pause):
+            with suppress(OSError):
+                os.pwrite(descriptor, _own_name().ljust(_HOLDER_BYTES).encode(), 0)
+            yield
+            return
+        holder = _stalled[path] = _read_holder(descriptor)
+    process, _, host = holder.rpartition(" ")[0].partition(" ")
+    by = f"process {process} on {host}" if host else "another process"
+    raise LockTimeoutError(
+        f"{path} has been held by {by} for {limit:g} s, {purpose}; see what that process waits for"
+    )
+
+
+def _own_name() -> str:
+    """Return process, host and time, which name this acquisition of a lock."""
+    return f"{os.getpid()} {socket.gethostname()[:64]} {time.time_ns()}"
+
+
+def _read_holder(descriptor: int) -> str:
+    try:
+        return os.pread(descriptor, _HOLDER_BYTES, 0).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
 
 
 @contextmanager
@@ -108,19 +200,50 @@ def try_file_lock(path: Path, *, create: bool = True) -> Iterator[bool]:
         yield is_held
 
 
-def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, max_pause: float) -> None:
-    """Wait for a lock; do nothing if the file system has none, unless it is `required`."""
+class _StallClock:
+    """Measures for how long the result of a function has not changed."""
+
+    def __init__(self, limit: float, progress: Callable[[], object]) -> None:
+        self.limit = limit
+        self._progress, self._state = progress, progress()
+        self._changed = self._checked = time.monotonic()
+
+    def has_stalled(self) -> bool:
+        now = time.monotonic()
+        if now - self._checked > min(1.0, self.limit / 4):  # not at each poll, as it lists files
+            self._checked, state = now, self._progress()
+            if state != self._state:
+                self._state, self._changed = state, now
+        return now - self._changed > self.limit
+
+
+def _wait(
+    descriptor: int,
+    path: Path,
+    limit: float,
+    progress: Callable[[], object],
+    *,
+    required: bool,
+    pause: float,
+) -> bool:
+    """Wait for a lock, and return whether it is held; True if the file system has none.
+
+    Raises:
+        StorageError: If it has none, and the lock is `required`.
+    """
     check()
     try:
         if _lock(descriptor):
-            return
+            return True
+        if (holder := _stalled.get(path)) and holder == _read_holder(descriptor):
+            return False
         with idle():
-            end, pause = time.monotonic() + _MAX_LOCK_SECONDS, 0.001
-            while time.monotonic() <= end:
-                sleep(pause)
+            seconds, clock = 0.001, _StallClock(limit, progress)
+            while not clock.has_stalled():
+                sleep(seconds)
                 if _lock(descriptor):
-                    return
-                pause = min(2 * pause, max_pause)
+                    return True
+                seconds = min(2 * seconds, pause)
                 if abandoned():
                     raise StorageError(f"{path}: the parent process has ended")
     except OSError as error:
@@ -132,11 +255,8 @@ def _wait(descriptor: int, path: Path, purpose: str, *, required: bool, max_paus
                 "choose a local= on another one, or leave the limit out"
             ) from error
         _warn_once(path.parent)
-        return
-    raise StorageError(
-        f"{path} has been held by another process for {_MAX_LOCK_SECONDS} s, {purpose}; "
-        "see what that process waits for"
-    )
+        return True
+    return False
 
 
 def _warn_once(directory: Path) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
-from streamplug.errors import CorruptShardError, Transient
+from streamplug.errors import CorruptShardError, Transient, TruncatedIndexError
 from streamplug.plugin_kit.cancellation import sleep
 from streamplug.transfer.observer import emit_retry
 
@@ -17,8 +17,8 @@ _FIRST_WAIT_SECONDS = 0.5
 _MAX_WAIT_SECONDS = 30.0
 _MAX_JITTER_SECONDS = 0.5
 _MAX_RETRY_AFTER_SECONDS = 60.0
-# Data that differ from the index may have been damaged in transit.
-RETRYABLE_ERRORS = (Transient, CorruptShardError)
+# Data that differ from the index, and an index that is cut short, may have been damaged in transit.
+RETRYABLE_ERRORS = (Transient, CorruptShardError, TruncatedIndexError)
 
 
 def call_with_retries(

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, DecodeError
 from streamplug.interfaces import StoredRange
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
+from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.clip_options import check_at, check_positive, is_number
 from streamplug_av.container import decode_errors, start_seconds
@@ -41,20 +43,25 @@ class Audio(MediaFile):
 
     Attributes:
         file: The bytes of the file.
+        max_value_bytes: Maximum bytes of the samples of one call.
     """
 
     _kind = "audio"
 
     def __init__(
-        self, stored: bytes | memoryview | StoredRange, file: ValueFile | None = None
+        self,
+        stored: bytes | memoryview | StoredRange,
+        file: ValueFile | None = None,
+        max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
         """Take the bytes of a file, or the place from which they are read; `file` has fetched some of it."""
-        super().__init__(stored)
+        super().__init__(stored, max_value_bytes)
         if file is not None and file.is_far:
             self.file.copy_blocks(file)
 
     def _describe(self) -> str:
-        return f"{self.duration:.2f} s, {self.rate:,} Hz, {self.channels} channels"
+        channels = "1 channel" if self.channels == 1 else f"{self.channels} channels"
+        return f"{self.duration:.2f} s, {self.rate:,} Hz, {channels}"
 
     def _repr_png_(self) -> bytes:
         """Return the waveform of at most a minute, as notebooks and reports show it."""
@@ -110,7 +117,11 @@ class Audio(MediaFile):
         stop = self.duration if stop is None else stop
         if not is_number(start) or not is_number(stop) or stop < start:
             raise ConfigError(f"start={start!r}, stop={stop!r}: expected two times in order")
-        first, count = round(start * self.rate), round((stop - start) * self.rate)
+        seconds = stop - start
+        if seconds * max(self.rate, rate or 0) * self.channels * 4 > self.max_value_bytes:
+            what = f"{seconds:.3f} s of sound at {self.rate} Hz"
+            raise large_value_error(what, self.max_value_bytes)
+        first, count = round(start * self.rate), round(seconds * self.rate)
         if rate in (None, self.rate):
             return _mixed(self._decoded(first, first + count), channels)
         margin = self._decoded(first - _MARGIN, first + count + _MARGIN)

@@ -52,8 +52,8 @@ class VideoClips:
         shape = None if self.size is None else (self.frames, *self.size, 3)
         return _Parts(encoding, self._clip, shape)
 
-    def _clip(self, data: memoryview | StoredRange) -> Any:
-        return Video(data).clip(self.frames, self.stride, self.at, self.size)
+    def _clip(self, data: memoryview | StoredRange, max_value_bytes: int) -> Any:
+        return Video(data, max_value_bytes).clip(self.frames, self.stride, self.at, self.size)
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,9 @@ class AudioWindows:
             shape = (self.channels, round(self.seconds * self.rate), 4)  # 4 bytes each
         return _Parts(encoding, self._window, shape)
 
-    def _window(self, data: memoryview | StoredRange) -> Any:
-        return Audio(data).window(self.seconds, self.rate, self.at, self.channels)
+    def _window(self, data: memoryview | StoredRange, max_value_bytes: int) -> Any:
+        audio = Audio(data, max_value_bytes=max_value_bytes)
+        return audio.window(self.seconds, self.rate, self.at, self.channels)
 
 
 @dataclass(frozen=True)
@@ -114,23 +115,23 @@ class AudioFiles:
         return _Parts(encoding, _audio, None)
 
 
-def _video(data: memoryview | StoredRange) -> Video:
-    return Video(detached(data))
+def _video(data: memoryview | StoredRange, max_value_bytes: int) -> Video:
+    return Video(detached(data), max_value_bytes)
 
 
-def _audio(data: memoryview | StoredRange) -> Audio:
-    return Audio(detached(data))
+def _audio(data: memoryview | StoredRange, max_value_bytes: int) -> Audio:
+    return Audio(detached(data), max_value_bytes=max_value_bytes)
 
 
 class _Parts(Encoding):
-    """Files that are decoded by a function of their bytes, stored by another encoding."""
+    """Stored files that are decoded by a function of their bytes and the bound of its result."""
 
     partial: ClassVar[bool] = True
 
     def __init__(
         self,
         stored: Encoding,
-        decode: Callable[[memoryview | StoredRange], Any],
+        decode: Callable[[memoryview | StoredRange, int], Any],
         shape: tuple[int, ...] | None,
     ) -> None:
         """Take the function, and the shape of all arrays that it returns; None if they differ."""
@@ -142,7 +143,7 @@ class _Parts(Encoding):
         return self._stored.encode(value)
 
     def decode(self, data: memoryview | StoredRange) -> Any:
-        return self._decode(data)
+        return self._decode(data, self.max_value_bytes)
 
     def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         values = super().decode_batch(buffer, starts, sizes)

@@ -41,7 +41,7 @@ class VideoFile(_MediaFile):
     _kind = "video"
 
     def decode(self, data: memoryview | StoredRange) -> Video:
-        return Video(detached(data))
+        return Video(detached(data), self.max_value_bytes)
 
     def _check(self, data: bytes) -> None:
         video = Video(data)
@@ -56,7 +56,7 @@ class AudioFile(_MediaFile):
     _kind = "audio"
 
     def decode(self, data: memoryview | StoredRange) -> Audio:
-        return Audio(detached(data))
+        return Audio(detached(data), max_value_bytes=self.max_value_bytes)
 
     def _check(self, data: bytes) -> None:
         audio = Audio(data)

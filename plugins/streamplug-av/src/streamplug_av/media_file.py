@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from streamplug.errors import DecodeError
 from streamplug.interfaces import StoredRange
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug_av.container import open_container, select_stream
 from streamplug_av.value_file import ValueFile
 
@@ -17,13 +18,17 @@ class MediaFile:
     _kind: ClassVar[str]
     """``"audio"`` or ``"video"``."""
 
-    def __init__(self, stored: bytes | memoryview | StoredRange) -> None:
-        """Take the bytes of a file, or the place from which they are read."""
+    def __init__(
+        self, stored: bytes | memoryview | StoredRange, max_value_bytes: int = MAX_VALUE_BYTES
+    ) -> None:
+        """Take the bytes of a file, or the place from which they are read, and the bound of a result."""
         self.file = ValueFile(stored)
+        self.max_value_bytes = max_value_bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
         value = self.file.value
-        return type(self), (bytes(value) if isinstance(value, memoryview) else value,)
+        stored = bytes(value) if isinstance(value, memoryview) else value
+        return partial(type(self), max_value_bytes=self.max_value_bytes), (stored,)
 
     def __repr__(self) -> str:
         try:

@@ -11,6 +11,7 @@ from av.video.reformatter import VideoReformatter
 from numpy.typing import ArrayLike, NDArray
 
 from streamplug.errors import ConfigError, DecodeError
+from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.audio import Audio
 from streamplug_av.clip_options import ClipOptions, checked_size
@@ -31,6 +32,7 @@ class Video(MediaFile):
 
     Attributes:
         file: The bytes of the file.
+        max_value_bytes: Maximum bytes of the frames of one call.
     """
 
     _kind = "video"
@@ -45,6 +47,20 @@ class Video(MediaFile):
         return frame_png(frame)
 
     # -- what it is -------------------------------------------------------------------
+
+    @cached_property
+    def _stream(self) -> Any:
+        stream = super()._stream
+        width, height = stream.codec_context.width, stream.codec_context.height
+        self._check_size(1, height, width)
+        # A file whose frames are larger than its header says is damaged for FFmpeg.
+        stream.codec_context.options = {"max_pixels": str(self.max_value_bytes // 3)}
+        return stream
+
+    def _check_size(self, frames: int, height: int, width: int) -> None:
+        if frames * height * width * 3 > self.max_value_bytes:
+            what = f"{frames} frames of {width} x {height} pixels"
+            raise large_value_error(what, self.max_value_bytes)
 
     @cached_property
     def _timeline(self) -> Timeline:
@@ -90,7 +106,7 @@ class Video(MediaFile):
         """The sound of the same file, with the same times; None if there is none."""
         if not self._container.streams.audio:
             return None
-        return Audio(self.file.value, self.file)
+        return Audio(self.file.value, self.file, self.max_value_bytes)
 
     # -- frames -----------------------------------------------------------------------
 
@@ -190,6 +206,7 @@ class Video(MediaFile):
         return self._decode(self.clip_indices(frames, stride, at, rng), checked_size(size))
 
     def _decode(self, numbers: Int64, size: tuple[int, int] | None) -> Frames:
+        self._check_size(len(numbers), *(size or self.size[::-1]))
         decoded = self._frames_at(np.unique(numbers), size)
         if decoded is None:  # frames are not where a constant rate would have them
             self.__dict__.pop("times", None)

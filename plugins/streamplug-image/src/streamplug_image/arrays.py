@@ -13,7 +13,7 @@ import numpy as np
 
 from streamplug.config import check_flags
 from streamplug.errors import ConfigError
-from streamplug.interfaces.encoding import Encoding, GatherBuffer
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES, Encoding, GatherBuffer
 from streamplug.plugin import resolve
 from streamplug.types import ColumnValues, Int64
 from streamplug_image.checks import (
@@ -119,16 +119,18 @@ class ImageArrays:
             ConfigError: If `encoding` does not store images.
         """
         if isinstance(encoding, Images):
-            return _ListsOfArrays(encoding, _opener(encoding.image), self)
-        return _Arrays(encoding, _opener(encoding), self)
+            return _ListsOfArrays(encoding, self)
+        return _Arrays(encoding, self)
 
 
 class _Arrays(Encoding):
     """Images as arrays, stored by another encoding."""
 
-    def __init__(self, stored: Encoding, open_image: Opener, options: ImageArrays) -> None:
-        self._stored = stored
-        self._open_image = open_image
+    def __init__(
+        self, stored: Encoding, options: ImageArrays, max_value_bytes: int = MAX_VALUE_BYTES
+    ) -> None:
+        self._stored, self._options, self.max_value_bytes = stored, options, max_value_bytes
+        self._open_image = _opener(stored, max_value_bytes)
         self._num_threads = options.num_threads
         self._channels_first = options.layout == "NCHW"
         self._size = options.size
@@ -140,11 +142,15 @@ class _Arrays(Encoding):
             options.orient,
             options.mean,
             options.std,
+            max_value_bytes // (4 if options.std is not None and options.size is None else 1),
         )
         if options.size is not None:
             self.decoded_bytes = (
                 prod(self._decoder.shape(options.size)) * self._decoder.dtype.itemsize
             )
+
+    def with_max_value_bytes(self, size: int) -> Encoding:
+        return type(self)(self._stored.with_max_value_bytes(size), self._options, size)
 
     def encode(self, value: Any) -> bytes:
         return self._stored.encode(value)
@@ -198,11 +204,13 @@ def _place(size: tuple[int, int], *, options: ImageArrays) -> Fit:
     return fit(size, options.size or size, options.fit, options.shorter_side)
 
 
-def _opener(encoding: Encoding) -> Opener:
+def _opener(encoding: Encoding, max_value_bytes: int) -> Opener:
+    if isinstance(encoding, Images):
+        encoding = encoding.image
     if isinstance(encoding, PIL):
         return encoding.decode
     if isinstance(encoding, (ImageFile, resolve("encoding", "bytes"))):
-        return open_file
+        return partial(open_file, max_value_bytes=max_value_bytes)
     raise ConfigError(
         f"ImageArrays reads columns of images (jpeg, png, pil, lists of them) or bytes, "
         f"not {type(encoding).__name__}"

@@ -12,8 +12,8 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES, Encoding
+from streamplug.plugin_kit.codec_errors import large_value_error, wrong_type_error
 
 _READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF") + ("AVIF",) * bool(
     find_spec("PIL.AvifImagePlugin")  # since Pillow 11.3
@@ -51,22 +51,26 @@ class ImageFile(Encoding):
         return data
 
     def decode(self, data: memoryview) -> Image.Image:
-        return open_file(data)
+        return open_file(data, self.max_value_bytes)
 
 
-def open_file(data: memoryview) -> Image.Image:
+def open_file(data: memoryview, max_value_bytes: int = MAX_VALUE_BYTES) -> Image.Image:
     """Open an image file; its pixels are loaded on first use.
 
     Raises:
-        DecodeError: If it is not an image, or is too large for Pillow.
+        DecodeError: If it is not an image, or its pixels take more than `max_value_bytes`.
     """
     try:
-        return Image.open(BytesIO(data), formats=_READABLE)
+        image: Image.Image = Image.open(BytesIO(data), formats=_READABLE)
     except UnidentifiedImageError:
         kinds = ", ".join(_READABLE)
         raise DecodeError(f"not an image ({kinds}): it begins with {bytes(data[:8])!r}") from None
     except Exception as error:  # parsers of damaged files raise arbitrary errors
         raise DecodeError(f"cannot open the image: {type(error).__name__}: {error}") from error
+    width, height = image.size
+    if width * height * len(image.getbands()) > max_value_bytes:
+        raise large_value_error(f"an image of {width} x {height} pixels", max_value_bytes)
+    return image
 
 
 class PNG(ImageFile):

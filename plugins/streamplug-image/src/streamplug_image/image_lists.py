@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from copy import copy
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
@@ -26,7 +27,12 @@ class Images(Encoding):
 
     _name: ClassVar[str]
     _head: ClassVar[bytes] = bytes(4)  # reserved by the format
-    image: ClassVar[Encoding]
+    image: Encoding
+
+    def with_max_value_bytes(self, size: int) -> Images:
+        bounded = copy(self)
+        bounded.max_value_bytes, bounded.image = size, self.image.with_max_value_bytes(size)
+        return bounded
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (list, tuple)):

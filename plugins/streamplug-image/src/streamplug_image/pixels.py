@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from streamplug.errors import DecodeError
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
+from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug_image.fit import Fit
 from streamplug_image.jpeg import SPACES, decode_jpeg, read_header
 from streamplug_image.normalization import Normalization
@@ -39,6 +42,7 @@ class PixelDecoder:
         orient: Whether to turn images as their EXIF data states.
         mean: Mean of each channel, as a share of the largest value; None for integers.
         std: Deviation of each channel, likewise.
+        max_value_bytes: Maximum bytes of the pixels of an image, as integers.
     """
 
     mode: str
@@ -47,6 +51,7 @@ class PixelDecoder:
     orient: bool = False
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    max_value_bytes: int = MAX_VALUE_BYTES
     _normalization: Normalization | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -155,6 +160,10 @@ class PixelDecoder:
         if size[0] * size[1] > self.max_pixels:
             raise DecodeError(
                 f"an image of {size[1]} x {size[0]} pixels: more than max_pixels={self.max_pixels}"
+            )
+        if prod(self.shape(size)) * (2 if self.mode == "I;16" else 1) > self.max_value_bytes:
+            raise large_value_error(
+                f"an image of {size[1]} x {size[0]} pixels", self.max_value_bytes
             )
         if not size[0] * size[1]:
             raise DecodeError(f"an image of {size[1]} x {size[0]} pixels has nothing to decode")

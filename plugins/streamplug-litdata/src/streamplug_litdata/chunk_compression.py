@@ -21,6 +21,7 @@ import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.interfaces import Column, Compression
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin import make
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import U32, ItemsHead, ItemsReader
@@ -50,11 +51,12 @@ class PackedHead(ItemsHead):
     def take(
         self, rows: Int64, data: Bytes1D, starts: Int64, columns: Sequence[Column]
     ) -> list[ColumnValues]:
+        limit = max((c.encoding.max_value_bytes for c in columns), default=MAX_VALUE_BYTES)
         codec, sizes = _zstd(), (self.offsets[rows + 1] - self.offsets[rows]).tolist()
         view, items = memoryview(data), []  # type: ignore[arg-type]  # an array is a buffer
         for row, start, size in zip(rows.tolist(), starts.tolist(), sizes):
             try:
-                max_bytes = max(_EXPANSION * size, _EXPANSION_LEAST)
+                max_bytes = min(max(_EXPANSION * size, _EXPANSION_LEAST), limit)
                 items.append(codec.decompress(view[start : start + size], max_size=max_bytes))
             except DataError as error:
                 raise CorruptShardError(f"sample {row}: {error}") from error

@@ -12,6 +12,9 @@ from streamplug.interfaces.encoding import Encoding
 from streamplug.plugin_kit.codec_errors import wrong_type_error
 from streamplug_msgpack.arrays import pack_array, unpack_array
 
+_UNCHECKED_BYTES = 1 << 16
+"""Bytes of a value whose nested counts cannot ask for more than a few hundred MiB."""
+
 _ARRAY, _SCALAR, _INTEGER = 1, 2, 3
 """Extension types; part of the stored data, so their meaning must never change."""
 
@@ -35,11 +38,22 @@ class Msgpack(Encoding):
 
     def decode(self, data: memoryview) -> Any:
         try:
+            if len(data) > _UNCHECKED_BYTES:
+                self._check_counts(data)
             return msgpack.unpackb(data, ext_hook=_restore, strict_map_key=False, timestamp=3)
         except DecodeError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
             raise DecodeError(f"not msgpack: {type(error).__name__}: {error}") from error
+
+    def _check_counts(self, data: memoryview) -> None:
+        """Raise ValueError unless all items are there, before lists of as many are allocated."""
+        unpacker = msgpack.Unpacker(max_buffer_size=len(data), strict_map_key=False)
+        unpacker.feed(data)
+        try:
+            unpacker.skip()
+        except msgpack.OutOfData:
+            raise ValueError("it ends early") from None
 
 
 class _Packing:

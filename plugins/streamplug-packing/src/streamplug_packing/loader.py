@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map_only
 
 from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
-from streamplug.adapters.torch_batches import move_batches
+from streamplug.adapters.torch_device import find_device, move_batches
 from streamplug.adapters.torch_transform import RandomTransform, random_transform
 from streamplug.errors import ConfigError
 from streamplug.types import Sample, World
@@ -40,7 +40,7 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         transform: As for `PackedSamples`, but applied in the worker.
         collate_fn: As for `PackedSamples`, but None returns a dict of tensors.
         device: Device to which packs are copied, one ahead of use; None leaves them in host memory.
-        pin_memory: Whether packs are in pinned memory; None does that for a CUDA device.
+        pin_memory: Whether packs are in pinned memory. Copies to `device` need no such packs.
         **kwargs: As for `StreamingDataLoader`.
 
     Raises:
@@ -62,7 +62,7 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         transform: Callable[[Sample], Any] | Callable[[Sample, Generator], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         device: str | torch.device | None = None,
-        pin_memory: bool | None = None,
+        pin_memory: bool = False,
         **kwargs: Any,
     ) -> None:
         if kwargs.get("drop_last"):
@@ -73,21 +73,19 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         options = PackingOptions(length, size, open_bins, max_samples, packs_per_epoch)
         reading = {"transform": transform, "collate_fn": _pack_message, **kwargs}
         super().__init__(dataset, batch_size, **reading)
-        to = None if device is None else torch.device(device)
-        is_cuda = to is not None and to.type == "cuda"
+        place = find_device(device)
         if pin_memory and not torch.cuda.is_available():
             raise ConfigError("pin_memory=True: torch finds no CUDA device; leave it out")
-        pins = is_cuda if pin_memory is None else pin_memory
         # A loader of its own, so that the loop over it does not refer to this one.
         samples = StreamingDataLoader(dataset, batch_size, **reading)
         source = _LoaderSource(
             samples,
             transform,
             collate_fn,
-            pin_memory=pins,
+            pin_memory=pin_memory,
             seed_torch=kwargs.get("seed_torch", False),
         )
-        self.set_stream(PackStream(source, options), partial(move_batches, device=to))
+        self.set_stream(PackStream(source, options), partial(move_batches, device=place))
         # Some trainers call set_epoch of the sampler only.
         vars(self.sampler)["set_epoch"] = partial(PackingDataLoader.set_epoch, proxy(self))
 

@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 from streamplug.types import Int64
 
 _MAGIC = 1681511377
+_MAX_POSITIONS = 1 << 27
 
 
 def parse_stored_vector(stored: bytes) -> Int64:
@@ -38,5 +39,8 @@ def parse_vector(data: bytes) -> Int64:
     """
     if int.from_bytes(data[:4], "little") != _MAGIC:
         raise ValueError("it does not begin as a deletion vector does")
-    positions = BitMap64.deserialize(data[4:]).to_array()
+    bitmap = BitMap64.deserialize(data[4:])
+    if len(bitmap) > _MAX_POSITIONS:  # runs of them take a few bytes
+        raise ValueError(f"it has {len(bitmap)} positions, more than {_MAX_POSITIONS}")
+    positions = bitmap.to_array()
     return np.array(positions, np.uint64).astype(np.int64)

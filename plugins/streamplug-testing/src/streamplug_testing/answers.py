@@ -50,7 +50,7 @@ class Recorder:
         answers: Status and body of each response; the last one repeats. Status 0 drops the connection.
         headers: Sent with each response.
         wait: Delay before each response, in seconds.
-        missing: Bytes by which bodies are shorter than their Content-Length.
+        missing: Bytes by which bodies are shorter than their Content-Length, except those of errors.
     """
 
     url: str = ""
@@ -89,13 +89,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.send_response(status)
-        length = str(len(body) + recorder.missing)
+        missing = recorder.missing if status < 400 else 0
+        length = str(len(body) + missing)
         for name, value in {"Content-Length": length, **recorder.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-        self.close_connection |= bool(recorder.missing)
+        self.close_connection |= bool(missing)
 
     # Names required by BaseHTTPRequestHandler.
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815

@@ -1,21 +1,57 @@
 """Jobs on whole data sets of any format and size."""
 
-from streamplug_tools.comparison import Difference, SampleDifference, diff
-from streamplug_tools.expressions import Expression
-from streamplug_tools.inspection import DatasetInfo, ShardKind, inspect
-from streamplug_tools.join_by_key import join
-from streamplug_tools.json_lines import as_lines
-from streamplug_tools.options import Columns, Output, WriteResult
-from streamplug_tools.processing import process, process_with
-from streamplug_tools.report import page_about
-from streamplug_tools.transforms import (
-    convert,
-    select,
-    shuffle,
-    sort,
-    split_by_fractions,
-    split_by_size,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamplug_tools.comparison import Difference as Difference
+    from streamplug_tools.comparison import SampleDifference as SampleDifference
+    from streamplug_tools.comparison import diff as diff
+    from streamplug_tools.expressions import Expression as Expression
+    from streamplug_tools.inspection import DatasetInfo as DatasetInfo
+    from streamplug_tools.inspection import ShardKind as ShardKind
+    from streamplug_tools.inspection import inspect as inspect
+    from streamplug_tools.join_by_key import join as join
+    from streamplug_tools.json_lines import as_lines as as_lines
+    from streamplug_tools.options import Columns as Columns
+    from streamplug_tools.options import Output as Output
+    from streamplug_tools.options import WriteResult as WriteResult
+    from streamplug_tools.processing import process as process
+    from streamplug_tools.processing import process_with as process_with
+    from streamplug_tools.report import page_about as page_about
+    from streamplug_tools.transforms import convert as convert
+    from streamplug_tools.transforms import select as select
+    from streamplug_tools.transforms import shuffle as shuffle
+    from streamplug_tools.transforms import sort as sort
+    from streamplug_tools.transforms import split_by_fractions as split_by_fractions
+    from streamplug_tools.transforms import split_by_size as split_by_size
+
+_HOME = {
+    "Columns": "options",
+    "DatasetInfo": "inspection",
+    "Difference": "comparison",
+    "Expression": "expressions",
+    "Output": "options",
+    "SampleDifference": "comparison",
+    "ShardKind": "inspection",
+    "WriteResult": "options",
+    "as_lines": "json_lines",
+    "convert": "transforms",
+    "diff": "comparison",
+    "inspect": "inspection",
+    "join": "join_by_key",
+    "page_about": "report",
+    "process": "processing",
+    "process_with": "processing",
+    "select": "transforms",
+    "shuffle": "transforms",
+    "sort": "transforms",
+    "split_by_fractions": "transforms",
+    "split_by_size": "transforms",
+}
+"""Module of each public name."""
 
 __all__ = [
     "Columns",
@@ -40,3 +76,12 @@ __all__ = [
     "split_by_fractions",
     "split_by_size",
 ]
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
+
+    def __getattr__(name: str) -> Any:
+        # Imported lazily: plugin discovery imports this package.
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -106,7 +106,7 @@ class ColumnSampler:
     """Collector of statistics and previews.
 
     Attributes:
-        first: Previews of the first samples, by number and column.
+        shown: Previews of those samples, by number and column.
         count: Number of samples read.
         bytes: Stored bytes of each.
         shards: Number of shards read.
@@ -121,13 +121,13 @@ class ColumnSampler:
         Args:
             values: Reader of the samples.
             index: Index of the data set.
-            first: Number of first samples whose previews are all kept.
+            shown: Numbers of the samples whose previews are all kept.
             share: Previews per column and shard.
             allow_unsafe_types: Whether to decode columns whose decoding can run code.
         """
         self._values, self._index = values, index
-        self._first, self._share, self._unsafe = first, share, allow_unsafe_types
-        self.first: dict[int, dict[str, Preview]] = {}
+        self._shown, self._share, self._unsafe = shown, share, allow_unsafe_types
+        self.shown: dict[int, dict[str, Preview]] = {}
         self.count = self.shards = 0
         self.bytes: list[int] = []
         self.failures: list[str] = []
@@ -168,13 +168,13 @@ class ColumnSampler:
         self.count += 1
         if not self._values.decode_values:
             self.bytes.append(sum(len(value) for value in values.values() if value is not None))
-        if sample < self._first:
-            self.first[sample] = shown
+        if sample in self._shown:
+            self.shown[sample] = shown
 
     def _seen(self, sample: int, name: str, value: Any, encoding: Encoding) -> Preview:
         previews = self._previews[name]
         keep = len(previews) < self._max_previews
-        draw = keep or sample < self._first
+        draw = keep or sample in self._shown
         if value is None or (self._values.decode_values and (self._unsafe or not encoding.unsafe)):
             seen = preview_value(value, draw=draw)
         else:

@@ -18,8 +18,6 @@ from streamplug.plugin.location import local_path, open_storage, output_location
 from streamplug.scan.index_finder import read_index
 from streamplug.stream import Stream
 from streamplug.types import Int64
-from streamplug.write import write_parts
-from streamplug.write.part_task import PLAN_NAME
 from streamplug_tools.column_mapping import (
     ColumnMapping,
     add_key_column,
@@ -27,6 +25,8 @@ from streamplug_tools.column_mapping import (
     map_columns,
 )
 from streamplug_tools.options import Columns, Output, ProgressCallback, WriteResult
+from streamplug_tools.part_task import PLAN_NAME
+from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values
 from streamplug_tools.row_access import Batch, Table, stored_bytes
 from streamplug_tools.selection_order import SelectionOrder

@@ -11,7 +11,7 @@ from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
-from streamplug.write.index_merge import write_merged_index
+from streamplug_tools.index_merge import write_merged_index
 
 
 def merge_index(

@@ -60,7 +60,7 @@ class DatasetStatistics:
         shard_raw: Histogram of uncompressed bytes per shard.
         shard_stored: Histogram of stored bytes per shard.
         columns: Statistics of each column.
-        samples: Previews of the first samples by column.
+        samples: Previews of some samples by column.
         seen: Number of samples read.
         seen_shards: Number of shards read.
         sample_bytes: Histogram of stored bytes per sample.
@@ -91,7 +91,7 @@ def collect_statistics(
 
     Args:
         source: A path, a URL or a stream.
-        samples: Number of first samples to preview.
+        samples: Number of samples to preview, spread over the data set.
         measured: Approximate number of samples to measure, from up to 24 shards, from fewer if they must be
             downloaded. With 0 for both, only the index is read.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
@@ -104,11 +104,12 @@ def collect_statistics(
         stream = cache_locally([stream], folder, whole=False)[0]
         index = stream.open().index
         raw, stored = raw_shard_bytes(index), _stored_sizes(index)
-        groups = [*_groups(index, stored, samples, measured, fetched=stream.cache is not None)]
+        shown = _spread(index.size, samples)
+        groups = [*_groups(index, stored, shown, measured, fetched=stream.cache is not None)]
         sampler = ColumnSampler(
             Values(stream, index, allow_unsafe_types=allow_unsafe_types),
             index,
-            first=samples,
+            shown=frozenset(shown.tolist()),
             share=-(-MAX_PREVIEWS // max(len(groups), 1)),
             allow_unsafe_types=allow_unsafe_types,
         )
@@ -125,7 +126,7 @@ def collect_statistics(
             shard_raw=make_histogram(raw),
             shard_stored=make_histogram(stored),
             columns=tuple(sampler.column(name) for name in columns),
-            samples=tuple(sampler.first.items()),
+            samples=tuple(sorted(sampler.shown.items())),
             seen=sampler.count,
             seen_shards=sampler.shards,
             sample_bytes=make_histogram(sampler.bytes),
@@ -162,11 +163,17 @@ def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[ShardGroup]:
         yield ShardGroup(first, int(shards[n]), name, samples, raw_bytes, stored_bytes, packed)
 
 
+def _spread(size: int, count: int) -> Int64:
+    """Return numbers of samples at equal distances, the first one included."""
+    numbers: Int64 = np.arange(min(count, size), dtype=np.int64)
+    return numbers * size // max(len(numbers), 1)
+
+
 # -- samples ------------------------------------------------------------------------------
 
 
 def _groups(
-    index: Index, stored: Int64, first: int, measured: int, *, fetched: bool
+    index: Index, stored: Int64, shown: Int64, measured: int, *, fetched: bool
 ) -> Iterator[tuple[int, Int64]]:
     """Yield shards, and the samples to read of each."""
     shards = np.flatnonzero(index.samples)
@@ -182,7 +189,9 @@ def _groups(
             (np.cumsum(stored[shards]) <= _MAX_DOWNLOADED_BYTES) | (np.arange(len(shards)) == 0)
         ]
     samples_per_shard = -(-measured // max(len(shards), 1))
-    ids = [np.arange(min(first, index.size), dtype=np.int64)]
+    if fetched and len(shards):  # of the shards that are downloaded in any case
+        shown = index.starts[shards][: len(shown)]
+    ids = [shown]
     for shard in shards.tolist():
         start, stop = index.starts[shard : shard + 2].tolist()
         ids.append(

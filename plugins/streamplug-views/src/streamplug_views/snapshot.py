@@ -17,7 +17,7 @@ from streamplug.index.model import FileTable
 from streamplug.interfaces import Column
 from streamplug.interfaces.encoding import Decoder
 from streamplug.plan import RowSelection
-from streamplug.read import Reader, SampleReader, apply_decoders
+from streamplug.read import Reader, SampleReader, apply_decoders, limit_values
 from streamplug.session.open_stream import OpenStream
 from streamplug.types import Int64
 from streamplug_views.manifest import SourceEntry, Step
@@ -111,7 +111,8 @@ class Snapshot:
             for group in groups:
                 own = {old: decoders[new] for old, new in group.columns.items() if new in decoders}
                 source = sources[group.source]
-                index = apply_decoders(source.index, own)
+                limit = source.opened.stream.value_limit
+                index = limit_values(apply_decoders(source.index, own), limit)
                 # A source of its own, as another part may read the same columns by other names.
                 sources.append(replace(source, opened=replace(source.opened, index=index)))
                 changed.append(replace(group, source=len(sources) - 1))

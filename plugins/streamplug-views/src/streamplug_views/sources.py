@@ -96,6 +96,7 @@ _INHERITED = (
     "download_retry",
     "download_timeout",
     "keep_zip",
+    "max_value_bytes",
     "validate_hash",
 )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.plugin_kit.codec_errors import large_value_error, wrong_type_error
 
 _MAGIC = b"\x93NUMPY"
 _NPY = ".npy"
@@ -62,6 +62,8 @@ def _head(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise ValueError("an array of Python objects, which would run code")
+    if not dtype.itemsize:  # NumPy copies any number of them, which take no bytes in the file
+        raise ValueError(f"items of {dtype} have no bytes")
     return dtype, shape, fortran
 
 
@@ -91,14 +93,24 @@ class Npz(Encoding):
     def decode(self, data: memoryview) -> dict[str, Any]:
         try:
             with zipfile.ZipFile(BytesIO(data)) as file:
-                return {
-                    name.removesuffix(_NPY): self._value(file, name) for name in file.namelist()
-                }
+                members = file.infolist()
+                if sum(member.file_size for member in members) > self.max_value_bytes:
+                    raise large_value_error("an .npz file", self.max_value_bytes)
+                return {m.filename.removesuffix(_NPY): self._value(file, m) for m in members}
+        except DecodeError:
+            raise
         except Exception as error:  # zip files that are damaged raise what they run into
             raise DecodeError(f"not a .npz file: {type(error).__name__}: {error}") from error
 
-    def _value(self, file: zipfile.ZipFile, name: str) -> Any:
-        data = file.read(name)
+    def _value(self, file: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # zipfile decompresses these without a bound.
+            raise DecodeError(f"{member.filename!r} in an .npz file is neither stored nor deflated")
+        with file.open(member) as stream:
+            data = stream.read(
+                member.file_size
+            )  # without a size, it may decompress more than it says
+        name = member.filename
         return self._single.decode(memoryview(data)) if name.endswith(_NPY) else data
 
 

@@ -8,12 +8,10 @@ from importlib import import_module
 from io import BytesIO
 from typing import Any, ClassVar
 
-from streamplug.errors import ConfigError, DecodeError, EncodeError
-from streamplug.interfaces import Encoding
+from streamplug.errors import ConfigError, DecodeError, DecompressError, EncodeError
+from streamplug.interfaces import Compression, Encoding
 from streamplug.plugin.registry import make
-
-_MAX_DECOMPRESSED_BYTES = 1 << 30
-"""Maximum bytes of a decompressed value."""
+from streamplug.plugin_kit.codec_errors import large_value_error
 
 
 class Gzipped(Encoding):
@@ -36,8 +34,7 @@ class Gzipped(Encoding):
         return gzip.compress(self._inner.encode(value), mtime=0)
 
     def decode(self, data: memoryview) -> Any:
-        inner = _unpacked(bytes(data))
-        return self._inner.decode(memoryview(inner))
+        return self._inner.decode(memoryview(_unpacked(data, self.max_value_bytes)))
 
 
 class _UnsafeGzipped(Gzipped):
@@ -46,23 +43,23 @@ class _UnsafeGzipped(Gzipped):
     unsafe: ClassVar[bool] = True
 
 
-def _unpacked(data: bytes) -> bytes:
+def _unpacked(data: memoryview, max_bytes: int) -> bytes:
     """Return what is in a gzip file, which may have several parts."""
-    parts: list[bytes] = []
-    remaining = _MAX_DECOMPRESSED_BYTES
-    while data or not parts:
-        part = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(part.decompress(data, remaining))
-        except zlib.error as error:
-            raise DecodeError(f"not gzip: {error}") from error
-        remaining -= len(parts[-1])
-        if part.unconsumed_tail or not remaining:
-            raise DecodeError(f"{_MAX_DECOMPRESSED_BYTES} bytes or more when decompressed")
-        if not part.eof:
-            raise DecodeError("gzip data that was cut short")
-        data = part.unused_data
-    return b"".join(parts)
+    first = zlib.decompressobj(wbits=31)
+    if int.from_bytes(data[-4:], "little") > max_bytes:  # the size of the last part
+        raise large_value_error("gzip data", max_bytes)
+    try:
+        value = first.decompress(data, max_bytes + 1)
+        if first.eof and not first.unused_data:
+            return value
+        if len(value) <= max_bytes:  # several parts, or damaged
+            gzip_: Compression = make("compression", "gz")
+            return gzip_.decompress(data, max_size=max_bytes)
+    except zlib.error as error:
+        raise DecodeError(f"not gzip: {error}") from error
+    except DecompressError as error:
+        raise DecodeError(f"not gzip of at most {max_bytes} bytes: {error}") from error
+    raise large_value_error("gzip data", max_bytes)
 
 
 class Pth(Encoding):

@@ -13,15 +13,19 @@ import numpy as np
 
 from streamplug.errors import ConfigError, DecodeError, UnsafeTypeError
 from streamplug.interfaces import Encoding
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin.registry import make
+from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug_webdataset.extensions import encoding_of
+from streamplug_webdataset.handlers import Handler
 from streamplug_webdataset.names import KEY, URL
+from streamplug_webdataset.stages import MapStage
 
 Decode = Callable[[str, Any], Any]
 """Function of an extension with a leading dot and the bytes; returns the value, or None if unknown."""
 
-_STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}
-"""Formats that Pillow knows, but reads only with a plugin."""
+_STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF", "EPS"}
+"""Formats that Pillow reads only with a plugin, or by running a program, as EPS by Ghostscript."""
 
 
 class Continue(NamedTuple):
@@ -78,6 +82,7 @@ class Decoder:
         partial: bool = False,
         *,
         unsafe: bool = False,
+        max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
         """Combine decoders.
 
@@ -88,18 +93,21 @@ class Decoder:
             only: Extensions to decode; other values stay bytes. None decodes all.
             partial: Whether to leave values that are not bytes unchanged; otherwise they are an error.
             unsafe: Whether to decode values whose decoding can run code.
+            max_value_bytes: Maximum bytes of a decoded value, for decoders that are named or None.
 
         Raises:
             ConfigError: If a handler is not a decoder.
         """
+        limit: dict[str, Any] = {"max_value_bytes": max_value_bytes}
         own = [
-            imagehandler(decoder) if isinstance(decoder, str) else decoder for decoder in handlers
+            applied(imagehandler(decoder), **limit) if isinstance(decoder, str) else decoder
+            for decoder in handlers
         ]
-        self._own = (own, pre, post)
+        self._own, self._limit = (own, pre, post), limit
         self._only = set(only.split()) if isinstance(only, str) else only and set(only)
         self._partial = partial
-        first = [gzfilter] if pre is None else list(pre)
-        last = [applied(basichandlers, unsafe=unsafe)] if post is None else list(post)
+        first: list[Decode] = [applied(gzfilter, **limit)] if pre is None else list(pre)
+        last = [applied(basichandlers, unsafe=unsafe, **limit)] if post is None else list(post)
         self._decoders: list[Decode] = [*first, *own, *last]
         for decoder in self._decoders:
             if not callable(decoder):
@@ -110,7 +118,7 @@ class Decoder:
     def trusting(self) -> Decoder:
         """Return a copy that also decodes values whose decoding can run code."""
         own, pre, post = self._own
-        return Decoder(own, pre, post, self._only, self._partial, unsafe=True)
+        return Decoder(own, pre, post, self._only, self._partial, unsafe=True, **self._limit)
 
     def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """Return a sample with decoded values.
@@ -155,14 +163,29 @@ class Decoder:
         return data
 
 
-def gzfilter(key: str, data: bytes) -> Continue | None:
+class Decoding(MapStage):
+    """The stage that decodes values."""
+
+    def __init__(self, decoder: Decoder, handler: Handler) -> None:
+        """Decode with `decoder`."""
+        super().__init__("decode", decoder, handler)
+        self._decoder = decoder
+
+    def trusting(self) -> Decoding:
+        """Return a stage that also decodes values that can run code."""
+        return Decoding(self._decoder.trusting(), self._handler)
+
+
+def gzfilter(key: str, data: bytes, *, max_value_bytes: int = MAX_VALUE_BYTES) -> Continue | None:
     """Decompress values with the extension ``.gz``."""
     if not key.endswith(".gz"):
         return None
-    return Continue(key[:-3], encoding("gzipped:bytes").decode(memoryview(data)))
+    return Continue(key[:-3], encoding("gzipped:bytes", max_value_bytes).decode(memoryview(data)))
 
 
-def basichandlers(key: str, data: bytes, *, unsafe: bool = False) -> Any:
+def basichandlers(
+    key: str, data: bytes, *, unsafe: bool = False, max_value_bytes: int = MAX_VALUE_BYTES
+) -> Any:
     """Decode a value by the last part of its extension; None if unknown.
 
     Raises:
@@ -171,7 +194,7 @@ def basichandlers(key: str, data: bytes, *, unsafe: bool = False) -> Any:
     spec = encoding_of(key.rpartition(".")[2])
     if spec == "bytes":
         return None
-    own = encoding(spec)
+    own = encoding(spec, max_value_bytes)
     if own.unsafe and not unsafe:
         raise UnsafeTypeError(
             f"decoding {key!r} can run code from the data; pass allow_unsafe_types=True to decode() or "
@@ -181,10 +204,10 @@ def basichandlers(key: str, data: bytes, *, unsafe: bool = False) -> Any:
 
 
 @cache
-def encoding(spec: str) -> Encoding:
+def encoding(spec: str, max_value_bytes: int = MAX_VALUE_BYTES) -> Encoding:
     """Return the encoding that a spec names."""
     made: Encoding = make("encoding", spec)
-    return made
+    return made.with_max_value_bytes(max_value_bytes)
 
 
 def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Decode:
@@ -248,14 +271,30 @@ def _readable(image: Any) -> frozenset[str]:
     )
 
 
-def _image(  # noqa: PLR0917 - the last two are a decoder's
-    kind: str, mode: str, scaled: bool, endings: frozenset[str], key: str, data: bytes
+@cache
+def _formats(image: Any) -> tuple[str, ...]:
+    image.init()
+    return tuple(name for name in image.ID if name not in _STUBS)
+
+
+def _image(  # noqa: PLR0917 - key and data are a decoder's
+    kind: str,
+    mode: str,
+    scaled: bool,
+    endings: frozenset[str],
+    key: str,
+    data: bytes,
+    *,
+    max_value_bytes: int = MAX_VALUE_BYTES,
 ) -> Any:
     if key.rpartition(".")[2].lower() not in endings:
         return None
     from PIL import Image
 
-    with Image.open(BytesIO(data)) as opened:
+    with Image.open(BytesIO(data), formats=_formats(Image)) as opened:
+        width, height = opened.size
+        if width * height * len(mode) * (4 if scaled else 1) > max_value_bytes:
+            raise large_value_error(f"an image of {width} x {height} pixels", max_value_bytes)
         image = opened.convert(mode)
     if kind == "pil":
         return image

@@ -9,9 +9,10 @@ from functools import wraps
 from typing import Any
 
 from streamplug.errors import ConfigError, DataError
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug_webdataset.collate import apart, collated
 from streamplug_webdataset.collate import listed as as_list
-from streamplug_webdataset.decoding import Decode, Decoder
+from streamplug_webdataset.decoding import Decode, Decoder, Decoding
 from streamplug_webdataset.handlers import Handler, reraise_exception
 from streamplug_webdataset.names import KEY
 from streamplug_webdataset.progress import Progress
@@ -30,19 +31,6 @@ from streamplug_webdataset.stages import (
 from streamplug_webdataset.utils import identity
 
 Function = Callable[[Any], Any]
-
-
-class Decoding(MapStage):
-    """The stage that decodes values."""
-
-    def __init__(self, decoder: Decoder, handler: Handler) -> None:
-        """Decode with `decoder`."""
-        super().__init__("decode", decoder, handler)
-        self._decoder = decoder
-
-    def trusting(self) -> Decoding:
-        """Return a stage that also decodes values that can run code."""
-        return Decoding(self._decoder.trusting(), self._handler)
 
 
 def shuffle(
@@ -92,6 +80,7 @@ def decode(
     partial: bool = False,
     handler: Handler = reraise_exception,
     allow_unsafe_types: bool = False,
+    max_value_bytes: int = MAX_VALUE_BYTES,
 ) -> Stage:
     """Decode values by their extensions.
 
@@ -105,8 +94,17 @@ def decode(
         partial: Whether values that are not bytes are left unchanged; otherwise they are an error.
         handler: Handler of samples that cannot be decoded.
         allow_unsafe_types: Whether to decode values that can run code, such as pickles.
+        max_value_bytes: Maximum bytes of a value that is decompressed.
     """
-    decoder = Decoder(handlers, pre, post, only, partial, unsafe=allow_unsafe_types)
+    decoder = Decoder(
+        handlers,
+        pre,
+        post,
+        only,
+        partial,
+        unsafe=allow_unsafe_types,
+        max_value_bytes=max_value_bytes,
+    )
     return Decoding(decoder, handler)
 
 

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug_webdataset import filters
 from streamplug_webdataset.collate import collated
 from streamplug_webdataset.decoding import Decode
@@ -66,6 +67,7 @@ class Fluent(abc.ABC):
         partial: bool = False,
         handler: Handler = reraise_exception,
         allow_unsafe_types: bool = False,
+        max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> Self:
         """Decode values by their extensions; see `filters.decode`."""
         return self.compose(
@@ -77,6 +79,7 @@ class Fluent(abc.ABC):
                 partial=partial,
                 handler=handler,
                 allow_unsafe_types=allow_unsafe_types,
+                max_value_bytes=max_value_bytes,
             )
         )
 

@@ -13,7 +13,7 @@ import cloudpickle
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.types import World
-from streamplug_webdataset.filters import Decoding
+from streamplug_webdataset.decoding import Decoding
 from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable_dataset import IterableDataset
 from streamplug_webdataset.progress import Position, Progress, positions_of

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from streamplug.errors import ConfigError, InvalidIndexError
+from streamplug.errors import ConfigError, InvalidIndexError, TruncatedIndexError
 from streamplug.interfaces import FileListEntry
 from streamplug.plugin.location import is_url, join
 
@@ -35,7 +35,9 @@ def listed_files(name: str, content: bytes) -> list[FileListEntry] | None:
         said = _yaml(content) if name.endswith(".yaml") else json.loads(content)
     except (ValueError, RecursionError) as error:
         if name in (WIDS_LIST, *ENERGON_LISTS):
-            raise InvalidIndexError(f"it is damaged: {error!s:.200}") from error
+            is_json = isinstance(error, json.JSONDecodeError)
+            kind = TruncatedIndexError if is_json else InvalidIndexError
+            raise kind(f"it is damaged: {error!s:.200}") from error
         return None
     if name in ENERGON_LISTS:
         return list(_energon(said))
@@ -100,7 +102,16 @@ def _yaml(content: bytes) -> Any:
         import yaml
     except ImportError:
         raise ConfigError("YAML needs PyYAML: pip install 'streamplug[yaml]'") from None
+
+    class Loader(yaml.SafeLoader):
+        """A loader without aliases, by which a few bytes can stand for any number of values."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("an alias (*), which a list of archives does not need")
+            return super().compose_node(parent, index)
+
     try:
-        return yaml.safe_load(content)
+        return yaml.load(content, Loader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error

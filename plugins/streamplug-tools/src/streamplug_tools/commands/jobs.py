@@ -18,6 +18,7 @@ from streamplug_tools.commands.options import (
     make_output,
     parse_numbers,
     print_result,
+    resumable,
     run_job,
 )
 from streamplug_tools.commands.source_options import make_streams, progress_bars
@@ -225,7 +226,7 @@ def split(
         return make_output(join_url(out, name), options)
 
     streams, columns = make_streams([source], options), make_columns(options)
-    with progress_bars() as on_progress:
+    with resumable(), progress_bars() as on_progress:
         if fractions is not None:
             shares = parse_numbers("--fractions", fractions)
             results = tools.split_by_fractions(

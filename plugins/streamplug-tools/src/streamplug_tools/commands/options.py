@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -116,7 +117,7 @@ def run_job(
         options: Values of `job_options`.
         **arguments: Further arguments of the job.
     """
-    with progress_bars() as on_progress:
+    with resumable(), progress_bars() as on_progress:
         result = job(
             make_streams(locations, options),
             make_output(out, options),
@@ -125,6 +126,17 @@ def run_job(
             **arguments,
         )
     print_result(result, as_json=options["as_json"])
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Say on Ctrl-C how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "run the same command again: it goes on with the parts that are missing"
+        ) from None
 
 
 def make_output(out: str, options: Mapping[str, Any]) -> Output:

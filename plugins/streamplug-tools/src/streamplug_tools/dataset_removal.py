@@ -1,0 +1,75 @@
+"""Removal of a data set that is replaced, without removing any other file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from streamplug.errors import InvalidIndexError, NotFound, OutputExistsError
+from streamplug.index import INDEX_NAME, parse_index
+from streamplug.interfaces import Storage
+from streamplug.plugin.location import local_path
+from streamplug.transfer.file_lock import STATE_DIR
+from streamplug.write.destination import delete_durably, quote_names
+from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
+
+_PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
+_OLD_INDEX_NAME = "index.streamplug"  # of earlier versions
+_METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME, _OLD_INDEX_NAME))
+
+
+def remove_dataset(storage: Storage) -> None:
+    """Remove a data set or its parts, or raise OutputExistsError if there are other files.
+
+    Its files are the indexes, the shards in them, files named like those of parts, and the state of an
+    unfinished run.
+    """
+    keys = [info.key for info in storage.list("")]
+    indexed = set(_indexed_names(storage, keys))
+    others = [
+        key for key in keys if not (_is_own(key) or key in indexed) or _is_linked(storage, key)
+    ]
+    if others:
+        raise OutputExistsError(
+            f"{storage.url} holds files that are not of its data set: {quote_names(others)}; nothing was "
+            "removed: remove or move them, or choose another location"
+        )
+    # The index is deleted first. The plan is last: it identifies the leftovers of a removal that was cut off.
+    steps = {INDEX_NAME: 0, PLAN_NAME: 2}
+    for step in range(3):
+        delete_durably(storage, *(key for key in keys if steps.get(key, 1) == step))
+
+
+def _is_own(key: str) -> bool:
+    top = key.partition("/")[0]
+    return (
+        key in _METADATA_NAMES
+        or top in (STATE_DIR, ATTEMPTS)
+        or _PART_FILE.fullmatch(key) is not None
+    )
+
+
+def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the files in the index, and the metadata files of the parts that it was merged from."""
+    if INDEX_NAME not in keys:
+        return
+    try:
+        index = parse_index(storage.read(INDEX_NAME), storage.url_of(INDEX_NAME))
+    except (InvalidIndexError, NotFound):  # so no file is known to be in it
+        return
+    for files in index.tables.values():
+        for shard in range(len(index)):
+            name = files.basenames[shard]
+            yield name
+            if folder := name.rpartition("/")[0]:
+                yield from (f"{folder}/{name}" for name in _METADATA_NAMES)
+
+
+def _is_linked(storage: Storage, key: str) -> bool:
+    """Return whether a file is outside of the storage, behind a symbolic link to a directory."""
+    root = local_path(storage.url)
+    if root is None:
+        return False
+    folder = Path(root, key).parent
+    return not folder.resolve().is_relative_to(root.resolve())

@@ -1,0 +1,284 @@
+"""Writing of a data set in parts, several at once; the same call resumes a killed run.
+
+Each part is a data set in its own folder, and complete when it has an index; the index of all parts is
+written last. The bytes of a part do not depend on the worker that writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from streamplug.config import parse_bytes
+from streamplug.errors import ConfigError, NotFound, OutputExistsError, StreamplugError
+from streamplug.index import INDEX_NAME
+from streamplug.index.hashes import chosen_hashes
+from streamplug.interfaces import Engine, Storage
+from streamplug.plugin.location import (
+    absolute_location,
+    local_path,
+    open_storage,
+    output_locations,
+)
+from streamplug.plugin.registry import make as make_plugin
+from streamplug.plugin.registry import registrations
+from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.file_lock import try_file_lock
+from streamplug.transfer.tempdir import make_temp_root
+from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug_tools.dataset_removal import remove_dataset
+from streamplug_tools.index_merge import write_merged_index
+from streamplug_tools.part_task import (
+    PLAN_NAME,
+    MakeSamples,
+    PartTask,
+    is_whole,
+    part_folder,
+    remove_attempts,
+)
+
+_LOG = logging.getLogger("streamplug.write")
+
+
+def write_parts(
+    make_samples: MakeSamples,
+    parts: Sequence[Any],
+    *,
+    columns: Mapping[str, str],
+    out: str | PathLike[str] | tuple[str | PathLike[str], str],
+    engine: str | Engine = "local",
+    processes: int | None = None,
+    exist_ok: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
+    batched: bool = False,
+    **options: Any,
+) -> int:
+    """Write a data set from parts, such as files to be converted, on this machine or a cluster.
+
+    The samples of a part follow those of the part before. Shards never span parts, so each part should fill
+    several shards. If a run is killed, the same call writes the missing parts; the bytes are those of an
+    uninterrupted run if `make_samples` yields the same samples.
+
+    A call with other arguments replaces the output of an unfinished run, unless that run is still active on
+    this machine. A run that fails before any part is finished removes its output.
+
+    Args:
+        make_samples: Called with one of `parts`, yields its samples: the value of each column by its name. It
+            is sent to the workers by cloudpickle; modules that it uses must be installed there.
+        parts: Input of each part; a path or a JSON value, such as a name or a number.
+        columns: Encoding of each column by its name.
+        out: A local path, a URL, or a pair (local path, URL), which all workers must share.
+        engine: ``"local"`` for processes of this machine, or the name of an engine plugin, such as
+            ``"ray:auto"``, or an engine.
+        processes: Number of processes of the engine ``"local"``; None for one per processor, 0 to write in
+            this process.
+        exist_ok: Whether to remove another data set in `out`, which must contain no other files.
+        storage_options: Options of the storage that files are uploaded to.
+        on_progress: Called with the numbers of finished and of all parts after each part.
+        batched: Whether `make_samples` yields batches: the values of each column, as for
+            `Writer.write_batch`.
+        **options: Further arguments of `Writer`.
+
+    Returns:
+        Number of shards of the data set.
+
+    Raises:
+        OutputExistsError: If `out` has another finished data set and not `exist_ok`, or other files, or
+            another run of this machine is writing there.
+        ConfigError: If an argument is invalid.
+        WriterError: If `make_samples` raises, or a sample cannot be written.
+    """
+    if not parts:
+        raise ConfigError("parts= is empty: there is nothing to write")
+    workers = _engine(engine, processes)
+    # Validated before the plan is written, with which the corrected name would conflict.
+    if (compression := options.get("compression")) is not None:
+        make_plugin("compression", compression)
+    options["hashes"] = chosen_hashes(options.get("hashes"))
+    output = _PartitionedOutput(out, storage_options)
+    plan = _plan(parts, columns, options)
+    task = PartTask(
+        make_samples,
+        tuple(parts),
+        output.locations,
+        dict(columns),
+        plan,
+        storage_options,
+        options,
+        registrations(),
+        batched=batched,
+    )
+    with output.started(plan, exist_ok=exist_ok):
+        done = output.finished(len(parts))
+        pending = [number for number in range(len(parts)) if number not in done]
+        on_progress(len(done), len(parts))
+        for count, _ in enumerate(workers.run(task, pending), len(done) + 1):
+            on_progress(count, len(parts))
+    remove_attempts(output.locations)
+    homes = [open_storage(location, storage_options) for location in output.locations]
+    is_local = local_path(homes[-1].url) is not None
+    source = homes[-1] if is_local else TimeoutStorage(homes[-1], DOWNLOAD_TIMEOUT_SECONDS)
+    folders = [(source, part_folder(number)) for number in range(len(parts))]
+    return write_merged_index(folders, homes if options.get("keep_local") else homes[-1:])
+
+
+def _engine(engine: str | Engine, processes: int | None) -> Engine:
+    if processes is not None:
+        if engine != "local":
+            raise ConfigError(
+                f"processes={processes} is for the engine 'local'; engine={engine!r:.80} has its own workers"
+            )
+        engine = f"local:{processes}"
+    if isinstance(engine, str):
+        engine = make_plugin("engine", engine)
+    if not isinstance(engine, Engine):
+        raise ConfigError(f"engine={engine!r:.80}: expected the name of an engine, or an engine")
+    return engine
+
+
+class _PartitionedOutput:
+    def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
+        # Workers may have another working directory.
+        self.locations = tuple(map(absolute_location, output_locations(out)))
+        self._storage: Storage = open_storage(self.locations[-1], options)
+
+    @contextmanager
+    def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
+        """Start a run, and remove its output if it fails before any part is finished."""
+        local_folder = local_path(self.locations[-1])
+        made_folder = local_folder is not None and not local_folder.exists()
+        with _lock_of(self._storage.url) as alone:
+            made = self._start(plan, exist_ok=exist_ok, alone=alone)
+            try:
+                yield
+            except Exception:
+                if made and not self.finished(plan["parts"]):
+                    with suppress(StreamplugError, OSError):  # the first error says more
+                        self._remove_output(local_folder if made_folder else None)
+                raise
+
+    def _remove_output(self, folder: Path | None) -> None:
+        remove_attempts(self.locations)
+        remove_dataset(self._storage)
+        local_folder = local_path(self.locations[-1])
+        if local_folder is not None:
+            for part in local_folder.glob("part-*"):
+                part.rmdir()  # raises unless it is empty
+        if folder is not None:
+            folder.rmdir()
+
+    def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
+        """Write the plan, or check that it equals the existing one; return whether it was written."""
+        is_lost = False
+        try:
+            data = self._storage.read(PLAN_NAME)
+            is_lost = not data.strip(b"\0")  # by a loss of power
+            existing = json.loads(data)
+        except NotFound:
+            existing = None
+        except (ValueError, RecursionError):
+            existing = {}
+        if existing == plan:
+            return False
+        if existing is not None or self._storage.exists(INDEX_NAME):
+            if not (alone or exist_ok):
+                raise OutputExistsError(
+                    f"{self._storage.url} is being written by another process of this machine, as another "
+                    "data set; choose another place, or end that process"
+                )
+            is_ours = is_lost or _is_plan(existing)
+            unfinished = is_ours and not self._storage.exists(INDEX_NAME)
+            if unfinished and existing and (done := self.finished(existing["parts"])):
+                _LOG.warning(
+                    "%s: %d finished parts of a data set that was not completed are replaced by another one",
+                    self._storage.url,
+                    len(done),
+                )
+            if not (exist_ok or unfinished):
+                other = _difference(existing, plan) if existing else "it was written otherwise"
+                raise OutputExistsError(
+                    f"{self._storage.url} already holds a data set, or a part of one: {other}; choose "
+                    "another place, or pass exist_ok=True (--exist-ok) to replace it"
+                )
+            remove_dataset(self._storage)
+        self._storage.delete(INDEX_NAME)
+        self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
+        return True
+
+    def finished(self, count: int) -> set[int]:
+        """Return the numbers of the finished parts."""
+        keys = {info.key for info in self._storage.list("part-")}
+        root = local_path(self._storage.url)
+        return {
+            n
+            for n in range(count)
+            if f"{part_folder(n)}/{INDEX_NAME}" in keys
+            and (root is None or is_whole(root / part_folder(n)))
+        }
+
+
+def _plan(
+    parts: Sequence[Any], columns: Mapping[str, str], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    try:
+        named = json.dumps(
+            [part if not isinstance(part, PathLike) else fspath(part) for part in parts]
+        )
+    except TypeError as error:
+        raise ConfigError(
+            f"parts=: {error}; name parts by paths, texts, numbers, or lists and dicts of them, and let "
+            "make_samples= find what they stand for"
+        ) from error
+    limit, format_ = options.get("size_limit", "64mb"), options.get("format", "mds")
+    return {
+        "columns": dict(columns),
+        "compression": options.get("compression"),
+        "extra_keys": options.get("extra_keys", "error"),
+        "format": format_ if isinstance(format_, str) else type(format_).__name__,
+        "hashes": list(options["hashes"]),
+        "max_samples_per_shard": options.get("max_samples_per_shard"),
+        "parts": len(parts),
+        "parts_digest": xxhash.xxh3_64_hexdigest(named.encode()),
+        "size_limit": None if limit is None else parse_bytes(limit, "size_limit"),
+        "version": 1,
+    }
+
+
+@contextmanager
+def _lock_of(url: str) -> Iterator[bool]:
+    """Lock a location, and yield whether no other process of this machine holds the lock."""
+    path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
+    with ExitStack() as stack:
+        with map_disk_errors(path):
+            alone = stack.enter_context(try_file_lock(path))
+        try:
+            yield alone
+        finally:
+            if alone:
+                with suppress(OSError):
+                    path.unlink()
+    with suppress(OSError):  # other locks exist
+        path.parent.rmdir()
+
+
+def _is_plan(content: Any) -> bool:
+    return isinstance(content, dict) and content.keys() >= {"parts", "parts_digest", "columns"}
+
+
+def _difference(existing: Any, plan: dict[str, Any]) -> str:
+    if not isinstance(existing, dict):
+        return f"its {PLAN_NAME} is damaged"
+    names = [name for name in plan if existing.get(name) != plan[name] and name != "parts_digest"]
+    if not names:
+        return "it is made of other samples, or in another way"
+    return ", ".join(
+        f"{name} was {existing.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names
+    )

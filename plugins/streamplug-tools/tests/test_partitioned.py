@@ -1,0 +1,506 @@
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from streamplug_tools.local_engine import Local
+from streamplug_tools.part_task import PartTask
+
+from streamplug import (
+    Encoding,
+    Engine,
+    MDSWriter,
+    StreamingDataset,
+    register_encoding,
+    write_parts,
+)
+from streamplug.errors import ConfigError, OutputExistsError, WriterError
+
+COLUMNS = {"id": "int", "text": "str"}
+OPTIONS = {"columns": COLUMNS, "size_limit": 2000, "compression": "gz", "hashes": ["sha1"]}
+SIZE = 100
+
+
+def samples(part):
+    for n in range(part * SIZE, (part + 1) * SIZE):
+        yield {"id": n, "text": "x" * (n % 7)}
+
+
+def halves(part):
+    some = list(samples(part))
+    for half in (some[:40], some[40:]):
+        yield {name: [sample[name] for sample in half] for name in COLUMNS}
+
+
+def broken(part):
+    yield from samples(part)
+    raise RuntimeError("nothing more to read")
+
+
+def deadly(part):
+    marks = Path(os.environ["STREAMPLUG_MARKS"])
+    yield from samples(part)
+    died = len(list(marks.glob(f"{part}-*")))
+    if part % 3 == 0 and died < int(os.environ["STREAMPLUG_DEATHS"]):
+        (marks / f"{part}-{died}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def content(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "set"
+    write_parts(samples, range(5), out=folder, processes=0, **OPTIONS)
+    return content(folder)
+
+
+def ids(remote, **options):
+    dataset = StreamingDataset(remote=str(remote), batch_size=1, **options)
+    return [sample["id"] for sample in dataset]
+
+
+def test_bytes_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
+    reports = []
+    shards = write_parts(
+        samples,
+        range(5),
+        out=tmp_path / "set",
+        processes=3,
+        on_progress=lambda *count: reports.append(count),
+        **OPTIONS,
+    )
+    assert content(tmp_path / "set") == undisturbed
+    assert reports == [(done, 5) for done in range(6)]
+    assert shards == len(json.loads(undisturbed["index.json"])["shards"]) > 5
+    assert ids(tmp_path / "set", local=str(tmp_path / "cache")) == list(range(5 * SIZE))
+
+
+def test_whole_data_set_is_left_as_it_is(tmp_path, undisturbed):
+    for _ in range(2):
+        write_parts(samples, range(5), out=tmp_path / "set", processes=0, **OPTIONS)
+        before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").glob("part-*/*")}
+    write_parts(broken, range(5), out=tmp_path / "set", processes=0, **OPTIONS)  # asks for nothing
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert content(tmp_path / "set") == undisturbed
+
+
+def test_other_data_is_not_mixed_in(tmp_path, undisturbed):
+    write_parts(samples, range(5), out=tmp_path / "set", processes=0, **OPTIONS)
+    with pytest.raises(OutputExistsError, match="parts was 5, not 4"):
+        write_parts(samples, range(4), out=tmp_path / "set", processes=0, **OPTIONS)
+    with pytest.raises(OutputExistsError, match="columns was"):
+        write_parts(samples, range(5), out=tmp_path / "set", columns={"id": "int"}, processes=0)
+    options = {**OPTIONS, "size_limit": 1500}
+    with pytest.raises(OutputExistsError, match="size_limit was 2000, not 1500"):
+        write_parts(samples, range(5), out=tmp_path / "set", processes=0, **options)
+    options = {**OPTIONS, "max_samples_per_shard": 3}
+    with pytest.raises(OutputExistsError, match="max_samples_per_shard was None, not 3"):
+        write_parts(samples, range(5), out=tmp_path / "set", processes=0, **options)
+    write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+    assert list((tmp_path / "set").glob("part-00002/*")) == []
+    assert ids(tmp_path / "set", local=str(tmp_path / "cache")) == list(range(2 * SIZE))
+
+
+@pytest.mark.parametrize("keep_local", [True, False])
+def test_parts_go_straight_to_a_storage(tmp_path, undisturbed, keep_local):
+    far = f"memory://{tmp_path.name}-{keep_local}"
+    near = tmp_path / "near"
+    options = {**OPTIONS, "keep_local": keep_local, "processes": 0}
+    write_parts(samples, range(5), out=(near, far), **options)
+    assert ids(far, local=str(tmp_path / "cache")) == list(range(5 * SIZE))
+    kept = content(near)
+    assert (kept == {k: v for k, v in undisturbed.items() if k != "parts.json"}) is keep_local
+    write_parts(broken, range(5), out=far, **{**options, "keep_local": False})  # all is there
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_error_names_the_part(tmp_path, processes):
+    with pytest.raises(WriterError, match=r"part \d \(\d\): RuntimeError: nothing more to read"):
+        write_parts(broken, range(3), out=tmp_path / "set", processes=processes, **OPTIONS)
+    assert not (tmp_path / "set" / "index.json").exists()
+    assert write_parts(samples, range(3), out=tmp_path / "set", processes=0, **OPTIONS)
+
+
+def test_bad_arguments_are_refused(tmp_path):
+    out = tmp_path / "set"
+    with pytest.raises(ConfigError, match="parts= is empty"):
+        write_parts(samples, [], out=out, **OPTIONS)
+    with pytest.raises(ConfigError, match="processes=-1"):
+        write_parts(samples, [1], out=out, processes=-1, **OPTIONS)
+    with pytest.raises(ConfigError, match="name parts by paths"):
+        write_parts(samples, [object()], out=out, **OPTIONS)
+    lock = threading.Lock()
+    with pytest.raises(ConfigError, match=r"open files, locks .* pass processes=0"):
+        write_parts(lambda _: [lock], [1], out=out, processes=1, **OPTIONS)
+    with pytest.raises(ConfigError, match="engine local:many: give the number"):
+        write_parts(samples, [1], out=out, engine="local:many", **OPTIONS)
+    with pytest.raises(ConfigError, match="processes=2 is for the engine 'local'"):
+        write_parts(samples, [1], out=out, engine="local:2", processes=2, **OPTIONS)
+    with pytest.raises(ConfigError, match="expected the name of an engine, or an engine"):
+        write_parts(samples, [1], out=out, engine=4, **OPTIONS)
+    with pytest.raises(ConfigError, match="the first of the pair must be a path"):
+        write_parts(samples, [1], out=("s3://bucket/a", str(out)), **OPTIONS)
+
+
+def test_functions_of_scripts_travel(tmp_path, undisturbed):
+    size = SIZE
+
+    def make(part):
+        for n in range(part * size, (part + 1) * size):
+            yield {"id": n, "text": "x" * (n % 7)}
+
+    write_parts(make, range(5), out=tmp_path / "set", engine="local:2", **OPTIONS)
+    assert content(tmp_path / "set") == undisturbed
+
+
+def test_names_that_were_registered_are_known_to_the_workers(tmp_path):
+    class Reversed(Encoding):
+        def encode(self, value):
+            return value[::-1].encode()
+
+        def decode(self, data):
+            return bytes(data).decode()[::-1]
+
+    register_encoding("reversed-in-parts", Reversed)
+    columns = {"text": "reversed-in-parts"}
+    write_parts(
+        lambda part: [{"text": f"part {part}"}],
+        range(2),
+        columns=columns,
+        out=tmp_path / "set",
+        processes=1,
+    )
+    dataset = StreamingDataset(local=str(tmp_path / "set"))
+    assert [dataset[0], dataset[1]] == [{"text": "part 0"}, {"text": "part 1"}]
+
+
+def test_a_relative_place_is_that_of_who_asks(tmp_path, monkeypatch, undisturbed):
+    monkeypatch.chdir(tmp_path)
+    write_parts(samples, range(5), out="set", engine=Elsewhere(tmp_path), **OPTIONS)
+    assert content(tmp_path / "set") == undisturbed
+
+
+def test_workers_that_see_another_place_refuse_before_they_read(tmp_path):
+    message = (
+        r"part 0 \(0\): ConfigError: \S+ finds no parts.json of this data set in memory://.* shared"
+    )
+    with pytest.raises(WriterError, match=message):
+        write_parts(broken, range(3), out=f"memory://{tmp_path.name}", processes=1, **OPTIONS)
+
+
+def test_workers_of_an_earlier_job_do_not_spoil_another(tmp_path, undisturbed):
+    out = tmp_path / "set"
+
+    def replaced(part):
+        yield from samples(part)
+        write_parts(samples, range(5), out=out, processes=0, exist_ok=True, **OPTIONS)
+
+    with pytest.raises(WriterError, match="end an earlier job"):
+        write_parts(replaced, [0], out=out, processes=0, **OPTIONS)
+    assert content(out) == undisturbed
+
+
+@pytest.mark.parametrize("place", ["path", "url", "both"])
+@pytest.mark.parametrize("later", ["ends", "fails"])
+def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path, undisturbed, place, later):
+    far, near = f"memory://{tmp_path.name}-late", tmp_path / "set"
+    out = {"path": near, "url": far, "both": (near, far)}[place]
+    told = []
+
+    def twice(part):
+        """Has another attempt of the part write all of it while this one is half way."""
+        for sample in samples(part):
+            if sample["id"] % SIZE == SIZE // 2 and part not in told:
+                told.append(part)
+                Twice.task(part)
+                if later == "fails":
+                    raise RuntimeError("lost")
+            yield sample
+
+    options = {**OPTIONS, "keep_local": True} if place == "both" else OPTIONS
+    write_parts(twice, range(5), out=out, engine=Twice(), **options)
+    assert told == list(range(5))
+    assert ids(out if place == "path" else far, local=str(tmp_path / "cache")) == list(range(500))
+    if place != "url":
+        whole = {k: v for k, v in undisturbed.items() if place == "path" or k != "parts.json"}
+        assert content(near) == whole
+
+
+def test_of_attempts_that_differ_one_is_the_part(tmp_path):
+    """A local part is one attempt's from first to last byte, however many end at the same time."""
+    attempts, meet = itertools.count(), threading.Barrier(6)
+
+    def differing(part):
+        attempt = next(attempts)
+        for n in range(200 + attempt):
+            yield {"id": attempt, "text": "x" * n}
+        if not part:
+            meet.wait(60)
+
+    class Racing(Engine):
+        def run(self, task, numbers):
+            with ThreadPoolExecutor(6) as pool:
+                for _ in pool.map(task, [0] * 6):
+                    pass
+            return Local(0).run(task, numbers)
+
+    write_parts(differing, range(3), out=tmp_path / "set", engine=Racing(), **OPTIONS)
+    found = ids(tmp_path / "set", local=str(tmp_path / "cache"), validate_hash="sha1")
+    counts = [len(list(group)) for _, group in itertools.groupby(found)]
+    assert counts[0] == 200 + found[0]
+    assert counts[1:] == [206, 207]
+    assert not (tmp_path / "set" / ".attempts").exists()
+    named = {e["zip_data"]["basename"] for e in index_of(tmp_path / "set")["shards"]}
+    shards = {str(path.relative_to(tmp_path / "set")) for path in tmp_path.glob("set/*/shard*")}
+    assert shards == named
+
+
+def index_of(folder):
+    return json.loads((folder / "index.json").read_bytes())
+
+
+def test_what_another_data_set_left_in_the_local_place_is_replaced(tmp_path, undisturbed):
+    near, far = tmp_path / "near", f"memory://{tmp_path.name}-stale"
+    for part in range(5):
+        folder = near / f"part-{part:05d}"
+        folder.mkdir(parents=True)
+        (folder / "index.json").write_text("stale")
+        (folder / "shard.00009.mds").write_text("stale")
+    write_parts(samples, range(5), out=(near, far), processes=0, **{**OPTIONS, "keep_local": True})
+    assert content(near) == {k: v for k, v in undisturbed.items() if k != "parts.json"}
+
+
+def test_what_is_no_part_is_not_taken_for_one(tmp_path, undisturbed):
+    out = tmp_path / "set"
+    (out / "part-00002").mkdir(parents=True)
+    (out / "part-00002" / "shard.00000.mds.gz").write_text("half")
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    assert content(out) == undisturbed
+
+
+class Twice(Engine):
+    """Shows tasks the task itself."""
+
+    task = None
+
+    def run(self, task, numbers):
+        Twice.task = task
+        return Local(0).run(task, numbers)
+
+
+class Elsewhere(Engine):
+    """Calls tasks in another folder."""
+
+    def __init__(self, folder):
+        self.folder = folder / "elsewhere"
+
+    def run(self, task, numbers):
+        self.folder.mkdir()
+        os.chdir(self.folder)
+        return Local(0).run(task, numbers)
+
+
+@pytest.mark.parametrize(("deaths", "works"), [(2, True), (3, False)])
+def test_process_that_dies_is_replaced(tmp_path, monkeypatch, undisturbed, deaths, works):
+    monkeypatch.setenv("STREAMPLUG_MARKS", str(tmp_path))
+    monkeypatch.setenv("STREAMPLUG_DEATHS", str(deaths))
+    if works:
+        write_parts(deadly, range(5), out=tmp_path / "set", processes=2, **OPTIONS)
+        assert content(tmp_path / "set") == undisturbed
+    else:
+        with pytest.raises(WriterError, match=r"part 0: 3 processes have died over it, .* code -9"):
+            write_parts(deadly, [0], out=tmp_path / "set", processes=1, **OPTIONS)
+
+
+def test_batches_give_the_bytes_of_samples(tmp_path, undisturbed):
+    write_parts(halves, range(5), out=tmp_path / "set", processes=0, batched=True, **OPTIONS)
+    assert content(tmp_path / "set") == undisturbed
+
+
+PROGRAM = """
+    import sys, time
+    from streamplug import write_parts
+
+    def samples(part):
+        for n in range(part * 100, (part + 1) * 100):
+            time.sleep(0.001)
+            yield {"id": n, "text": "x" * (n % 7)}
+
+    if __name__ == "__main__":
+        columns = {"id": "int", "text": "str"}
+        write_parts(samples, range(5), columns=columns, out=sys.argv[1], processes=2, size_limit=2000,
+            compression="gz", hashes=["sha1"])
+"""
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
+
+
+def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path, undisturbed):
+    program, rng = tmp_path / "program.py", random.Random(3)
+    program.write_text(textwrap.dedent(PROGRAM))
+    command = [sys.executable, str(program)]
+    for kill in range(50 if SOAK else 2):
+        out = tmp_path / "set" / str(kill)
+        process = subprocess.Popen([*command, str(out)], start_new_session=True)
+        deadline = time.monotonic() + 60
+        while not (out / ".attempts").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.4))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+        subprocess.run([*command, str(out)], check=True, timeout=120)
+        assert content(out) == undisturbed
+
+
+WAITING = """
+    import sys, time
+    from pathlib import Path
+    from streamplug import write_parts
+
+    def samples(part):
+        (Path(sys.argv[1]) / "began").touch()
+        time.sleep(600)
+        yield {"id": part}
+
+    if __name__ == "__main__":
+        write_parts(samples, range(2), columns={"id": "int"}, out=sys.argv[1], processes=1)
+"""
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    program, out = tmp_path / "program.py", tmp_path / "set"
+    program.write_text(textwrap.dedent(WAITING))
+    with subprocess.Popen(
+        [sys.executable, str(program), str(out)], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not (out / "began").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+        assert process.stdout.read() == b""  # which its children have open, too
+
+
+def test_secrets_are_in_no_error_and_no_repr(tmp_path):
+    def make(part):
+        raise ValueError("no such thing")
+
+    url = "https://me:SECRET@127.0.0.1/set?token=SECRET"
+    with pytest.raises(WriterError, match="no such thing") as caught:
+        write_parts(make, [{"set": [url]}], columns=COLUMNS, out=tmp_path / "out", processes=0)
+    assert "127.0.0.1/set" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+    task = PartTask(make, (url,), (url,), COLUMNS, {}, {"key": "SECRET"}, {}, {})
+    assert "SECRET" not in repr(task)
+
+
+def test_only_what_is_of_a_set_is_removed(tmp_path):
+    out = tmp_path / "set"
+    write_parts(samples, range(2), out=out, processes=0, **OPTIONS)
+    (out / ".attempts" / "1-x").mkdir(parents=True)
+    (out / ".attempts" / "1-x" / "shard.00000.mds").touch()
+    (out / "index.streamplug").touch()  # of an earlier version
+    for name in ("notes.txt", "part-00000/notes.txt", "train/index.json", "shard.00009.mds"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).touch()
+        before = content(out)
+        with pytest.raises(OutputExistsError, match=f"not of its data set: '{name}'; nothing was"):
+            write_parts(samples, range(3), out=out, processes=0, exist_ok=True, **OPTIONS)
+        assert content(out) == before
+        (out / name).unlink()
+    write_parts(samples, range(3), out=out, processes=0, exist_ok=True, **OPTIONS)
+    write_parts(samples, range(3), out=tmp_path / "new", processes=0, **OPTIONS)
+    assert content(out) == content(tmp_path / "new")
+
+
+def test_sets_of_a_single_writer_and_merged_ones_are_replaced(tmp_path):
+    merge_index = pytest.importorskip("streamplug_tools.merge").merge_index
+    for folder in ("a", "b"):
+        with MDSWriter(columns=COLUMNS, out=tmp_path / "set" / folder) as writer:
+            writer.write({"id": 1, "text": "x"})
+    merge_index(tmp_path / "set")
+    write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+    assert len(StreamingDataset(local=str(tmp_path / "set"))) == 2 * SIZE
+    assert not list((tmp_path / "set").glob("a/*"))
+
+
+def test_a_part_that_is_a_link_to_elsewhere_is_left_alone(tmp_path):
+    write_parts(samples, range(1), out=tmp_path / "other", processes=0, **OPTIONS)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "parts.json").write_text("{}")
+    (tmp_path / "set" / "part-00000").symlink_to(tmp_path / "other" / "part-00000")
+    before = content(tmp_path / "other")
+    with pytest.raises(OutputExistsError, match=r"part-00000"):
+        write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+    assert content(tmp_path / "other") == before
+
+
+@pytest.mark.parametrize("name", ["../notes.txt", "/etc/x.mds", "part-00000/../../notes.txt"])
+def test_an_index_that_names_files_elsewhere_removes_none(tmp_path, name):
+    (tmp_path / "notes.txt").touch()
+    with MDSWriter(columns=COLUMNS, out=tmp_path / "set") as writer:
+        writer.write({"id": 1, "text": "x"})
+    index = tmp_path / "set" / "index.json"
+    index.write_text(index.read_text().replace("shard.00000.mds", name))
+    with pytest.raises(OutputExistsError, match=r"shard\.00000\.mds"):
+        write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+    assert (tmp_path / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("plan", ["[" * 100_000, "7", '{"parts": "../.."}', "\0a"])
+def test_a_plan_that_is_none_of_ours_is_another_set(tmp_path, plan):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "parts.json").write_text(plan)
+    with pytest.raises(OutputExistsError, match="already holds a data set"):
+        write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
+    write_parts(samples, range(1), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
+
+
+def test_a_part_that_names_files_elsewhere_is_written_again(tmp_path):
+    write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
+    (tmp_path / "set" / "index.json").unlink()
+    index = tmp_path / "set" / "part-00001" / "index.json"
+    index.write_text(index.read_text().replace("shard.00000", "../../shard.00000"))
+    (tmp_path / "shard.00000.mds.gz").touch()
+    write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
+    assert len(list(StreamingDataset(local=str(tmp_path / "set")))) == 2 * SIZE
+    assert (tmp_path / "shard.00000.mds.gz").exists()
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("name", ["index.json", "shard.00000.mds.gz"])
+def test_a_part_that_a_loss_of_power_left_empty_is_written_again(tmp_path, undisturbed, name, size):
+    out = tmp_path / "set"
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    (out / "index.json").write_bytes(b"\0" * size)
+    (out / "part-00002" / name).write_bytes(b"\0" * size)
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    assert content(out) == undisturbed
+
+
+@pytest.mark.parametrize("plan", ["", "\0\0"])
+def test_a_plan_that_a_loss_of_power_left_empty_is_that_of_an_unfinished_run(
+    tmp_path, undisturbed, plan
+):
+    out = tmp_path / "set"
+    write_parts(samples, range(3), out=out, processes=0, **{**OPTIONS, "hashes": ["md5"]})
+    (out / "index.json").unlink()
+    (out / "parts.json").write_text(plan)
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    assert content(out) == undisturbed
