@@ -104,8 +104,11 @@ def collect_statistics(
         stream = cache_locally([stream], folder, whole=False)[0]
         index = stream.open().index
         raw, stored = raw_shard_bytes(index), _stored_sizes(index)
-        shown = _spread(index.size, samples)
-        groups = [*_groups(index, stored, shown, measured, fetched=stream.cache is not None)]
+        shards = _select_shards(
+            index, stored, max(samples, measured), fetched=stream.cache is not None
+        )
+        shown = _spread(index, shards, samples)
+        groups = [*_groups(index, shards, shown, measured)]
         sampler = ColumnSampler(
             Values(stream, index, allow_unsafe_types=allow_unsafe_types),
             index,
@@ -163,34 +166,41 @@ def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[ShardGroup]:
         yield ShardGroup(first, int(shards[n]), name, samples, raw_bytes, stored_bytes, packed)
 
 
-def _spread(size: int, count: int) -> Int64:
-    """Return numbers of samples at equal distances, the first one included."""
-    numbers: Int64 = np.arange(min(count, size), dtype=np.int64)
-    return numbers * size // max(len(numbers), 1)
-
-
 # -- samples ------------------------------------------------------------------------------
 
 
-def _groups(
-    index: Index, stored: Int64, shown: Int64, measured: int, *, fetched: bool
-) -> Iterator[tuple[int, Int64]]:
-    """Yield shards, and the samples to read of each."""
-    shards = np.flatnonzero(index.samples)
+def _select_shards(index: Index, stored: Int64, samples: int, *, fetched: bool) -> Int64:
+    """Return the shards to read about a number of samples from, spread over the data set."""
+    shards: Int64 = np.flatnonzero(index.samples)
     wanted = (
-        max(-(-measured * len(shards) // max(index.size, 1)), _MIN_DOWNLOADED_SHARDS)
+        max(-(-samples * len(shards) // max(index.size, 1)), _MIN_DOWNLOADED_SHARDS)
         if fetched
         else _MAX_SHARDS
     )
-    max_shards = min(wanted, _MAX_SHARDS, measured, len(shards))
+    max_shards = min(wanted, _MAX_SHARDS, samples, len(shards))
     shards = shards[np.unique(np.linspace(0, len(shards) - 1, max_shards).astype(np.int64))]
     if fetched:
-        shards = shards[
-            (np.cumsum(stored[shards]) <= _MAX_DOWNLOADED_BYTES) | (np.arange(len(shards)) == 0)
-        ]
+        is_first = np.arange(len(shards)) == 0
+        shards = shards[(np.cumsum(stored[shards]) <= _MAX_DOWNLOADED_BYTES) | is_first]
+    return shards
+
+
+def _spread(index: Index, shards: Int64, count: int) -> Int64:
+    """Return samples at equal distances in shards, the first one included."""
+    samples = index.samples[shards].astype(np.int64)
+    ends = np.cumsum(samples)
+    count = min(count, int(samples.sum()))
+    places = np.arange(count, dtype=np.int64) * int(samples.sum()) // max(count, 1)
+    at = np.searchsorted(ends, places, side="right")
+    ids: Int64 = np.asarray(index.starts)[shards[at]] + places - (ends - samples)[at]
+    return ids
+
+
+def _groups(
+    index: Index, shards: Int64, shown: Int64, measured: int
+) -> Iterator[tuple[int, Int64]]:
+    """Yield shards, and the samples to read of each."""
     samples_per_shard = -(-measured // max(len(shards), 1))
-    if fetched and len(shards):  # of the shards that are downloaded in any case
-        shown = index.starts[shards][: len(shown)]
     ids = [shown]
     for shard in shards.tolist():
         start, stop = index.starts[shard : shard + 2].tolist()
