@@ -163,3 +163,20 @@ def content(folder):
         for path in sorted(Path(folder).rglob("*"))
         if path.is_file()
     }
+
+
+def test_formats_of_files_without_an_index_are_detected_and_named(tmp_path):
+    lines = tmp_path / "lines"
+    lines.mkdir()
+    (lines / "a.jsonl").write_text('{"a": 1}\n')
+    for source in (lines, lines / "a.jsonl"):
+        done = CliRunner().invoke(main, ["cat", str(source)])
+        assert (done.exit_code, done.stdout) == (0, '{"a": 1}\n'), done.output
+        assert f"{source}: read as jsonl" in done.stderr
+    (lines / "b.csv").write_text("a\n1\n")
+    done = CliRunner().invoke(main, ["cat", str(lines)])
+    assert done.exit_code == 1
+    assert "jsonl (1), csv (1); choose one by --src-format" in done.stderr
+    (tmp_path / "empty").mkdir()
+    done = CliRunner().invoke(main, ["cat", str(tmp_path / "empty")])
+    assert "no files of a format that is known" in done.stderr

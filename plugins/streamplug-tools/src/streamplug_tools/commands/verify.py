@@ -12,6 +12,7 @@ from rich.progress import Progress
 
 from streamplug.cli import examples
 from streamplug.stream import Stream
+from streamplug_tools.commands.source_options import name_format
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.verification import Verified
 from streamplug_tools.verification import verify as check
@@ -73,12 +74,14 @@ def verify(
     value no longer decodes. The exit status is 1 if there is a problem. Files are downloaded into the
     directory for temporary files; the data set is not changed.
     """
-    stream = Stream(
-        remote=location,
-        split=split,
-        format=format_,
-        download_retry=retries,
-        storage_options=storage_options,
+    stream = name_format(
+        Stream(
+            remote=location,
+            split=split,
+            format=format_,
+            download_retry=retries,
+            storage_options=storage_options,
+        )
     )
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("checking shards", total=None)
