@@ -110,7 +110,7 @@ class ColumnSampler:
     """Collector of statistics and previews.
 
     Attributes:
-        shown: Previews of those samples, by number and column.
+        sample_previews: Previews of those samples, by number and column.
         count: Number of samples read.
         bytes: Stored bytes of each.
         shards: Number of shards read.
@@ -122,7 +122,7 @@ class ColumnSampler:
         values: Values,
         index: Index,
         *,
-        shown: frozenset[int],
+        preview_ids: frozenset[int],
         share: int,
         allow_unsafe_types: bool,
     ) -> None:
@@ -131,13 +131,13 @@ class ColumnSampler:
         Args:
             values: Reader of the samples.
             index: Index of the data set.
-            shown: Numbers of the samples whose previews are all kept.
+            preview_ids: Numbers of the samples whose previews are all kept.
             share: Previews per column and shard.
             allow_unsafe_types: Whether to decode columns whose decoding can run code.
         """
         self._values, self._index = values, index
-        self._shown, self._share, self._unsafe = shown, share, allow_unsafe_types
-        self.shown: dict[int, dict[str, Preview]] = {}
+        self._preview_ids, self._share, self._unsafe = preview_ids, share, allow_unsafe_types
+        self.sample_previews: dict[int, dict[str, Preview]] = {}
         self.count = self.shards = 0
         self.bytes: list[int] = []
         self.failures: list[str] = []
@@ -180,13 +180,13 @@ class ColumnSampler:
         self.count += 1
         if not self._values.decode_values:
             self.bytes.append(sum(len(value) for value in values.values() if value is not None))
-        if sample in self._shown:
-            self.shown[sample] = shown
+        if sample in self._preview_ids:
+            self.sample_previews[sample] = shown
 
     def _seen(self, sample: int, name: str, value: Any, encoding: Encoding) -> Preview:
         previews = self._previews[name]
         keep = len(previews) < self._max_previews
-        draw = keep or sample in self._shown
+        draw = keep or sample in self._preview_ids
         if value is None or (self._values.decode_values and (self._unsafe or not encoding.unsafe)):
             seen = preview_value(value, draw=draw)
         else:

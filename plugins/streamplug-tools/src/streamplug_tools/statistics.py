@@ -107,12 +107,12 @@ def collect_statistics(
         shards = _select_shards(
             index, stored, max(samples, measured), fetched=stream.cache is not None
         )
-        shown = _spread(index, shards, samples)
-        groups = [*_groups(index, shards, shown, measured)]
+        preview_ids = _spread(index, shards, samples)
+        groups = [*_groups(index, shards, preview_ids, measured)]
         sampler = ColumnSampler(
             Values(stream, index, allow_unsafe_types=allow_unsafe_types),
             index,
-            shown=frozenset(shown.tolist()),
+            preview_ids=frozenset(preview_ids.tolist()),
             share=-(-MAX_PREVIEWS // max(len(groups), 1)),
             allow_unsafe_types=allow_unsafe_types,
         )
@@ -129,7 +129,7 @@ def collect_statistics(
             shard_raw=make_histogram(raw),
             shard_stored=make_histogram(stored),
             columns=tuple(sampler.column(name) for name in columns),
-            samples=tuple(sorted(sampler.shown.items())),
+            samples=tuple(sorted(sampler.sample_previews.items())),
             seen=sampler.count,
             seen_shards=sampler.shards,
             sample_bytes=make_histogram(sampler.bytes),
@@ -197,11 +197,11 @@ def _spread(index: Index, shards: Int64, count: int) -> Int64:
 
 
 def _groups(
-    index: Index, shards: Int64, shown: Int64, measured: int
+    index: Index, shards: Int64, preview_ids: Int64, measured: int
 ) -> Iterator[tuple[int, Int64]]:
     """Yield shards, and the samples to read of each."""
     samples_per_shard = -(-measured // max(len(shards), 1))
-    ids = [shown]
+    ids = [preview_ids]
     for shard in shards.tolist():
         start, stop = index.starts[shard : shard + 2].tolist()
         ids.append(
