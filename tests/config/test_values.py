@@ -85,7 +85,7 @@ def test_what_is_no_size_is_refused(value):
     )
 
 
-@pytest.mark.parametrize("value", [*NONSENSE, "5kb"])
+@pytest.mark.parametrize("value", [*NONSENSE, "5kb", "1.5"])
 def test_what_is_no_count_is_refused(value):
     with pytest.raises(ConfigError, match=r"^epoch_size=.*: expected a count, such as 100000"):
         parse_count(value, "epoch_size")

@@ -90,10 +90,11 @@ def test_a_config_is_taken_with_what_is_told_beside(written, tmp_path):
     assert invoke(config, "--nodes", "none").exit_code == 1
 
 
-def test_a_page_holds_all_runs_of_which_two_settings_differ(written, tmp_path):
+def test_a_page_holds_all_runs_of_which_two_settings_differ(written, tmp_path, caplog):
     path = tmp_path / "run.html"
     done = invoke(written, "--batch-size", 10, "--html", path)
     assert done.exit_code == 0, done.output
+    assert caplog.messages == []  # of runs that were not asked for
     data = data_of(path.read_text())
     values = [len(choice["values"]) for choice in data["choices"]]
     pairs = sum((a - 1) * (b - 1) for n, a in enumerate(values) for b in values[n + 1 :])

@@ -86,6 +86,17 @@ def test_types_may_have_commas_and_colons():
     }
 
 
+def test_errors_name_options(source, tmp_path):
+    for arguments, said in (
+        (["--size-limit", "many"], "Invalid value for '--size-limit': 'many': expected bytes"),
+        (["--drop", "ids"], "error: --drop=['ids']: the data set has no"),
+        (["--columns", "ids:int"], "error: --columns=['ids']: the new data set has no"),
+    ):
+        result = run(source, tmp_path / "out", *arguments)
+        assert result.exit_code != 0
+        assert said in result.stderr
+
+
 def test_errors_are_one_line(source, tmp_path):
     for arguments, said in (
         (["--columns", "id"], "--columns 'id': expected NAME:ENCODING, such as text:str"),
@@ -93,7 +104,6 @@ def test_errors_are_one_line(source, tmp_path):
         (["--select", "ids"], "Did you mean 'id'"),
         (["--storage-options", "{"], "--storage-options: not JSON"),
         (["--storage-options", "[]"], "expected a JSON object"),
-        (["--size-limit", "many"], "size_limit='many'"),
         (["--format", "nothing"], "unknown format 'nothing'"),
     ):
         result = run(source, tmp_path / "out", *arguments)
@@ -153,3 +163,20 @@ def content(folder):
         for path in sorted(Path(folder).rglob("*"))
         if path.is_file()
     }
+
+
+def test_formats_of_files_without_an_index_are_detected_and_named(tmp_path):
+    lines = tmp_path / "lines"
+    lines.mkdir()
+    (lines / "a.jsonl").write_text('{"a": 1}\n')
+    for source in (lines, lines / "a.jsonl"):
+        done = CliRunner().invoke(main, ["cat", str(source)])
+        assert (done.exit_code, done.stdout) == (0, '{"a": 1}\n'), done.output
+        assert f"{source}: read as jsonl" in done.stderr
+    (lines / "b.csv").write_text("a\n1\n")
+    done = CliRunner().invoke(main, ["cat", str(lines)])
+    assert done.exit_code == 1
+    assert "jsonl (1), csv (1); choose one by --src-format" in done.stderr
+    (tmp_path / "empty").mkdir()
+    done = CliRunner().invoke(main, ["cat", str(tmp_path / "empty")])
+    assert "no files of a format that is known" in done.stderr

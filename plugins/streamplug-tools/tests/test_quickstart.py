@@ -47,6 +47,10 @@ def test_it_prints_what_to_write_next_and_where_the_set_lies(tmp_path):
     assert "each sample once" in done.stdout
     assert f'remote="{tmp_path}/set/data"' in done.stdout
     assert "StreamingDataLoader(dataset, batch_size=32, num_workers=2)" in done.stdout
+    assert f"streamplug quickstart --out {tmp_path}/set --clean removes it" in done.stdout
+    cleaned = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path / "set"), "--clean"])
+    assert cleaned.exit_code == 0, cleaned.output
+    assert not (tmp_path / "set").exists()
 
 
 def test_it_does_not_write_over_what_is_there(tmp_path):
@@ -55,6 +59,9 @@ def test_it_does_not_write_over_what_is_there(tmp_path):
     result = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "is not empty" in result.output
+    result = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path), "--clean"])
+    assert result.exit_code == 1
+    assert "remove it yourself" in result.output
     assert (tmp_path / "data/precious").read_text() == "x"
 
 

@@ -5,6 +5,7 @@ import pytest
 from streamplug_testing.http import serving
 from streamplug_tools.histogram import make_histogram
 from streamplug_tools.previews import preview_value
+from streamplug_tools.report import page_about
 from streamplug_tools.statistics import collect_statistics
 
 from streamplug import MDSWriter, Stream
@@ -26,8 +27,19 @@ def test_a_survey_tells_what_was_written(write, tmp_path, sample):
     sizes = [len(sample(n)["x"]) for n in range(200)]
     assert columns["x"].stored.total == sum(sizes)
     assert columns["x"].stored.median == np.median(sizes)
-    first = [values["name"].text for _, values in found.samples]
-    assert first == ["name 0", "name 1"]
+    assert [number for number, _ in found.samples] == [0, 100]
+
+
+def test_labels_and_texts_of_few_values_are_counted(tmp_path):
+    columns = {"label": "str", "class": "int", "text": "str"}
+    with MDSWriter(out=str(tmp_path), columns=columns) as out:
+        for n in range(100):
+            out.write({"label": "dog" if n % 4 else "cat", "class": n % 2, "text": f"text {n}"})
+    found = {column.name: column.counts for column in collect_statistics(tmp_path).columns}
+    assert found == {"label": {"dog": 75, "cat": 25}, "class": {"0": 50, "1": 50}, "text": {}}
+    page = page_about(tmp_path)
+    assert "75 · 75%" in page
+    assert "25 · 25%" in page
 
 
 def test_samples_are_of_shards_all_over_the_set(source):

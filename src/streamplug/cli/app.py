@@ -9,12 +9,16 @@ from typing import Any, NoReturn
 import click
 
 import streamplug
+from streamplug.cli.command_help import examples
 from streamplug.cli.commands import command_names, load_command, missing_command_reason
+from streamplug.cli.option_names import use_option_names
 from streamplug.errors import StreamplugError
 from streamplug.plugin.catalog import COMMANDS
 from streamplug.plugin_kit.disk import OUTPUT_REMEDIES
 
 _TRACEBACK = "streamplug.traceback"
+_MAX_SUMMARY_CHARS = 1000  # click cuts summaries at the width of the terminal unless they are set
+_EXIT_INTERRUPTED = 130
 
 
 def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -40,8 +44,7 @@ class _CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         command = self.commands.get(cmd_name)
         if command is None and (command := load_command(cmd_name)) is not None:
-            if _TRACEBACK_OPTION not in command.params:
-                command.params.append(_TRACEBACK_OPTION)
+            _complete(command)
             self.add_command(command, cmd_name)
         return command
 
@@ -64,12 +67,28 @@ class _CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except StreamplugError as error:
-            _fail(ctx, str(error))
+            name = str(ctx.invoked_subcommand)
+            _fail(ctx, use_option_names(str(error), self.get_command(ctx, name)))
+        except KeyboardInterrupt as error:
+            click.echo(
+                f"interrupted; {str(error) or 'run the command again to start over'}", err=True
+            )
+            ctx.exit(_EXIT_INTERRUPTED)
         except OSError as error:  # such as standard output on a full disk
             remedy = OUTPUT_REMEDIES.get(error.errno or 0)
             if remedy is None or isinstance(error, (FileNotFoundError, NotADirectoryError)):
                 raise
             _fail(ctx, f"{error.filename or 'standard output'}: {error.strerror}; {remedy}")
+
+
+def _complete(command: click.Command) -> None:
+    """Add --traceback to a command and its subcommands, whose lists show whole sentences."""
+    if _TRACEBACK_OPTION not in command.params:
+        command.params.append(_TRACEBACK_OPTION)
+        command.short_help = command.get_short_help_str(_MAX_SUMMARY_CHARS)
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            _complete(part)
 
 
 def _fail(context: click.Context, text: str) -> NoReturn:
@@ -81,7 +100,14 @@ def _fail(context: click.Context, text: str) -> NoReturn:
     context.exit(1)
 
 
-@click.group(cls=_CommandGroup, params=[_TRACEBACK_OPTION])
+@click.group(
+    cls=_CommandGroup,
+    params=[_TRACEBACK_OPTION],
+    epilog=examples(
+        "streamplug quickstart",
+        "streamplug inspect s3://bucket/set",
+    ),
+)
 @click.version_option(streamplug.__version__, prog_name="streamplug")
 def main() -> None:
     """Stream training data from cloud storage into a training loop."""

@@ -54,8 +54,9 @@ def _parse(value: float | str, what: str, units: dict[str, int], expected: str) 
     if is_whole and value >= 0:  # type: ignore[operator]  # it is a number
         return int(value)
     match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
-    if match and (match[2].lower() in units or not match[2]):
-        return int(Fraction(match[1]) * units.get(match[2].lower(), 1))
+    unit = match[2].lower() if match else ""
+    if match and (unit in units if unit else Fraction(match[1]).denominator == 1):
+        return int(Fraction(match[1]) * units.get(unit, 1))
     raise ConfigError(f"{what}={value!r}: expected {expected}")
 
 

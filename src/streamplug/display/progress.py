@@ -83,7 +83,7 @@ def _line() -> tuple[Any, Any]:
         SpinnerColumn(),
         TextColumn("downloading"),
         TextColumn("{task.fields[files]:,} files ({task.fields[cached]:,} cached)"),
-        DownloadColumn(binary_units=True),
+        DownloadColumn(),
         TransferSpeedColumn(),
         TimeElapsedColumn(),
         console=Console(stderr=True),

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from streamplug_tools.commands.source_options import make_streams, progress_bars, source_options
 
+from streamplug.cli import examples
 from streamplug_simulate import MAX_NEEDS, open_dataset
 from streamplug_simulate import simulate as simulated
 from streamplug_simulate.arguments import parse_arguments
@@ -26,35 +27,68 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug simulate run.toml --nodes 4 --ranks-per-node 8",
+        "streamplug simulate s3://bucket/set --batch-size 256 --cache-limit 100gb",
+    )
+)
 @click.argument("source", metavar="CONFIG")
 @source_options
-@click.option("--nodes", help="Number of machines, each with its own cache.  [default: 1]")
-@click.option("--ranks-per-node", help="[default: 1]")
-@click.option("--workers", help="Loader workers per rank.  [default: from the config, else 0]")
+@click.option(
+    "--nodes", metavar="N", help="Number of machines, each with its own cache.  [default: 1]"
+)
+@click.option("--ranks-per-node", metavar="N", help="Ranks of each machine.  [default: 1]")
+@click.option(
+    "--workers", metavar="N", help="Loader workers per rank.  [default: from the config, else 0]"
+)
 @click.option(
     "--prefetch-factor",
+    metavar="N",
     help="Batches that a worker prefetches.  [default: from the config, else 2]",
 )
-@click.option("--batch-size", help="Samples per batch of a rank.  [default: from the config]")
-@click.option("--shuffle", help="Name of the shuffle, or none.  [default: from the config]")
 @click.option(
-    "--block-size", help="Shuffle block size in samples, or default.  [default: from the config]"
+    "--batch-size", metavar="N", help="Samples per batch of a rank.  [default: from the config]"
 )
 @click.option(
-    "--canonical-nodes", help="Number of canonical nodes, or default.  [default: from the config]"
-)
-@click.option("--predownload", help="Samples to prefetch, or auto.  [default: from the config]")
-@click.option(
-    "--cache-limit", help="Cache limit, such as 10gb, or none.  [default: from the config]"
+    "--shuffle", metavar="NAME", help="Name of the shuffle, or none.  [default: from the config]"
 )
 @click.option(
-    "--bandwidth", help="Bytes per second of a node, such as 500mb.  [default: 1,000,000,000]"
+    "--block-size",
+    metavar="N",
+    help="Shuffle block size in samples, or default.  [default: from the config]",
 )
-@click.option("--latency", help="Seconds from a request to its first byte.  [default: 0.03]")
-@click.option("--step-time", "step_seconds", help="Seconds of a training step.  [default: 0.1]")
-@click.option("--epochs", help="[default: 1]")
-@click.option("--price", help="Price of 10⁹ bytes of egress.  [default: 0]")
+@click.option(
+    "--canonical-nodes",
+    metavar="N",
+    help="Number of canonical nodes, or default.  [default: from the config]",
+)
+@click.option(
+    "--predownload", metavar="N", help="Samples to prefetch, or auto.  [default: from the config]"
+)
+@click.option(
+    "--cache-limit",
+    metavar="SIZE",
+    help="Cache limit, such as 10gb, or none.  [default: from the config]",
+)
+@click.option(
+    "--bandwidth",
+    metavar="SIZE",
+    help="Bytes per second of a node, such as 500mb.  [default: 1,000,000,000]",
+)
+@click.option(
+    "--latency",
+    metavar="SECONDS",
+    help="Seconds from a request to its first byte.  [default: 0.03]",
+)
+@click.option(
+    "--step-time",
+    "step_seconds",
+    metavar="SECONDS",
+    help="Seconds of a training step.  [default: 0.1]",
+)
+@click.option("--epochs", metavar="N", help="Epochs to simulate.  [default: 1]")
+@click.option("--price", metavar="NUMBER", help="Price of 10⁹ bytes of egress.  [default: 0]")
 @click.option(
     "--needs",
     type=click.IntRange(1),
@@ -72,7 +106,11 @@ _SETTINGS = (
     help="Serve the page on this machine, and simulate what is changed on it.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="For --serve.  [default: any]"
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port for --serve; 0 for any free one.",
+    show_default=True,
 )
 def simulate(
     source: str,
@@ -84,7 +122,7 @@ def simulate(
     port: int,
     **options: Any,
 ) -> None:
-    """Simulate a run of CONFIG: what it downloads, when it waits, what that costs.
+    """Simulate a run: what it downloads, when it waits, what that costs.
 
     CONFIG is a config file of StreamingDataset.from_config, or the URL of a data set. Only the index is
     read.

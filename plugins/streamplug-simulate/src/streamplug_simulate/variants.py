@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Any
@@ -79,9 +81,24 @@ def simulate_variants(
     for done, place in enumerate(places):
         report(done, len(places))
         changed = {choice.name: choice.values[at] for choice, at in zip(offered, place)}
-        results[".".join(map(str, place))] = simulate_for_page(plan, replace(scenario, **changed))
+        with _no_warnings() if any(place) else nullcontext():
+            results[".".join(map(str, place))] = simulate_for_page(
+                plan, replace(scenario, **changed)
+            )
     report(len(places), len(places))
     return results
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Silence warnings about runs that nobody asked for."""
+    logger = logging.getLogger("streamplug")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _places(offered: Sequence[Choice]) -> Iterator[tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +25,8 @@ _MAX_SAMPLED_BYTES = 256 << 20
 _BYTES_PER_READ = 8 << 20
 MAX_PREVIEWS = 12
 """Previews, and notes, per column."""
+_MAX_COUNTED_VALUES = 20
+_MAX_LABEL_CHARS = 60
 
 
 @dataclass(slots=True)
@@ -40,6 +42,7 @@ class ColumnStatistics:
         numbers: Histogram of that measure.
         previews: Sample numbers and previews.
         notes: Number of values without a preview, by reason.
+        counts: Number of values by value, the most frequent first, if there are few and they repeat.
     """
 
     name: str
@@ -49,6 +52,7 @@ class ColumnStatistics:
     numbers: Histogram | None = None
     previews: list[tuple[int, Preview]] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 class Values:
@@ -106,7 +110,7 @@ class ColumnSampler:
     """Collector of statistics and previews.
 
     Attributes:
-        first: Previews of the first samples, by number and column.
+        sample_previews: Previews of those samples, by number and column.
         count: Number of samples read.
         bytes: Stored bytes of each.
         shards: Number of shards read.
@@ -114,20 +118,26 @@ class ColumnSampler:
     """
 
     def __init__(
-        self, values: Values, index: Index, *, first: int, share: int, allow_unsafe_types: bool
+        self,
+        values: Values,
+        index: Index,
+        *,
+        preview_ids: frozenset[int],
+        share: int,
+        allow_unsafe_types: bool,
     ) -> None:
         """Create an empty collector.
 
         Args:
             values: Reader of the samples.
             index: Index of the data set.
-            first: Number of first samples whose previews are all kept.
+            preview_ids: Numbers of the samples whose previews are all kept.
             share: Previews per column and shard.
             allow_unsafe_types: Whether to decode columns whose decoding can run code.
         """
         self._values, self._index = values, index
-        self._first, self._share, self._unsafe = first, share, allow_unsafe_types
-        self.first: dict[int, dict[str, Preview]] = {}
+        self._preview_ids, self._share, self._unsafe = preview_ids, share, allow_unsafe_types
+        self.sample_previews: dict[int, dict[str, Preview]] = {}
         self.count = self.shards = 0
         self.bytes: list[int] = []
         self.failures: list[str] = []
@@ -135,6 +145,8 @@ class ColumnSampler:
         self._numbers: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._previews: dict[str, list[tuple[int, Preview]]] = defaultdict(list)
         self._notes: dict[str, dict[str, int]] = defaultdict(dict)
+        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self._unlabelled: set[str] = set()
         self._left = _MAX_SAMPLED_BYTES
         self._max_previews = 0
 
@@ -168,13 +180,13 @@ class ColumnSampler:
         self.count += 1
         if not self._values.decode_values:
             self.bytes.append(sum(len(value) for value in values.values() if value is not None))
-        if sample < self._first:
-            self.first[sample] = shown
+        if sample in self._preview_ids:
+            self.sample_previews[sample] = shown
 
     def _seen(self, sample: int, name: str, value: Any, encoding: Encoding) -> Preview:
         previews = self._previews[name]
         keep = len(previews) < self._max_previews
-        draw = keep or sample < self._first
+        draw = keep or sample in self._preview_ids
         if value is None or (self._values.decode_values and (self._unsafe or not encoding.unsafe)):
             seen = preview_value(value, draw=draw)
         else:
@@ -183,6 +195,11 @@ class ColumnSampler:
         shown = bool(seen.text or seen.images or seen.measure)
         if seen.measure:
             self._numbers[name, seen.measure].append(seen.number)
+        counts = self._counts[name]
+        if seen.measure not in ("characters", "value") or len(seen.text) > _MAX_LABEL_CHARS:
+            self._unlabelled.add(name)
+        elif len(counts) <= _MAX_COUNTED_VALUES:
+            counts[seen.text] += 1
         if keep and shown:
             previews.append((sample, seen))
         notes = self._notes[name]
@@ -204,4 +221,10 @@ class ColumnSampler:
             make_histogram(measures[measure]) if measure else None,
             self._previews[name],
             self._notes[name],
+            self._few_counts(name),
         )
+
+    def _few_counts(self, name: str) -> dict[str, int]:
+        counts = self._counts[name]
+        few = len(counts) <= _MAX_COUNTED_VALUES and counts.total() >= 2 * len(counts)
+        return dict(counts.most_common()) if few and name not in self._unlabelled else {}

@@ -41,8 +41,8 @@ def open_dataset(
         "shuffle": algorithm is not None,
         "shuffle_algo": algorithm or "window",
         "shuffle_seed": state.get("shuffle_seed", options["seed"]),
-        "shuffle_block_size": state.get("shuffle_block_size", options["block_size"]),
-        "num_canonical_nodes": state.get("num_canonical_nodes", options["canonical_nodes"]),
+        "shuffle_block_size": state.get("shuffle_block_size", options["shuffle_block_size"]),
+        "num_canonical_nodes": state.get("num_canonical_nodes", options["num_canonical_nodes"]),
         "partition_algo": state.get("partition_algo", options["partition"]),
         **_batching(state, options["batching"]),
         "allow_unsafe_types": True,  # nothing is decoded

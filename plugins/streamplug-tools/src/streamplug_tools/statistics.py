@@ -60,7 +60,7 @@ class DatasetStatistics:
         shard_raw: Histogram of uncompressed bytes per shard.
         shard_stored: Histogram of stored bytes per shard.
         columns: Statistics of each column.
-        samples: Previews of the first samples by column.
+        samples: Previews of some samples by column.
         seen: Number of samples read.
         seen_shards: Number of shards read.
         sample_bytes: Histogram of stored bytes per sample.
@@ -91,7 +91,7 @@ def collect_statistics(
 
     Args:
         source: A path, a URL or a stream.
-        samples: Number of first samples to preview.
+        samples: Number of samples to preview, spread over the data set.
         measured: Approximate number of samples to measure, from up to 24 shards, from fewer if they must be
             downloaded. With 0 for both, only the index is read.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
@@ -104,11 +104,15 @@ def collect_statistics(
         stream = cache_locally([stream], folder, whole=False)[0]
         index = stream.open().index
         raw, stored = raw_shard_bytes(index), _stored_sizes(index)
-        groups = [*_groups(index, stored, samples, measured, fetched=stream.cache is not None)]
+        shards = _select_shards(
+            index, stored, max(samples, measured), fetched=stream.cache is not None
+        )
+        preview_ids = _spread(index, shards, samples)
+        groups = [*_groups(index, shards, preview_ids, measured)]
         sampler = ColumnSampler(
             Values(stream, index, allow_unsafe_types=allow_unsafe_types),
             index,
-            first=samples,
+            preview_ids=frozenset(preview_ids.tolist()),
             share=-(-MAX_PREVIEWS // max(len(groups), 1)),
             allow_unsafe_types=allow_unsafe_types,
         )
@@ -125,7 +129,7 @@ def collect_statistics(
             shard_raw=make_histogram(raw),
             shard_stored=make_histogram(stored),
             columns=tuple(sampler.column(name) for name in columns),
-            samples=tuple(sampler.first.items()),
+            samples=tuple(sorted(sampler.sample_previews.items())),
             seen=sampler.count,
             seen_shards=sampler.shards,
             sample_bytes=make_histogram(sampler.bytes),
@@ -165,24 +169,39 @@ def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[ShardGroup]:
 # -- samples ------------------------------------------------------------------------------
 
 
-def _groups(
-    index: Index, stored: Int64, first: int, measured: int, *, fetched: bool
-) -> Iterator[tuple[int, Int64]]:
-    """Yield shards, and the samples to read of each."""
-    shards = np.flatnonzero(index.samples)
+def _select_shards(index: Index, stored: Int64, samples: int, *, fetched: bool) -> Int64:
+    """Return the shards to read about a number of samples from, spread over the data set."""
+    shards: Int64 = np.flatnonzero(index.samples)
     wanted = (
-        max(-(-measured * len(shards) // max(index.size, 1)), _MIN_DOWNLOADED_SHARDS)
+        max(-(-samples * len(shards) // max(index.size, 1)), _MIN_DOWNLOADED_SHARDS)
         if fetched
         else _MAX_SHARDS
     )
-    max_shards = min(wanted, _MAX_SHARDS, measured, len(shards))
+    max_shards = min(wanted, _MAX_SHARDS, samples, len(shards))
     shards = shards[np.unique(np.linspace(0, len(shards) - 1, max_shards).astype(np.int64))]
     if fetched:
-        shards = shards[
-            (np.cumsum(stored[shards]) <= _MAX_DOWNLOADED_BYTES) | (np.arange(len(shards)) == 0)
-        ]
+        is_first = np.arange(len(shards)) == 0
+        shards = shards[(np.cumsum(stored[shards]) <= _MAX_DOWNLOADED_BYTES) | is_first]
+    return shards
+
+
+def _spread(index: Index, shards: Int64, count: int) -> Int64:
+    """Return samples at equal distances in shards, the first one included."""
+    samples = index.samples[shards].astype(np.int64)
+    ends = np.cumsum(samples)
+    count = min(count, int(samples.sum()))
+    places = np.arange(count, dtype=np.int64) * int(samples.sum()) // max(count, 1)
+    at = np.searchsorted(ends, places, side="right")
+    ids: Int64 = np.asarray(index.starts)[shards[at]] + places - (ends - samples)[at]
+    return ids
+
+
+def _groups(
+    index: Index, shards: Int64, preview_ids: Int64, measured: int
+) -> Iterator[tuple[int, Int64]]:
+    """Yield shards, and the samples to read of each."""
     samples_per_shard = -(-measured // max(len(shards), 1))
-    ids = [np.arange(min(first, index.size), dtype=np.int64)]
+    ids = [preview_ids]
     for shard in shards.tolist():
         start, stop = index.starts[shard : shard + 2].tolist()
         ids.append(

@@ -13,6 +13,7 @@ from streamplug_tools.commands.options import split_list
 from streamplug_tools.commands.source_options import progress_bars
 from streamplug_tools.commands.storage_options import storage_options
 
+from streamplug.cli import examples
 from streamplug.display.tables import make_console
 from streamplug.errors import ConfigError
 from streamplug_views import history
@@ -23,37 +24,58 @@ from streamplug_views.view import View
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _engine = click.option(
     "--engine",
+    metavar="NAME",
     default="local",
     show_default=True,
     help="Engine that evaluates expressions: local, ray, dask, spark.",
 )
-_message = click.option("--message", "-m", default="", help="What changed.")
+_message = click.option("--message", "-m", metavar="TEXT", default="", help="What changed.")
 
 
 def _version(text: str | None) -> int | str | None:
     return int(text) if text is not None and text.isdigit() else text
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        'streamplug view create data views/clean --where "len(text) > 100"',
+        "streamplug view log s3://bucket/views/clean",
+    )
+)
 def view() -> None:
-    r"""Select rows and add columns without rewriting shards, in versions.
-
-    \b
-    Examples:
-      streamplug view create s3://bucket/crawl s3://bucket/views/clean --where "score > 0.5"
-      streamplug view log s3://bucket/views/clean
-      streamplug view expire s3://bucket/views/clean --keep 10
-    """
+    """Select rows and add columns without rewriting shards, in versions."""
 
 
-@view.command()
+@view.command(
+    epilog=examples(
+        'streamplug view create data views/clean --where "len(text) > 100"',
+        "streamplug view create data views/clean --add scores --on id",
+    )
+)
 @click.argument("source")
 @click.argument("out")
-@click.option("--version", help="Version or tag of SOURCE, if that is a view or a table.")
-@click.option("--src-format", help="Format of SOURCE if it has no index.json.")
-@click.option("--concat", multiple=True, help="Append the samples of this data set or view.")
-@click.option("--add", multiple=True, help="Add the columns of this data set or view.")
-@click.option("--on", help="Key column of --add and --exclude-keys; without it, rows are aligned.")
+@click.option(
+    "--version", metavar="VERSION", help="Version or tag of SOURCE, if that is a view or a table."
+)
+@click.option(
+    "--src-format",
+    metavar="NAME",
+    help="Format of SOURCE if it has no index.json.  [default: detected]",
+)
+@click.option(
+    "--concat",
+    metavar="LOCATION",
+    multiple=True,
+    help="Append the samples of this data set or view.",
+)
+@click.option(
+    "--add", metavar="LOCATION", multiple=True, help="Add the columns of this data set or view."
+)
+@click.option(
+    "--on",
+    metavar="COLUMN",
+    help="Key column of --add and --exclude-keys; without it, rows are aligned.",
+)
 @click.option(
     "--missing",
     type=click.Choice(["error", "drop", "null"]),
@@ -61,20 +83,36 @@ def view() -> None:
     show_default=True,
     help="What to do with samples whose key is not in --add.",
 )
-@click.option("--where", multiple=True, help="Keep samples for which this expression is true.")
-@click.option("--exclude-keys", multiple=True, help="Leave out samples with a key of this set.")
+@click.option(
+    "--where",
+    metavar="EXPRESSION",
+    multiple=True,
+    help="Keep samples for which this expression is true.",
+)
+@click.option(
+    "--exclude-keys",
+    metavar="LOCATION",
+    multiple=True,
+    help="Leave out samples with a key of this set.",
+)
 @click.option("--sample", type=click.FloatRange(0, 1), help="Keep this share of the samples.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Its seed.")
-@click.option("--rename", multiple=True, help="New column names: OLD=NEW, separated by commas.")
-@click.option("--drop", multiple=True, help="Columns to leave out, separated by commas.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of --sample."
+)
+@click.option("--rename", metavar="OLD=NEW,…", multiple=True, help="New names of columns.")
+@click.option("--drop", metavar="NAME,…", multiple=True, help="Columns to leave out.")
 @_message
 @_engine
-@click.option("--workspace", help="Directory or URL that all machines of the engine can write to.")
+@click.option(
+    "--workspace",
+    metavar="LOCATION",
+    help="Directory or URL that all machines of the engine can write to.",
+)
 @click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
 @storage_options()
 @_json
 def create(source: str, out: str, *, as_json: bool, message: str, **options: Any) -> None:
-    """Write a view of SOURCE, a data set or a view, as the next version of OUT.
+    """Write a view of a data set or of a view, as the next version of OUT.
 
     Operations are applied in the order of the options above.
     """
@@ -121,12 +159,17 @@ def _apply(made: View, options: dict[str, Any]) -> View:
     return made
 
 
-@view.command()
+@view.command(
+    epilog=examples(
+        "streamplug view log views/clean",
+        "streamplug view log s3://bucket/views/clean --json",
+    )
+)
 @click.argument("location")
 @storage_options()
 @_json
 def log(location: str, *, as_json: bool, **options: Any) -> None:
-    """List the versions of the view at LOCATION, the latest first."""
+    """List the versions of a view, the latest first."""
     versions = history.log(location, **options)
     if as_json:
         click.echo(json.dumps([asdict(version) for version in versions], indent=2))
@@ -147,13 +190,21 @@ def _cells(version: Version) -> list[str]:
     ]
 
 
-@view.command()
+@view.command(
+    epilog=examples(
+        "streamplug view show views/clean",
+        "streamplug view show s3://bucket/views/clean 3",
+    )
+)
 @click.argument("location")
 @click.argument("version", required=False)
 @storage_options()
 @_json
 def show(location: str, version: str | None, *, as_json: bool, **options: Any) -> None:
-    """Show a VERSION of the view at LOCATION, a number or a tag, or the latest, and how it was made."""
+    """Show a version of a view, and how it was made.
+
+    VERSION is a number or a tag; without it, the latest is shown.
+    """
     shown = history.show(location, _version(version), **options)
     if as_json:
         click.echo(json.dumps(asdict(shown), indent=2))
@@ -167,14 +218,22 @@ def show(location: str, version: str | None, *, as_json: bool, **options: Any) -
         click.echo(f"{step.samples:>14,} samples after {step.step}")
 
 
-@view.command()
+@view.command(
+    epilog=examples(
+        "streamplug view diff views/clean 1 2",
+        "streamplug view diff s3://bucket/views/clean release",
+    )
+)
 @click.argument("location")
 @click.argument("old")
 @click.argument("new", required=False)
 @storage_options()
 @_json
 def diff(location: str, old: str, new: str | None, *, as_json: bool, **options: Any) -> None:
-    """Compare the versions OLD and NEW, numbers or tags, or OLD and the latest one."""
+    """Compare two versions of a view.
+
+    OLD and NEW are numbers or tags; without NEW, OLD is compared with the latest.
+    """
     change = history.diff(location, _version(old) or 0, _version(new), **options)
     if as_json:
         click.echo(json.dumps(asdict(change), indent=2))
@@ -192,18 +251,31 @@ def _show_columns(what: str, names: Sequence[str]) -> None:
         click.echo(f"columns {what}: {', '.join(names)}")
 
 
-@view.command()
+@view.command(
+    epilog=examples(
+        "streamplug view tag views/clean release",
+        "streamplug view tag s3://bucket/views/clean release 3 --move",
+    )
+)
 @click.argument("location")
 @click.argument("name")
 @click.argument("version", type=int, required=False)
 @click.option("--move", is_flag=True, help="Move a tag that exists.")
 @storage_options()
 def tag(location: str, name: str, version: int | None, *, move: bool, **options: Any) -> None:
-    """Give a VERSION of the view at LOCATION, or the latest, the NAME."""
+    """Give a version of a view a name.
+
+    Without VERSION, it is the latest.
+    """
     history.tag(location, name, version, move=move, **options)
 
 
-@view.command()
+@view.command(
+    epilog=examples(
+        "streamplug view expire views/clean --keep 10",
+        "streamplug view expire s3://bucket/views/clean --keep 10 --yes",
+    )
+)
 @click.argument("location")
 @click.option("--keep", type=click.IntRange(1), required=True, help="Latest versions to keep.")
 @click.option(
@@ -212,7 +284,10 @@ def tag(location: str, name: str, version: int | None, *, move: bool, **options:
 @storage_options()
 @_json
 def expire(location: str, *, keep: int, yes: bool, as_json: bool, **options: Any) -> None:
-    """Remove old versions of the view at LOCATION that have no tag, and files that only they need."""
+    """Remove old versions of a view that have no tag, and their files.
+
+    Files that other versions need stay.
+    """
     versions, files = history.expire(location, keep=keep, dry_run=not yes, **options)
     if as_json:
         click.echo(json.dumps({"removed": yes, "versions": versions, "files": files}, indent=2))
@@ -222,7 +297,12 @@ def expire(location: str, *, keep: int, yes: bool, as_json: bool, **options: Any
     click.echo(f"versions {numbers}, and {len(files):,} files: {what}")
 
 
-@view.command()
+@view.command(
+    epilog=examples(
+        "streamplug view compact views/clean compacted",
+        "streamplug view compact s3://bucket/views/clean s3://bucket/clean-2",
+    )
+)
 @click.argument("location")
 @click.argument("out")
 @_message
@@ -240,7 +320,7 @@ def compact(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write the samples of the view at LOCATION to the new data set OUT, and refer to that alone.
+    """Write the samples of a view to a new data set, and refer to that alone.
 
     The data sets that the view referred to before can then be removed, with what was deleted from it.
     """

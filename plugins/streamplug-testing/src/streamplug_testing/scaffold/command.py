@@ -6,11 +6,17 @@ from pathlib import Path
 
 import click
 
+from streamplug.cli import examples
 from streamplug_testing.scaffold import EXAMPLES
 from streamplug_testing.scaffold import new_plugin as make
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug new-plugin mycodec --kind compression",
+        "streamplug new-plugin mystore --kind storage --out plugins",
+    )
+)
 @click.argument("name")
 @click.option("--kind", type=click.Choice(list(EXAMPLES)), required=True, help="Kind of plugin.")
 @click.option(
@@ -20,7 +26,7 @@ from streamplug_testing.scaffold import new_plugin as make
     help="Parent directory of its folder.  [default: here]",
 )
 def new_plugin(name: str, kind: str, out: Path) -> None:
-    """Create a distribution of the plugin NAME, with an example that passes its tests.
+    """Create the files of a plugin, with an example that passes its tests.
 
     The distribution is streamplug-NAME; NAME may include the prefix streamplug-.
     """

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from streamplug.cli import examples
 from streamplug_tools import as_lines, convert
 from streamplug_tools.commands.options import job_options, make_columns, run_job
 from streamplug_tools.commands.source_options import make_streams
@@ -16,13 +17,31 @@ _PRINTING = {"sources", "out", "begin", "end", "select", "drop", "split", "src_f
 _PRINTING |= {"storage_options"}
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug cat data --end 3",
+        "streamplug cat s3://bucket/a s3://bucket/b --out s3://bucket/both",
+    )
+)
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(
-    "--out", "-o", help="Write one data set to this location instead of printing samples."
+    "--out",
+    "-o",
+    metavar="LOCATION",
+    help="Write one data set to this location instead of printing samples.",
 )
-@click.option("--begin", type=int, default=0, help="First sample; negative: from the end.")
-@click.option("--end", type=int, help="End of the samples, exclusive; negative: from the end.")
+@click.option(
+    "--begin",
+    type=int,
+    default=0,
+    show_default=True,
+    help="First sample; negative: from the end.",
+)
+@click.option(
+    "--end",
+    type=int,
+    help="End of the samples, exclusive; negative: from the end.  [default: after the last]",
+)
 @job_options
 @click.pass_context
 def cat(
@@ -35,9 +54,10 @@ def cat(
     end: int | None,
     **options: Any,
 ) -> None:
-    """Print the samples of all SOURCEs as lines of JSON, or write them as one data set with --out.
+    """Print samples as lines of JSON, or write them as one data set.
 
-    Bytes are {"base64": …}. Values that JSON cannot represent, such as images, are printed as stored bytes.
+    The samples of all SOURCEs are printed, or with --out written. Bytes are {"base64": …}. Values that
+    JSON cannot represent, such as images, are printed as stored bytes.
     """
     if out is not None:
         run_job(convert, sources, out, options, begin=begin, end=end)

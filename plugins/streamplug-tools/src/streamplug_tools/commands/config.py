@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import streamplug
+from streamplug.cli import examples
 from streamplug.config import SECTIONS, Configurable, load
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
@@ -18,12 +19,17 @@ from streamplug_tools.config_names import check_dataset, check_writer
 from streamplug_tools.config_schema import json_schema
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug config check run.toml --open",
+        "streamplug config schema",
+    )
+)
 @click.argument("action", type=click.Choice(["schema", "check"]))
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option("--open", "opens", is_flag=True, help="With check: also open the data set.")
 def config(action: str, file: str | None, *, opens: bool) -> None:
-    """Print the JSON schema of config files (schema), or check FILE (check).
+    """Check a config file, or print the JSON schema of config files.
 
     Check validates keys, types, values and names, such as that of a shuffle, a compression or a storage. It
     reads no data set unless --open is given.

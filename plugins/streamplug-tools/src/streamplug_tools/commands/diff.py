@@ -8,13 +8,19 @@ from typing import Any
 
 import click
 
+from streamplug.cli import examples
 from streamplug_tools import Difference
 from streamplug_tools import diff as compare
 from streamplug_tools.commands.source_options import make_streams, progress_bars, source_options
 from streamplug_tools.commands.storage_options import storage_options
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug diff data s3://bucket/copy",
+        "streamplug diff data copy --values",
+    )
+)
 @click.argument("one")
 @click.argument("other")
 @click.option("--values", is_flag=True, help="Encodings may differ where values do not.")
@@ -43,9 +49,9 @@ def diff(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compare the data sets ONE and OTHER: columns, numbers of samples, and sample by sample.
+    """Compare two data sets sample by sample.
 
-    The exit status is 1 if they differ.
+    Columns and numbers of samples of ONE and OTHER are compared first. The exit status is 1 if they differ.
     """
     streams = make_streams([one, other], options)
     if other_storage_options is not None:

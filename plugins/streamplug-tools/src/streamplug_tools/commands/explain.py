@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import click
 from click.core import ParameterSource
 
+from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
 from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import StateError
@@ -20,7 +21,14 @@ from streamplug_tools.explain_dataset import is_config, open_dataset
 
 _LOCATION_OPTIONS = frozenset(
     (
-        *("algorithm", "seed", "block_size", "canonical_nodes", "partition", "batching"),
+        *(
+            "algorithm",
+            "seed",
+            "shuffle_block_size",
+            "num_canonical_nodes",
+            "partition",
+            "batching",
+        ),
         "storage_options",
     )
 )
@@ -34,28 +42,69 @@ class _RowsOfDocuments(Protocol):
     def document_spans(self, row: int) -> Sequence[Any]: ...
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug explain data --step 3 --batch-size 4 --shuffle window",
+        "streamplug explain run.toml --sample 12 --ranks 2",
+    )
+)
 @click.argument("locations", metavar="LOCATION...", nargs=-1, required=True)
-@click.option("--step", type=int, help="List the samples of this global batch.")
-@click.option("--sample", type=int, help="List when this sample is read.")
-@click.option("--epoch", type=int, help="Epoch.  [default: that of the state, else 0]")
+@click.option("--step", type=click.IntRange(0), help="List the samples of this global batch.")
+@click.option(
+    "--sample", "sample_id", type=click.IntRange(0), help="List when this sample is read."
+)
+@click.option(
+    "--epoch", type=click.IntRange(0), help="Epoch.  [default: that of the state, else 0]"
+)
 @click.option(
     "--state",
     "saved",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A state_dict() saved as JSON, which defines the order and the epoch.",
 )
-@click.option("--ranks", type=int, default=1, show_default=True, help="Number of ranks.")
-@click.option("--nodes", type=int, default=1, show_default=True, help="Number of nodes.")
-@click.option("--rank", type=int, help="List the part of one rank only.")
-@click.option("--batch-size", type=int, help="Samples per batch of one rank.")
-@click.option("--shuffle", "algorithm", help="Name of the shuffle.  [default: not shuffled]")
-@click.option("--seed", type=int, default=9176, show_default=True, help="Seed of the shuffle.")
-@click.option("--block-size", type=int, help="Block size of the shuffle.")
-@click.option("--canonical-nodes", type=int, help="Number of canonical nodes.")
-@click.option("--partition", default="elastic", show_default=True, help="Name of the partition.")
 @click.option(
-    "--batching", default="random", show_default=True, help="Name of the batching method."
+    "--ranks", type=click.IntRange(1), default=1, show_default=True, help="Number of ranks."
+)
+@click.option(
+    "--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."
+)
+@click.option(
+    "--rank", type=click.IntRange(0), help="List the part of one rank only.  [default: all]"
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    help="Samples per batch of one rank.  [default: that of the state or the config, else 1]",
+)
+@click.option(
+    "--shuffle", "algorithm", metavar="NAME", help="Name of the shuffle.  [default: not shuffled]"
+)
+@click.option("--seed", type=int, default=9176, show_default=True, help="Seed of the shuffle.")
+@click.option(
+    "--block-size",
+    "shuffle_block_size",
+    type=click.IntRange(1),
+    help="Block size of the shuffle in samples.  [default: chosen by the shuffle]",
+)
+@click.option(
+    "--canonical-nodes",
+    "num_canonical_nodes",
+    type=click.IntRange(1),
+    help="Number of canonical nodes.  [default: chosen by the shuffle]",
+)
+@click.option(
+    "--partition",
+    metavar="NAME",
+    default="elastic",
+    show_default=True,
+    help="Name of the partition.",
+)
+@click.option(
+    "--batching",
+    metavar="NAME",
+    default="random",
+    show_default=True,
+    help="Name of the batching method.",
 )
 @storage_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
@@ -69,7 +118,7 @@ def explain(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """List the samples of a batch of the data set at LOCATION, or when a sample is read.
+    """List the samples of a batch, or when a sample is read.
 
     LOCATION is a URL or a directory; several are the streams of a mixture, in order. Or it is a config file,
     which defines the data set and its order.
@@ -79,7 +128,7 @@ def explain(
     """
     if is_config(locations) and (names := _location_options(context)):
         raise click.UsageError(f"{', '.join(names)}: only for a URL; set it in the config")
-    if (options["step"] is None) == (options["sample"] is None):
+    if (options["step"] is None) == (options["sample_id"] is None):
         raise click.UsageError("give either --step or --sample")
     state = _read_state(saved) if saved else {}
     dataset = open_dataset(locations, state, options)
@@ -88,7 +137,7 @@ def explain(
     if options["step"] is not None:
         uses = dataset.explain(options["step"], epoch=options["epoch"], rank=options["rank"])
     else:
-        uses = dataset.where(options["sample"], epoch=options["epoch"])
+        uses = dataset.where(options["sample_id"], epoch=options["epoch"])
     rows = [_as_dict(use, dataset) for use in uses]
     if as_json:
         click.echo(json.dumps(rows, indent=2))

@@ -10,14 +10,26 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from streamplug.cli import examples
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.index_writer import scan_index
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug index scan s3://bucket/tars --format webdataset",
+        'streamplug index scan "tars/*.tar" --format webdataset --force',
+    )
+)
 @click.argument("action", type=click.Choice(["scan"]))
 @click.argument("location")
-@click.option("--format", "format_", required=True, help="Format of the files, such as webdataset.")
+@click.option(
+    "--format",
+    "format_",
+    metavar="NAME",
+    required=True,
+    help="Format of the files, such as webdataset.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing index.json.")
 @storage_options(text="Options of the storage.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from rich.table import Table
 
+from streamplug.cli import examples
 from streamplug.display.tables import make_console, pairs_table, rows_table
 from streamplug_tools import DatasetInfo, as_lines
 from streamplug_tools import inspect as look_at
@@ -24,10 +25,15 @@ _MAX_CELL_CHARS = 60
 _PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug inspect s3://bucket/set --samples 0",
+        "streamplug inspect data --html data.html",
+    )
+)
 @click.argument("source")
 @click.option(
-    "--samples", type=click.IntRange(0), default=3, show_default=True, help="How many to show."
+    "--samples", type=click.IntRange(0), default=3, show_default=True, help="Samples to show."
 )
 @source_options
 @click.option("--html", "page", type=_PAGE, help="Write a page about it to this file.")
@@ -36,7 +42,7 @@ _PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
     type=click.IntRange(0),
     default=256,
     show_default=True,
-    help="Of about how many samples a page tells sizes, lengths and values.",
+    help="Samples, about, that a page measures: sizes, lengths and values.",
 )
 @click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code for a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -50,7 +56,7 @@ def inspect(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Tell what the data set at SOURCE is: its columns, shards, sizes, and a few of its samples."""
+    """Show columns, shards, sizes and a few samples of a data set."""
     stream = make_streams([source], options)[0]
     if page is not None:
         text = page_about(

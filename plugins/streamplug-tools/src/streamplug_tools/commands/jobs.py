@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import streamplug_tools as tools
-from streamplug.config import parse_bytes, parse_count
+from streamplug.cli import examples
 from streamplug.errors import ConfigError
 from streamplug.plugin.location import join as join_url
 from streamplug_tools.commands.options import (
@@ -18,17 +18,24 @@ from streamplug_tools.commands.options import (
     make_output,
     parse_numbers,
     print_result,
+    resumable,
     run_job,
 )
 from streamplug_tools.commands.source_options import make_streams, progress_bars
+from streamplug_tools.commands.value_types import COUNT, SIZE
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug convert data lines --format jsonl",
+        "streamplug convert tars s3://bucket/set --compression zstd:11",
+    )
+)
 @click.argument("source")
 @click.argument("out")
 @job_options
 def convert(source: str, out: str, **options: Any) -> None:
-    """Write the data set at SOURCE to OUT, in another format or with other columns.
+    """Write a data set in another format, or with other columns.
 
     Values whose encoding stays are not decoded: a JPEG file stays the same file. If the command is killed,
     run it again: it continues where it stopped, and the bytes are those of an undisturbed run.
@@ -36,41 +43,66 @@ def convert(source: str, out: str, **options: Any) -> None:
     run_job(tools.convert, [source], out, options)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug shuffle data shuffled --seed 1",
+        "streamplug shuffle s3://bucket/set s3://bucket/shuffled --processes 32",
+    )
+)
 @click.argument("source")
 @click.argument("out")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Shuffle seed.")
 @job_options
 def shuffle(source: str, out: str, *, seed: int, **options: Any) -> None:
-    """Write the samples of SOURCE to OUT in a random order, in which any can follow any other.
+    """Write samples in a random order.
 
-    The order is computed, not held in memory. What is not a directory of raw shards on this machine is first
-    downloaded into the directory for temporary files, in full.
+    Any sample can follow any other. The order is computed, not held in memory. What is not a directory of
+    raw shards on this machine is first downloaded into the directory for temporary files, in full.
     """
     run_job(tools.shuffle, [source], out, options, seed=seed)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        'streamplug sort data sorted --by "len(text)"',
+        "streamplug sort s3://bucket/set s3://bucket/latest --by time --descending",
+    )
+)
 @click.argument("source")
 @click.argument("out")
-@click.option("--by", required=True, help="A Python expression, such as the name of a column.")
+@click.option(
+    "--by",
+    metavar="EXPRESSION",
+    required=True,
+    help="A Python expression, such as the name of a column.",
+)
 @click.option("--descending", is_flag=True, help="Sort in descending order.")
 @job_options
 def sort(source: str, out: str, *, by: str, descending: bool, **options: Any) -> None:
-    """Write the samples of SOURCE to OUT by the value of an expression; the sort is stable.
+    """Write samples sorted by an expression.
 
-    Values are sorted in files, so they need not fit into memory.
+    The sort is stable. Values are sorted in files, so they need not fit into memory.
     """
     run_job(tools.sort, [source], out, options, by=by, descending=descending)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        'streamplug select data long --where "len(text) > 100"',
+        "streamplug select data cats --where \"label == 'cat'\"",
+    )
+)
 @click.argument("source")
 @click.argument("out")
-@click.option("--where", required=True, help="A Python expression, such as 'len(text) > 100'.")
+@click.option(
+    "--where",
+    metavar="EXPRESSION",
+    required=True,
+    help="A Python expression, such as 'len(text) > 100'.",
+)
 @job_options
 def select(source: str, out: str, *, where: str, **options: Any) -> None:
-    """Write the samples of SOURCE to OUT for which an expression is true.
+    """Write the samples for which an expression is true.
 
     The expression is Python and runs as your own code. Its names are columns; sample is a dict of all
     columns, number counts the samples from 0, and json, math, np and re are those modules.
@@ -78,13 +110,23 @@ def select(source: str, out: str, *, where: str, **options: Any) -> None:
     run_job(tools.select, [source], out, options, where=where)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug join data scores --by id --out joined",
+        "streamplug join s3://bucket/a s3://bucket/b --by key --out s3://bucket/ab",
+    )
+)
 @click.argument("sources", metavar="SOURCE SOURCE...", nargs=-1, required=True)
-@click.option("--out", "-o", required=True, help="Where to write.")
-@click.option("--by", required=True, help="Key: a Python expression, such as a column's name.")
+@click.option("--out", "-o", metavar="LOCATION", required=True, help="Where to write.")
+@click.option(
+    "--by",
+    metavar="EXPRESSION",
+    required=True,
+    help="Key: a Python expression, such as a column's name.",
+)
 @job_options
 def join(sources: tuple[str, ...], *, out: str, by: str, **options: Any) -> None:
-    """Write the samples of the first SOURCE with the columns of all that have the same key.
+    """Write the columns of several data sets, joined by a key.
 
     The order is that of the first SOURCE; samples whose key another lacks are left out. Keys are sorted in
     files, so they need not fit into memory.
@@ -92,11 +134,22 @@ def join(sources: tuple[str, ...], *, out: str, by: str, **options: Any) -> None
     run_job(tools.join, sources, out, options, by=by)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        'streamplug proc data counted --set "size=len(text)" --columns size:int32',
+        "streamplug proc data dogs -- sed s/cat/dog/",
+    )
+)
 @click.argument("source")
 @click.argument("out")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--set", "expressions", multiple=True, help="NAME=EXPRESSION; may be repeated.")
+@click.option(
+    "--set",
+    "expressions",
+    metavar="NAME=EXPRESSION",
+    multiple=True,
+    help="A new value of a column; may be repeated.",
+)
 @job_options
 def proc(
     source: str,
@@ -106,7 +159,7 @@ def proc(
     expressions: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Write the samples of SOURCE to OUT with computed columns, or as COMMAND changes them.
+    """Write computed columns, or samples as another program changes them.
 
     Expressions are Python, as for select. A new column needs an encoding: --columns NAME:ENCODING.
 
@@ -129,12 +182,23 @@ def _parse_expression(text: str) -> tuple[str, str]:
     return name.strip(), expression
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug split data parts --fractions train=0.9,val=0.1",
+        "streamplug split s3://bucket/set s3://bucket/parts --samples 100k",
+    )
+)
 @click.argument("source")
 @click.argument("out")
-@click.option("--samples", help="Samples of each data set, such as 100k.")
-@click.option("--bytes", "bytes_", help="Approximate raw bytes of each data set, such as 10gb.")
-@click.option("--fractions", help="NAME=SHARE, separated by commas: train=0.9,val=0.1.")
+@click.option("--samples", type=COUNT, help="Samples of each data set, such as 100k.")
+@click.option(
+    "--bytes", "bytes_", type=SIZE, help="Approximate raw bytes of each data set, such as 10gb."
+)
+@click.option(
+    "--fractions",
+    metavar="NAME=SHARE,…",
+    help="Random parts by name, such as train=0.9,val=0.1.",
+)
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed for --fractions."
 )
@@ -143,14 +207,14 @@ def split(
     source: str,
     out: str,
     *,
-    samples: str | None,
-    bytes_: str | None,
+    samples: int | None,
+    bytes_: int | None,
     fractions: str | None,
     seed: int,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write the samples of SOURCE as several data sets in folders of OUT.
+    """Write a data set as several, in folders of OUT.
 
     With --samples or --bytes, they are consecutive and named by number. With --fractions, each has a random
     part in the order of SOURCE; no sample is in two.
@@ -162,7 +226,7 @@ def split(
         return make_output(join_url(out, name), options)
 
     streams, columns = make_streams([source], options), make_columns(options)
-    with progress_bars() as on_progress:
+    with resumable(), progress_bars() as on_progress:
         if fractions is not None:
             shares = parse_numbers("--fractions", fractions)
             results = tools.split_by_fractions(
@@ -172,8 +236,8 @@ def split(
             results = tools.split_by_size(
                 streams,
                 outputs,
-                samples=None if samples is None else parse_count(samples, "--samples"),
-                bytes=None if bytes_ is None else parse_bytes(bytes_, "--bytes"),
+                samples=samples,
+                bytes=bytes_,
                 columns=columns,
                 on_progress=on_progress,
             )

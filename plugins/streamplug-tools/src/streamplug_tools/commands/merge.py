@@ -7,11 +7,17 @@ from typing import Any
 
 import click
 
+from streamplug.cli import examples
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.merge import merge_index
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug merge years",
+        "streamplug merge s3://bucket/years 2025 2026",
+    )
+)
 @click.argument("out")
 @click.argument("parts", nargs=-1)
 @storage_options(text="Options of the storage.")
@@ -19,7 +25,7 @@ from streamplug_tools.merge import merge_index
 def merge(
     out: str, parts: tuple[str, ...], *, storage_options: dict[str, Any] | None, as_json: bool
 ) -> None:
-    """Write the index.json of OUT, a data set of all the shards of PARTS.
+    """Write one index.json for all the shards of several data sets.
 
     Each part is a data set in a folder below OUT; samples are in the order of the parts. Without PARTS, all
     folders below OUT with an index.json are merged, sorted by name. Shards are neither read nor moved.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -18,13 +19,27 @@ from streamplug_tools.commands.source_options import (
     source_options,
 )
 from streamplug_tools.commands.storage_options import storage_options
+from streamplug_tools.commands.value_types import SIZE
 
 _COLUMNS = (
-    click.option("--columns", help="Encodings: NAME:ENCODING, separated by commas.", multiple=True),
-    click.option("--rename", help="New column names: OLD=NEW, separated by commas.", multiple=True),
-    click.option("--select", help="Columns to take, by their names in the source.", multiple=True),
     click.option(
-        "--drop", help="Columns to leave out, by their names in the source.", multiple=True
+        "--columns",
+        metavar="NAME:ENCODING,…",
+        multiple=True,
+        help="Encodings of columns.  [default: those of the source, or the nearest]",
+    ),
+    click.option("--rename", metavar="OLD=NEW,…", multiple=True, help="New names of columns."),
+    click.option(
+        "--select",
+        metavar="NAME,…",
+        multiple=True,
+        help="Columns to take, by their names in the source.  [default: all]",
+    ),
+    click.option(
+        "--drop",
+        metavar="NAME,…",
+        multiple=True,
+        help="Columns to leave out, by their names in the source.",
     ),
     click.option(
         "--allow-unsafe-types",
@@ -34,18 +49,27 @@ _COLUMNS = (
 )
 _OUTPUT = (
     click.option(
-        "--format", "format_", help="Format of the new data set.  [default: that of the source]"
+        "--format",
+        "format_",
+        metavar="NAME",
+        help="Format of the new data set.  [default: that of the source]",
     ),
     click.option(
         "--compression",
+        metavar="NAME",
         help="Compression, such as zstd:11, or none.  [default: that of the source]",
     ),
     click.option(
         "--hashes",
-        help="Hash algorithms, separated by commas, or none.  [default: those of the source, else xxh3_64]",
+        metavar="NAME,…",
+        help="Hash algorithms, or none.  [default: those of the source, else xxh3_64]",
     ),
     click.option(
-        "--size-limit", default="64mb", show_default=True, help="Size limit of a raw shard."
+        "--size-limit",
+        type=SIZE,
+        default="64mb",
+        show_default=True,
+        help="Size limit of a raw shard.",
     ),
     click.option(
         "--processes",
@@ -54,6 +78,7 @@ _OUTPUT = (
     ),
     click.option(
         "--engine",
+        metavar="NAME",
         default="local",
         show_default=True,
         help="Engine that runs the writers: local, ray, dask, spark.",
@@ -92,7 +117,7 @@ def run_job(
         options: Values of `job_options`.
         **arguments: Further arguments of the job.
     """
-    with progress_bars() as on_progress:
+    with resumable(), progress_bars() as on_progress:
         result = job(
             make_streams(locations, options),
             make_output(out, options),
@@ -101,6 +126,17 @@ def run_job(
             **arguments,
         )
     print_result(result, as_json=options["as_json"])
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Say on Ctrl-C how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "run the same command again: it goes on with the parts that are missing"
+        ) from None
 
 
 def make_output(out: str, options: Mapping[str, Any]) -> Output:

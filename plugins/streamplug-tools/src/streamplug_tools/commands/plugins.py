@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 import streamplug
+from streamplug.cli import examples
 from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import PluginError
 from streamplug.plugin.discovery import BROKEN, OK, PluginEntry, inventory
@@ -21,8 +22,15 @@ INSTALLED = "installed"
 _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
 
 
-@click.command()
-@click.option("--kind", type=click.Choice(list(KINDS)), help="List plugins of this kind only.")
+@click.command(
+    epilog=examples(
+        "streamplug plugins --kind storage",
+        "streamplug plugins --check",
+    )
+)
+@click.option(
+    "--kind", type=click.Choice(list(KINDS)), help="List plugins of this kind only.  [default: all]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option(
     "--check", is_flag=True, help="Import every class; exit with 1 if anything is broken."

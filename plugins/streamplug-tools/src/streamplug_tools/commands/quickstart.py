@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import getpass
 import json
+import shlex
 import shutil
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,29 +22,46 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import streamplug
+from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import StreamplugError
+from streamplug.errors import OutputExistsError, StreamplugError
 from streamplug.plugin.registry import is_known
 from streamplug.types import World
 from streamplug.write import MDSWriter
+from streamplug_tools.report.text_format import size
 from streamplug_tools.stdlib_corpus import COLUMNS, read_sample, source_files
 
 WORLDS = (1, 2, 4, 8)
 GLOBAL_BATCH = 32
 
 
-@click.command()
+@click.command(epilog=examples("streamplug quickstart", "streamplug quickstart --clean"))
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where to write the data set; must be empty.  [default: a directory for temporary files]",
 )
+@click.option("--clean", is_flag=True, help="Only remove what an earlier run left there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-def quickstart(out: Path | None, *, as_json: bool) -> None:
-    """Write, shuffle, stream and check a real data set; needs no network and no torch."""
+def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
+    """Write, stream and check a real data set on this machine.
+
+    It needs no network and no torch. The data set and its cache stay, for a look at them; --clean removes
+    them.
+    """
     console = Console(stderr=as_json)
     home = out or Path(tempfile.gettempdir()) / f"streamplug-quickstart-{getpass.getuser()}"
     folder, cache = home / "data", home / "cache"
+    if clean:
+        if out is not None and folder.exists() and not is_quickstart(folder):
+            raise OutputExistsError(f"{folder} is no data set of quickstart: remove it yourself")
+        remove(home, (folder, cache))
+        return
+    if out is not None and out.exists() and any(out.iterdir()):
+        raise OutputExistsError(
+            f"--out {out} is not empty: choose another directory, or remove what an earlier run left there "
+            "by --clean"
+        )
     results = write(folder, exist_ok=out is None, console=console)
     if out is None:
         shutil.rmtree(cache, ignore_errors=True)  # of the replaced data set
@@ -54,6 +74,38 @@ def quickstart(out: Path | None, *, as_json: bool) -> None:
         click.echo(json.dumps(results, indent=2))
     else:
         show(results, console)
+    where = "" if out is None else f" --out {shlex.quote(str(out))}"
+    click.echo(
+        f"left behind: {size(stored_bytes(home))} in {home}; streamplug quickstart{where} --clean "
+        "removes it",
+        err=as_json,
+    )
+
+
+def is_quickstart(folder: Path) -> bool:
+    """Return whether a directory has a data set with the columns of the corpus."""
+    try:
+        shards = json.loads((folder / "index.json").read_bytes())["shards"]
+        return all(set(shard["column_names"]) == set(COLUMNS) for shard in shards)
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def remove(home: Path, folders: Iterable[Path]) -> None:
+    """Remove what a run left in a directory, and the directory unless it has other files."""
+    removed = stored_bytes(home)
+    for folder in folders:
+        if folder.exists():
+            shutil.rmtree(folder)
+    removed -= stored_bytes(home)
+    with suppress(OSError):
+        home.rmdir()
+    click.echo(f"removed {size(removed)} from {home}" if removed else f"{home}: nothing to remove")
+
+
+def stored_bytes(home: Path) -> int:
+    """Return the size of all files below a directory."""
+    return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
 
 
 def write(folder: Path, *, exist_ok: bool, console: Console) -> dict[str, Any]:

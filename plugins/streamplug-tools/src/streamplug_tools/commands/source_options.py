@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
@@ -12,15 +13,17 @@ from rich.progress import Progress
 
 from streamplug.stream import Stream
 from streamplug_tools.commands.storage_options import storage_options
+from streamplug_tools.format_detection import detect_format
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SOURCE = (
-    click.option("--split", help="Sub-directory of each source."),
+    click.option("--split", metavar="NAME", help="Sub-directory of each source.  [default: none]"),
     click.option(
         "--src-format",
+        metavar="NAME",
         multiple=True,
-        help="Format of sources without an index.json; given once for all, or once for each.",
+        help="Format of sources without an index.json; once for all, or once for each.  [default: detected]",
     ),
     storage_options(),
 )
@@ -52,14 +55,27 @@ def make_streams(locations: Sequence[str], options: Mapping[str, Any]) -> list[S
         formats if len(formats) > 1 else [next(iter(formats), None)] * len(locations)
     )
     return [
-        Stream(
-            remote=location,
-            split=options["split"],
-            format=format_,
-            storage_options=options["storage_options"],
+        name_format(
+            Stream(
+                remote=location,
+                split=options["split"],
+                format=format_,
+                storage_options=options["storage_options"],
+            )
         )
         for location, format_ in zip(locations, format_of)
     ]
+
+
+def name_format(stream: Stream) -> Stream:
+    """Return a stream with the detected format of its files, which is printed, unless it has an index."""
+    if stream.format is not None or (name := detect_format(stream)) is None:
+        return stream
+    click.echo(
+        f"{stream.remote}: read as {name}, since there is no index.json; --src-format names another format",
+        err=True,
+    )
+    return replace(stream, format=name)
 
 
 @contextmanager

@@ -10,21 +10,45 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from streamplug.cli import examples
 from streamplug.stream import Stream
+from streamplug_tools.commands.source_options import name_format
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.verification import Verified
 from streamplug_tools.verification import verify as check
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "streamplug verify data",
+        "streamplug verify s3://bucket/set --threads 16",
+    )
+)
 @click.argument("location")
-@click.option("--split", help="Sub-directory of LOCATION.")
-@click.option("--format", "--src-format", "format_", help="Format of files without an index.json.")
+@click.option("--split", metavar="NAME", help="Sub-directory of LOCATION.  [default: none]")
+@click.option(
+    "--format",
+    "--src-format",
+    "format_",
+    metavar="NAME",
+    help="Format of files without an index.json.  [default: detected]",
+)
 @storage_options(text="Options of the storage.")
 @click.option(
-    "--threads", type=click.IntRange(1), default=4, help="Number of threads, one shard each."
+    "--threads",
+    "num_threads",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Number of threads, one shard each.",
 )
-@click.option("--retries", type=click.IntRange(0), default=2, help="Retries of a failed download.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=2,
+    show_default=True,
+    help="Retries of a failed download.",
+)
 @click.option(
     "--allow-unsafe-types", is_flag=True, help="Also decode columns whose decoding can run code."
 )
@@ -37,29 +61,33 @@ def verify(
     format_: str | None,
     *,
     storage_options: dict[str, Any] | None,
-    threads: int,
+    num_threads: int,
     retries: int,
     allow_unsafe_types: bool,
     as_json: bool,
 ) -> None:
-    """Download every file of the data set at LOCATION, check sizes and digests, and decode every sample.
+    """Check every file and every sample of a data set.
+
+    All files of LOCATION are downloaded, their sizes and digests checked, and all samples decoded.
 
     The output names what was not checked: without digests in the index, changed bytes are found only where a
     value no longer decodes. The exit status is 1 if there is a problem. Files are downloaded into the
     directory for temporary files; the data set is not changed.
     """
-    stream = Stream(
-        remote=location,
-        split=split,
-        format=format_,
-        download_retry=retries,
-        storage_options=storage_options,
+    stream = name_format(
+        Stream(
+            remote=location,
+            split=split,
+            format=format_,
+            download_retry=retries,
+            storage_options=storage_options,
+        )
     )
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("checking shards", total=None)
         result = check(
             stream,
-            num_threads=threads,
+            num_threads=num_threads,
             allow_unsafe_types=allow_unsafe_types,
             report=lambda done, of: progress.update(task, completed=done, total=of),
         )

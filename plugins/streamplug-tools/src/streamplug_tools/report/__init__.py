@@ -24,7 +24,7 @@ def page_about(
 
     Args:
         source: A path, a URL or a stream.
-        samples: Number of first samples to show.
+        samples: Number of samples to show, spread over the data set.
         measured: Approximate number of samples to measure, from up to 24 shards, from fewer if they must be
             downloaded. With 0 for both, only the index is read.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.

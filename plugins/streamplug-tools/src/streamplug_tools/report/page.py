@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from importlib.resources import files
 
@@ -12,7 +12,7 @@ from streamplug_tools.inspection import ShardKind, TableOrigin
 from streamplug_tools.previews import Preview, Thumbnail
 from streamplug_tools.report.charts import charts, histogram, shard_map
 from streamplug_tools.report.html import Html, element, html
-from streamplug_tools.report.text_format import cut, many, number, size
+from streamplug_tools.report.text_format import cut, many, number, percent, size
 from streamplug_tools.statistics import DatasetStatistics
 
 _MAX_COLUMNS = 100
@@ -106,7 +106,7 @@ def _sections(statistics: DatasetStatistics) -> Iterator[tuple[str, str, Html]]:
     if statistics.seen:
         yield "columns", "Columns", _columns(statistics)
     if statistics.samples:
-        yield "samples", "First samples", _samples(statistics)
+        yield "samples", "Samples", _samples(statistics)
 
 
 def _schema(statistics: DatasetStatistics) -> Html:
@@ -216,8 +216,10 @@ def _column(n: int, column: ColumnStatistics) -> Html:
     texts = [(at, s) for at, s in column.previews if not s.images and s.measure != "value"][
         :_MAX_TEXTS
     ]
+    if column.counts:
+        texts = []
     # For bytes and ASCII text, lengths equal stored sizes.
-    numbers = None if column.numbers == column.stored else column.numbers
+    numbers = None if column.counts or column.numbers == column.stored else column.numbers
     notes = (
         element("li", f"{many(count, 'value')}: {note}") for note, count in column.notes.items()
     )
@@ -233,6 +235,7 @@ def _column(n: int, column: ColumnStatistics) -> Html:
             histogram("Stored bytes", column.stored, size, "value"),
             histogram(_MEASURES.get(column.measure, ""), numbers, number, "value"),
         ),
+        _counts(column.counts) if column.counts else "",
         element("ul", *notes, class_="notes") if column.notes else "",
         element("div", *(_picture(*item) for item in pictures), class_="pictures")
         if pictures
@@ -240,6 +243,19 @@ def _column(n: int, column: ColumnStatistics) -> Html:
         element("dl", *(_text(*item) for item in texts), class_="texts") if texts else "",
         id=f"column-{n}",
     )
+
+
+def _counts(counts: Mapping[str, int]) -> Html:
+    total = sum(counts.values())
+    rows = (
+        html(
+            element("dt", element("bdi", value or "(empty)")),
+            element("dd", element("meter", "", min="0", max=str(total), value=str(count))),
+            element("dd", f"{count:,} · {percent(count / total)}"),
+        )
+        for value, count in counts.items()
+    )
+    return element("dl", *rows, class_="counts")
 
 
 def _picture(sample: int, image: Thumbnail) -> Html:
