@@ -118,7 +118,7 @@ def test_what_has_no_meaning_is_refused(folder):
     code, output = run(folder, "--step", 0, "--ranks", 3, "--nodes", 2)
     assert (code, output) == (1, "error: --ranks=3 is not a multiple of --nodes=2\n")
     code, output = run(folder, "--step", 1000)
-    assert (code, output) == (1, "error: step=1000: epoch 0 has the steps 0 to 499\n")
+    assert (code, output) == (1, "error: --step=1000: epoch 0 has the steps 0 to 499\n")
 
 
 def test_a_state_tells_what_an_epoch_takes(folder, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -53,9 +53,7 @@ def diff(
 
     Columns and numbers of samples of ONE and OTHER are compared first. The exit status is 1 if they differ.
     """
-    streams = make_streams([one, other], options)
-    if other_storage_options is not None:
-        streams[1] = replace(streams[1], storage_options=other_storage_options)
+    streams = make_streams([one, other], options, other_storage_options)
     with progress_bars() as on_progress:
         comparison = compare(
             *streams,

@@ -43,8 +43,15 @@ def combine_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Comman
 source_options = combine_options(_SOURCE)
 
 
-def make_streams(locations: Sequence[str], options: Mapping[str, Any]) -> list[Stream]:
-    """Return the streams of locations, with one format for all or one for each."""
+def make_streams(
+    locations: Sequence[str],
+    options: Mapping[str, Any],
+    last_storage_options: Mapping[str, Any] | None = None,
+) -> list[Stream]:
+    """Return the streams of locations, with one format for all or one for each.
+
+    `last_storage_options` are those of the last location, where they differ.
+    """
     formats: Sequence[str] = options["src_format"]
     if len(formats) > 1 and len(formats) != len(locations):
         raise click.UsageError(
@@ -54,16 +61,19 @@ def make_streams(locations: Sequence[str], options: Mapping[str, Any]) -> list[S
     format_of: Sequence[str | None] = (
         formats if len(formats) > 1 else [next(iter(formats), None)] * len(locations)
     )
+    storage_options = [options["storage_options"]] * len(locations)
+    if last_storage_options is not None:
+        storage_options[-1] = last_storage_options
     return [
         name_format(
             Stream(
                 remote=location,
                 split=options["split"],
                 format=format_,
-                storage_options=options["storage_options"],
+                storage_options=given,
             )
         )
-        for location, format_ in zip(locations, format_of)
+        for location, format_, given in zip(locations, format_of, storage_options)
     ]
 
 
