@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import shutil
-import tempfile
 import time
 from collections import Counter
 from importlib.util import find_spec
@@ -22,6 +20,7 @@ import streamplug
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import is_known
+from streamplug.transfer.tempdir import make_temp_root
 from streamplug.types import World
 from streamplug.write import MDSWriter
 from streamplug_tools.stdlib_corpus import COLUMNS, read_sample, source_files
@@ -40,7 +39,7 @@ GLOBAL_BATCH = 32
 def quickstart(out: Path | None, *, as_json: bool) -> None:
     """Write, shuffle, stream and check a real data set; needs no network and no torch."""
     console = Console(stderr=as_json)
-    home = out or Path(tempfile.gettempdir()) / f"streamplug-quickstart-{getpass.getuser()}"
+    home = out or make_temp_root() / "quickstart"
     folder, cache = home / "data", home / "cache"
     results = write(folder, exist_ok=out is None, console=console)
     if out is None:
