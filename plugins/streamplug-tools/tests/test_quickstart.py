@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib
 import json
+import os
 import subprocess
 import sys
 
@@ -63,6 +65,19 @@ def test_it_does_not_write_over_what_is_there(tmp_path):
     assert result.exit_code == 1
     assert "remove it yourself" in result.output
     assert (tmp_path / "data/precious").read_text() == "x"
+
+
+def test_a_directory_that_others_may_have_prepared_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "mine" / "quickstart" / "cache").mkdir(parents=True)
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "temporary" / f"streamplug-{os.getuid()}").symlink_to(tmp_path / "mine")
+    (tmp_path / "temporary" / f"streamplug-quickstart-{getpass.getuser()}").symlink_to(
+        tmp_path / "mine" / "quickstart"
+    )
+    result = CliRunner().invoke(main, ["quickstart"])
+    assert result.exit_code == 1
+    assert (tmp_path / "mine" / "quickstart" / "cache").exists()
 
 
 def test_it_notices_when_worlds_differ(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import cache_lock, state_directory
 
 _LOG = logging.getLogger("streamplug.cache")
+_STALL_SECONDS = 10.0  # the files are small
 
 
 def claim_directory(directory: Path, url: str, index: bytes, selection: str | None = None) -> None:
@@ -30,10 +31,10 @@ def claim_directory(directory: Path, url: str, index: bytes, selection: str | No
     with map_disk_errors(directory):
         if check_identity(directory, url, digest) and known.exists():
             if read_identity(directory).get("files") != selection:
-                with suppress(OSError), cache_lock(directory, INDEX_NAME):
+                with suppress(OSError), cache_lock(directory, INDEX_NAME, _STALL_SECONDS):
                     _claim(directory, url, digest, selection)
             return
-        with cache_lock(directory, INDEX_NAME):
+        with cache_lock(directory, INDEX_NAME, _STALL_SECONDS):
             if not (
                 check_identity(directory, url, digest) and known.exists()
             ):  # no other process claimed it

@@ -90,12 +90,13 @@ def lock_slot_path(directory: Path, slot: int) -> Path:
 
 
 @contextmanager
-def cache_lock(directory: Path, name: str, stall_seconds: float = 60.0) -> Iterator[None]:
+def cache_lock(directory: Path, name: str, stall_seconds: float | None = None) -> Iterator[None]:
     """Hold the lock for writing a file of a cache, against other processes and threads.
 
-    If the staging files of its holder do not change for `stall_seconds`, as when that process is stopped or
-    its disk is dead, another lock takes its place. Then, and on a file system without locks, several may
-    write the file; each has a staging file of its own, so the result is complete all the same.
+    If the staging files of its holder do not change for `stall_seconds`, half an hour by default, as when
+    that process is stopped or its disk is dead, another lock takes its place. Then, and on a file system
+    without locks, several may write the file; each has a staging file of its own, so the result is complete
+    all the same.
     """
     with ExitStack() as held:
         for turn in count():

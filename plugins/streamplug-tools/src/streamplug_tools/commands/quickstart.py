@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import shlex
 import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -26,6 +24,7 @@ from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import OutputExistsError, StreamplugError
 from streamplug.plugin.registry import is_known
+from streamplug.transfer.tempdir import make_temp_root
 from streamplug.types import World
 from streamplug.write import MDSWriter
 from streamplug_tools.report.text_format import size
@@ -50,7 +49,7 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
     them.
     """
     console = Console(stderr=as_json)
-    home = out or Path(tempfile.gettempdir()) / f"streamplug-quickstart-{getpass.getuser()}"
+    home = out or make_temp_root() / "quickstart"
     folder, cache = home / "data", home / "cache"
     if clean:
         if out is not None and folder.exists() and not is_quickstart(folder):
