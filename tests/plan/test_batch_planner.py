@@ -30,7 +30,7 @@ class Planner(BatchPlanner):
 
 def test_options_and_substitutes_have_defaults():
     planner, candidates = Planner(), np.array([3, 1, 2])
-    assert planner.global_batch is None
+    assert planner.micro_batches is None
     assert planner.options() == {}
     assert planner.order_substitutes(7, candidates) is candidates
 
@@ -74,9 +74,9 @@ def test_a_curriculum_is_planned_by_streams():
     assert (given, first_ids) == (curriculum, [0, 10, 15])
     # Pass after pass.
     assert streams[1].samples(np.arange(7)).tolist() == [10, 11, 12, 13, 14, 10, 11]
-    assert {name: options[name] for name in ("canonical_nodes", "global_batch", "seed")} == {
+    assert {name: options[name] for name in ("canonical_nodes", "micro_batches", "seed")} == {
         "canonical_nodes": 1,
-        "global_batch": 8,
+        "micro_batches": 8,
         "seed": 7,
     }
 

@@ -36,11 +36,11 @@ class BatchPlanner(ABC):
     every world. It is sent to loader workers, so it must pickle.
 
     Attributes:
-        global_batch: Batches of a global batch over all ranks; None for the number of ranks with which a run
+        micro_batches: Batches of a global batch over all ranks; None for the number of ranks with which a run
             begins.
     """
 
-    global_batch: int | None = None
+    micro_batches: int | None = None
 
     @abstractmethod
     def epoch(
@@ -51,7 +51,7 @@ class BatchPlanner(ABC):
         order_key: str,
         world: World,
         canonical_nodes: int,
-        global_batch: int,
+        micro_batches: int,
         seed: int,
     ) -> Epoch:
         """Return an epoch.
@@ -62,7 +62,7 @@ class BatchPlanner(ABC):
             order_key: Text that differs for different orders, for caches.
             world: The number of nodes and ranks.
             canonical_nodes: Number of canonical nodes of the order.
-            global_batch: Batches of a global batch over all ranks.
+            micro_batches: Batches of a global batch over all ranks.
             seed: Seed of the run.
 
         Raises:
@@ -77,7 +77,7 @@ class BatchPlanner(ABC):
         *,
         order_key: str,
         canonical_nodes: int,
-        global_batch: int,
+        micro_batches: int,
         seed: int,
     ) -> CurriculumEpochs:
         """Return the epochs of a curriculum, whose steps are global batches of the run; see `epoch`.

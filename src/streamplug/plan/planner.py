@@ -42,7 +42,8 @@ class EpochConfig:
 
     `block_size` is in samples. `initial_nodes` and `initial_batch_size` are those with which the run began:
     the first is for the partition ``relaxed``; with ``device_per_stream``, as many samples of one stream as
-    the second stay together. `global_batch` is for the batching methods of plugins, in batches.
+    the second stay together. `micro_batches` is the number of batches in a global batch, which the batching
+    methods of plugins take.
     """
 
     seed: int
@@ -52,7 +53,7 @@ class EpochConfig:
     initial_nodes: int
     batching_method: str
     initial_batch_size: int
-    global_batch: int = 0
+    micro_batches: int = 0
 
     def parallelism(self, world: World, batch: int) -> Parallelism:
         return Parallelism(self.canonical_nodes, world, batch, self.initial_nodes)
@@ -127,7 +128,7 @@ class Planner:
                 order_key=f"{number} {self._order_key(config)}",
                 world=world,
                 canonical_nodes=config.canonical_nodes,
-                global_batch=config.global_batch,
+                micro_batches=config.micro_batches,
                 seed=config.seed,
             )
         if config.batching_method == "random":
@@ -152,7 +153,7 @@ class Planner:
             self.first_ids,
             order_key=self._order_key(config),
             canonical_nodes=config.canonical_nodes,
-            global_batch=config.global_batch,
+            micro_batches=config.micro_batches,
             seed=config.seed,
         )
 

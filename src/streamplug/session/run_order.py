@@ -133,7 +133,7 @@ class RunOrder:
             initial_nodes=self._start.nodes or world.nodes,
             batching_method=options.batching_method,
             initial_batch_size=self._start.batch_size or self.batch,
-            global_batch=self._micro_batches(world),
+            micro_batches=self._micro_batches(world),
         )
 
     def _micro_batches(self, world: World) -> int:
@@ -141,7 +141,7 @@ class RunOrder:
         batches = self._planner.batches
         if batches is None:
             return 0
-        return batches.global_batch or self._start.micro_batches or world.ranks
+        return batches.micro_batches or self._start.micro_batches or world.ranks
 
     def _batches_per_step(self, world: World) -> int | None:
         """Return the batches of a step over all ranks if they vary in size, else None."""

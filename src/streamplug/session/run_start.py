@@ -41,7 +41,7 @@ class RunStart:
             config.canonical_nodes,
             config.initial_nodes,
             config.initial_batch_size,
-            config.global_batch or None,
+            config.micro_batches or None,
         )
 
 

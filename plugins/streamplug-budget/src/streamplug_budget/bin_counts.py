@@ -69,13 +69,13 @@ def _count(tasks: Sequence[tuple[int, int]], make_windows: Callable[[], EpochWin
     return [windows.count_bins(*task) for task in tasks]
 
 
-def complete_global_batch(windows: EpochWindows, counts: Int64, global_batch: int) -> list[Int64]:
+def complete_global_batch(windows: EpochWindows, counts: Int64, micro_batches: int) -> list[Int64]:
     """Return the number of bins of each window by sequence, more in the last ones to end a global batch.
 
     Numbers stay as they are if some windows were not counted. There may be too few samples for a whole global
     batch, since no bin has less than one.
     """
-    extra = -int(counts.sum()) % global_batch if counts.all() else 0
+    extra = -int(counts.sum()) % micro_batches if counts.all() else 0
     ends = list(accumulate(windows.window_counts))
     counts = counts.copy()
     # Samples besides one of each bin, in the last window of each sequence that has one.

@@ -49,7 +49,7 @@ class BudgetCurriculum(CurriculumEpochs):
         self,
         curriculum: Curriculum,
         streams: RunStreams,
-        global_batch: int,
+        micro_batches: int,
         starts: list[EpochStart],
         *,
         make_windows: Callable[[int, CurriculumSequences], EpochWindows],
@@ -60,13 +60,13 @@ class BudgetCurriculum(CurriculumEpochs):
         Args:
             curriculum: The curriculum.
             streams: The streams.
-            global_batch: Batches of a global batch over all ranks.
+            micro_batches: Batches of a global batch over all ranks.
             starts: The beginning of the first epoch, or of more of them.
             make_windows: Returns the windows of a part of an epoch; it can be pickled.
             cached: Returns the result of a function, perhaps from a file, by a key.
         """
         self._changes, self._epoch_size = curriculum.changes, curriculum.epoch_size
-        self._streams, self._global_batch = streams, global_batch
+        self._streams, self._micro_batches = streams, micro_batches
         self._make_windows, self._cached, self.starts = make_windows, cached, starts
         self._latest: tuple[int, list[EpochPart]] | None = None
 
@@ -77,7 +77,7 @@ class BudgetCurriculum(CurriculumEpochs):
             self._latest = number, parts
             if len(self.starts) > number:  # it is no earlier beginning
                 self.starts[number + 1 :] = [following]
-        return BudgetEpoch(self._latest[1], self._global_batch, world)
+        return BudgetEpoch(self._latest[1], self._micro_batches, world)
 
     def steps_before(self, number: int, most: int) -> int:
         return min(self._start(number, most).step, most)
@@ -102,14 +102,14 @@ class BudgetCurriculum(CurriculumEpochs):
         is_over = False
         while not is_over:
             next_step = self._changes[changes].step if changes < len(self._changes) else None
-            most = None if next_step is None else (next_step - step) * self._global_batch
+            most = None if next_step is None else (next_step - step) * self._micro_batches
             shares = whole_shares(self._changes[changes - 1].proportions)
             slots = [range(*bounds) for bounds in zip(firsts, ends)]
             sequences = CurriculumSequences(self._streams, shares, continuations, slots)
             part = self._make_part(epoch, changes, sequences, most)
             parts.append(part)
             is_over = part.size == part.order.size
-            step += -(-part.size // self._global_batch)
+            step += -(-part.size // self._micro_batches)
             if step == next_step:
                 continuations = [
                     sequences.continue_after(*progress) for progress in part.progress()
@@ -128,7 +128,7 @@ class BudgetCurriculum(CurriculumEpochs):
         counts = self._cached(
             f"{epoch} {past} {most}", partial(count_bins_until, windows, make_windows, most)
         )
-        completed = complete_global_batch(windows, counts, self._global_batch)
+        completed = complete_global_batch(windows, counts, self._micro_batches)
         return EpochPart(windows, completed, most)
 
 

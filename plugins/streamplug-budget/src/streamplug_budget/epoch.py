@@ -90,25 +90,25 @@ class BudgetEpoch(Epoch):
     If there are too few bins for the last global batch, it is completed with others of the last part.
     """
 
-    def __init__(self, parts: Sequence[EpochPart], global_batch: int, world: World) -> None:
+    def __init__(self, parts: Sequence[EpochPart], micro_batches: int, world: World) -> None:
         """Partition bins among ranks.
 
         Args:
             parts: The bins.
-            global_batch: Bins of an optimizer step over all ranks.
+            micro_batches: Bins of an optimizer step over all ranks.
             world: The number of nodes and ranks.
 
         Raises:
             ConfigError: If the ranks do not divide the global batch.
         """
-        if global_batch % world.ranks:
+        if micro_batches % world.ranks:
             raise ConfigError(
-                f"a step of {global_batch} batches cannot be divided among {world.ranks} ranks; use a number "
-                "of ranks that divides it, or begin a run with other micro_batches="
+                f"a step of {micro_batches} batches cannot be divided among {world.ranks} ranks; use "
+                "a number of ranks that divides it, or begin a run with other micro_batches="
             )
         self._parts = parts
         self._ends = np.cumsum([part.size for part in parts])
-        self._padded = -(-int(self._ends[-1]) // global_batch) * global_batch
+        self._padded = -(-int(self._ends[-1]) // micro_batches) * micro_batches
         self._ranks = world.ranks
         self.steps = self._padded // world.ranks
 

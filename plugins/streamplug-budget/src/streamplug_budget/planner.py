@@ -35,7 +35,7 @@ class BudgetPlanner(BatchPlanner):
         self._curriculum: tuple[tuple[object, ...], BudgetCurriculum] | None = None
         # Beginnings of epochs of a curriculum, also for loader workers.
         self._starts: tuple[str, Sequence[CurriculumChange], list[EpochStart]] = ("", (), [])
-        self.global_batch = model.budget.micro_batches
+        self.micro_batches = model.budget.micro_batches
 
     def epoch(
         self,
@@ -45,21 +45,21 @@ class BudgetPlanner(BatchPlanner):
         order_key: str,
         world: World,
         canonical_nodes: int,
-        global_batch: int,
+        micro_batches: int,
         seed: int,
     ) -> Epoch:
-        key = f"bins of windows {self.identity()} {global_batch} {order_key}"
+        key = f"bins of windows {self.identity()} {micro_batches} {order_key}"
         if self._latest is None or self._latest[0] != key:
-            of_sequences = partial(_make_windows, self._model, global_batch, seed, number)
+            of_sequences = partial(_make_windows, self._model, micro_batches, seed, number)
             make_windows = partial(
                 _order_windows, make_order, canonical_nodes, self._model, of_sequences
             )
             windows = make_windows()
             count = partial(count_bins_until, windows, make_windows, None)
             counts = self._cached(sum(windows.sequences.sizes), key, count)
-            completed = complete_global_batch(windows, counts, global_batch)
+            completed = complete_global_batch(windows, counts, micro_batches)
             self._latest = key, EpochPart(windows, completed)
-        return BudgetEpoch([self._latest[1]], global_batch, world)
+        return BudgetEpoch([self._latest[1]], micro_batches, world)
 
     def curriculum_epochs(
         self,
@@ -69,11 +69,11 @@ class BudgetPlanner(BatchPlanner):
         *,
         order_key: str,
         canonical_nodes: int,
-        global_batch: int,
+        micro_batches: int,
         seed: int,
     ) -> BudgetCurriculum:
         size = curriculum.epoch_size
-        order = f"bins of windows {self.identity()} {global_batch} {order_key} {size}"
+        order = f"bins of windows {self.identity()} {micro_batches} {order_key} {size}"
         key = order, curriculum.changes
         if self._curriculum is None or self._curriculum[0] != key:
             before, changes, starts = self._starts
@@ -85,9 +85,9 @@ class BudgetPlanner(BatchPlanner):
             epochs = BudgetCurriculum(
                 curriculum,
                 RunStreams(make_streams, first_ids),
-                global_batch,
+                micro_batches,
                 kept,
-                make_windows=partial(_make_windows, self._model, global_batch, seed),
+                make_windows=partial(_make_windows, self._model, micro_batches, seed),
                 cached=lambda part, count: self._cached(size, f"{order} {part}", count),
             )
             self._curriculum = key, epochs
@@ -130,7 +130,7 @@ def _order_windows(
 
 
 def _make_windows(
-    model: CostModel, global_batch: int, seed: int, number: int, sequences: Sequences
+    model: CostModel, micro_batches: int, seed: int, number: int, sequences: Sequences
 ) -> EpochWindows:
     offset = np.random.default_rng([_GENERATOR_USE, seed, number]).integers(1 << 63)
-    return EpochWindows(sequences, model, global_batch, int(offset))
+    return EpochWindows(sequences, model, micro_batches, int(offset))
