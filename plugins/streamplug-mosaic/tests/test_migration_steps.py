@@ -1,4 +1,4 @@
-"""Scripts for mosaicml-streaming run after the change of import that the guide describes, and nothing else."""
+"""Scripts for mosaicml-streaming run after the guide's change of import, and under the alias."""
 
 from __future__ import annotations
 

@@ -261,21 +261,31 @@ MISSING = {
     "`simulation`": "`streamplug simulate`",
     "`streaming.base.array`, `.constant`, `.shared`, `.spanner`": "nothing; these are internal",
     "`streaming.base.batching.*`": "`generate_work` in `streaming.base.batching`",
-    "`streaming.base.compression.*`: classes": "`compress` and `decompress` in `streaming.base.compression`",
+    "`streaming.base.compression.*`: classes": (
+        "`compress` and `decompress` in `streaming.base.compression`"
+    ),
     "`streaming.base.converters.*`: other functions": "`dataframe_to_mds`, which infers the columns",
-    "`streaming.base.format.*`: readers, and classes of encodings": "`LocalDataset`; `mds_encode` and `mds_decode` in `streaming.base.format.mds.encodings`",
+    "`streaming.base.format.*`: readers, and classes of encodings": (
+        "`LocalDataset`; `mds_encode` and `mds_decode` in `streaming.base.format.mds.encodings`"
+    ),
     "`streaming.base.partition.*`": "`get_partitions` in `streaming.base.partition`",
-    "`streaming.base.registry_utils.create_registry`, `.import_file`, `.save_registry`": "`TypedRegistry`; `importlib`",
-    "`TypedRegistry.get_entry_point`, `.get_entry_points`, `.register_class`": "`get`, `get_all`, `register`",
+    "`streaming.base.registry_utils.create_registry`, `.import_file`, `.save_registry`": (
+        "`TypedRegistry`; `importlib`"
+    ),
+    "`TypedRegistry.get_entry_point`, `.get_entry_points`, `.register_class`": (
+        "`get`, `get_all`, `register`"
+    ),
     "`streaming.base.shuffle.*`": "`get_shuffle` in `streaming.base.shuffle`",
-    "`streaming.base.storage.*`: classes of single providers": "`CloudDownloader`, `CloudUploader`, or a storage, `streamplug.plugin.open_storage`",
+    "`streaming.base.storage.*`: classes of single providers": (
+        "`CloudDownloader`, `CloudUploader`, or a storage, `streamplug.plugin.open_storage`"
+    ),
     "`streaming.base.util.get_import_exception_message`": "nothing; errors name the package to install",
     "`streaming.*.convert`: scripts": "`streamplug-datasets`",
     "`streaming.vision.base`": "a subclass of `StreamingDataset` whose `get_item` applies the transform",
     (
         "`Stream.apply_default`, `.apply_weights`, `.validate_weights`, "
         "`.prepare_shard`, `.set_up_local`"
-    ): "nothing before the data set is created; `StreamingDataset.prepare_shard` after that",
+    ): ("nothing before the data set is created; `StreamingDataset.prepare_shard` after that"),
     (
         "`StreamingDataset.on_exception`, `.spanner`, "
         "`.max_shard_size_across_all_streams`, `LocalDataset.spanner`"
@@ -287,11 +297,11 @@ MISSING = {
         "`MDSWriter.cancel_future_jobs`, `.cloud_writer`, `.config_data`, `.event`, "
         "`.exception_callback`, `.executor`, `.encode_joint_shard`, "
         "`.encode_split_shard`"
-    ): "nothing: `write` and `finish` raise the errors of uploads; `get_config`, `flush_shard`",
+    ): ("nothing: `write` and `finish` raise the errors of uploads; `get_config`, `flush_shard`"),
     (
         "`Reader.decode_sample`, `.evict`, `.from_json`, `.get_sample_data`, "
         "`.set_up_local`, `.validate`"
-    ): "`shard[number]`; `StreamingDataset.evict_shard`, `.prepare_shard`",
+    ): ("`shard[number]`; `StreamingDataset.evict_shard`, `.prepare_shard`"),
 }
 """Names that the alias lacks, and their replacements."""
 
