@@ -24,19 +24,19 @@ def _spoilt(names, place, text):
 
 
 MISUSES = {
-    "an encoding that there is not": lambda s, p: _write(s, p, [], columns={"n": "nope"}),
+    "an unknown encoding": lambda s, p: _write(s, p, [], columns={"n": "nope"}),
     "an output that is not empty": lambda s, p: _set(s, p) and _set(s, p),
     "a size that is none": lambda s, p: _write(s, p, [], size_limit="many"),
     "a size below 0": lambda s, p: _write(s, p, [], size_limit="-1kb"),
     "a size above 4 GiB": lambda s, p: _write(s, p, [], size_limit=1 << 32),
-    "a compression that there is not": lambda s, p: _write(s, p, [], compression="zip"),
+    "an unknown compression": lambda s, p: _write(s, p, [], compression="zip"),
     "a level that there is not": lambda s, p: _write(s, p, [], compression="gz:11"),
     "a digest that there is not": lambda s, p: _write(s, p, [], hashes=["sha0"]),
     "digests out of order": lambda s, p: _write(s, p, [], hashes=["sha1", "md5"]),
     "an argument that writers have not": lambda s, p: _write(s, p, [], min_workers=2),
     "a sample without a column": lambda s, p: _write(s, p, [{}]),
-    "a value of another type": lambda s, p: _write(s, p, [{"n": "1"}]),
-    "bytes of another size": lambda s, p: _write(s, p, [{"n": b"1"}]),
+    "a value of the wrong type": lambda s, p: _write(s, p, [{"n": "1"}]),
+    "bytes of the wrong size": lambda s, p: _write(s, p, [{"n": b"1"}]),
     "neither streams nor a place": lambda s, p: s.StreamingDataset(),
     "streams and a place": lambda s, p: s.StreamingDataset(
         streams=[s.Stream(local=_set(s, p))], local=str(p)
@@ -70,7 +70,9 @@ MISUSES = {
         local=_write(s, p, [{"n": 1}], columns={"n": "pkl"})
     ),
     "a sample that there is not": lambda s, p: s.StreamingDataset(local=_set(s, p))[10],
-    "a sample of no number": lambda s, p: s.StreamingDataset(local=_set(s, p))["one"],
+    "a sample index that is not an integer": lambda s, p: s.StreamingDataset(local=_set(s, p))[
+        "one"
+    ],
     "a digest that the set has not": lambda s, p: s.StreamingDataset(
         remote=_set(s, p), local=f"{p}-near", validate_hash="sha1"
     )[0],
@@ -97,7 +99,7 @@ MISUSES = {
     "a file that does not come": lambda s, p: s.util.wait_for_file_to_exist(str(p), 0.01, 0.02, ""),
     "a digest of bytes that there is not": lambda s, p: s.hashing.get_hash("sha0", b""),
     "bytes by a compression that there is not": lambda s, p: s.compression.compress("zip", b""),
-    "a value by an encoding that there is not": lambda s, p: s.mds.mds_encode("nope", 1),
+    "`mds_encode` with an unknown encoding": lambda s, p: s.mds.mds_encode("nope", 1),
     "a world of other groups": lambda s, p: s.World(1, 4, 1, 0).replicate(3),
 }
 

@@ -1,4 +1,4 @@
-"""What differs where a program for mosaicml-streaming runs on streamplug: one list, for people to read."""
+"""Differences between mosaicml-streaming and streamplug: the list that ``--list`` and the guide show."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 
 class PeerDifference(NamedTuple):
-    """One thing that is not the same.
+    """One difference.
 
     Attributes:
-        what: Of which parameter, class or circumstance.
-        theirs: How it is with mosaicml-streaming.
-        ours: How it is here.
+        what: The parameter, class or situation.
+        theirs: Behavior of mosaicml-streaming.
+        ours: Behavior of streamplug.
     """
 
     what: str
@@ -23,242 +23,227 @@ class PeerDifference(NamedTuple):
 
 
 ALWAYS = (
-    PeerDifference("`download_retry=2`", "Two attempts", "Tried again twice"),
-    PeerDifference("`predownload=None`", "8 batches", "Adapts to the size and speed of shards"),
+    PeerDifference("`download_retry=2`", "Two attempts", "Two retries after the first attempt"),
+    PeerDifference(
+        "`predownload=None`", "8 batches", "Adapts to the size of shards and the speed of downloads"
+    ),
     PeerDifference(
         "`validate_hash=None`",
-        "Checks nothing",
-        "Checks what is downloaded, by a fast digest of the index",
+        "No check",
+        "Downloads are verified with a fast checksum from the index",
     ),
     PeerDifference(
-        "`merge_index` of parts with other columns",
-        "Writes an index that cannot be read as one",
-        "Refused, with the part, the column and both encodings",
+        "`merge_index` of parts whose columns differ",
+        "Writes an index that cannot be read",
+        "An error that names the part, the column and both encodings",
     ),
     PeerDifference(
-        "A download that fails for good",
-        "May end the epoch early, or hang",
+        "A download that fails after all retries",
+        "May end the epoch early or hang",
         "An error in the training loop",
     ),
     PeerDifference(
-        "Leaving a writer by an exception",
-        "Writes the index all the same",
-        "Leaves no index: the set is plainly unfinished",
+        "An exception inside `with MDSWriter(…)`",
+        "The index is written anyway",
+        "No index is written, so the data set is visibly incomplete",
     ),
     PeerDifference(
-        "`pkl` in a `LocalDataset`",
+        "`pkl` columns in a `LocalDataset`",
         "Decoded",
-        "Refused unless `StreamingDataset(local=…, allow_unsafe_types=True)`",
+        "An error; use `StreamingDataset(local=…, allow_unsafe_types=True)`",
     ),
     PeerDifference(
         "`state_dict`",
-        "Says where the run stands",
-        "Also what order it has, and refuses another one",
+        "Holds the position",
+        "Also identifies the order; loading it into a run with another order is an error",
     ),
     PeerDifference(
         "Resuming just before the end of an epoch",
-        "Ranks that would get a sample less repeat one of those that are left",
-        "They repeat one of the epoch's, as without the interruption",
+        "Ranks that are one sample short repeat one of the remaining samples",
+        "They repeat the same sample as in an uninterrupted run",
     ),
     PeerDifference(
-        "Epochs after a resumed one, with workers and without `num_canonical_nodes=`",
-        "May have the canonical nodes of a new run, unless a state was taken meanwhile",
-        "Have those of the state",
+        "Epochs after a resumed epoch, with workers and without `num_canonical_nodes=`",
+        "May use the canonical nodes of a new run, unless a state was saved in between",
+        "Use the canonical nodes of the state",
     ),
     PeerDifference(
-        "An epoch without one whole batch, such as of a stream that is too small for `batching_method=`",
-        "May be empty, with a warning in the log",
+        (
+            "An epoch without a whole batch, for example a stream that is too small for "
+            "`batching_method=`"
+        ),
+        "May be empty, with a logged warning",
         "An error",
     ),
     PeerDifference(
         "`len(dataset)`",
-        "The size of the epoch by the number of ranks",
-        "The samples that a rank gets: also those that are repeated, none that are left out",
+        "The size of the epoch divided by the number of ranks",
+        "The number of samples that the rank yields, with repeated and without dropped samples",
     ),
     PeerDifference(
-        "Samples above `size_limit`",
-        "A shard each; an empty one before, if it is the first sample",
-        "A shard each, none empty, and a warning",
+        "Samples larger than `size_limit`",
+        "One shard each, preceded by an empty shard if it is the first sample",
+        "One shard each and a warning; no shard is empty",
     ),
     PeerDifference(
-        "`predownload` of a data set, where it was not given",
-        "8 batches, or 64 samples",
-        "None",
+        "`predownload` of a data set, if it was not set", "8 batches, or 64 samples", "None"
     ),
     PeerDifference(
-        "`num_canonical_nodes`, `shuffle_block_size` of a data set, where they were not given",
+        "`num_canonical_nodes`, `shuffle_block_size` of a data set, if they were not set",
         "None until the first epoch",
-        "The defaults, at once",
+        "The defaults, immediately",
     ),
     PeerDifference(
-        "`next_epoch`, `cache_usage`, `cache_limit` and others of a data set",
-        "Can be set",
-        'Are read only; `load_state_dict({…, "epoch": 3})` begins another epoch',
+        "`next_epoch`, `cache_usage`, `cache_limit` and other attributes of a data set",
+        "Writable",
+        'Read-only; `load_state_dict({…, "epoch": 3})` starts another epoch',
     ),
     PeerDifference(
-        "`prepare_shard(…, blocking=False)`",
-        "Does not wait for other processes",
-        "Waits",
+        "`prepare_shard(…, blocking=False)`", "Does not wait for other processes", "Waits"
     ),
     PeerDifference(
-        "`evict_shard`, where the data set is read in place",
-        "Deletes it",
-        "An error",
+        "`evict_shard` of a data set that is read in place", "Deletes the shard", "An error"
     ),
     PeerDifference(
-        "`new_samples` of a writer",
-        "The bytes of samples",
-        "Their numbers alone",
+        "`new_samples` of a writer", "The encoded samples", "Only the indices of the samples"
     ),
     PeerDifference(
-        "`StreamingDataLoader` with batches of another size than the data set's: states",
-        "At any batch",
-        "Where whole global batches of the data set were used; an error elsewhere",
+        "State of a `StreamingDataLoader` whose batch size differs from that of the data set",
+        "After any batch",
+        "Only after whole global batches of the data set; otherwise an error",
     ),
     PeerDifference(
         "`get_item` of well-known data sets: name of its parameter",
         "`idx`",
-        "`sample_id`; give it by position",
+        "`sample_id`; pass it by position",
     ),
     PeerDifference(
         "A shard that is deleted from `local` while a data set reads it",
         "Is downloaded again",
-        "Is read on as it was opened; `evict_shard` has it downloaded again",
+        "The open file stays readable; `evict_shard` forces a new download",
     ),
-    PeerDifference(
-        "Fewer samples than a batch of each rank",
-        "An error",
-        "Taken",
-    ),
-    PeerDifference(
-        "Arrays without dimensions or without elements, in `MDSWriter`",
-        "An error",
-        "Stored",
-    ),
+    PeerDifference("Fewer samples than one batch per rank", "An error", "Allowed"),
+    PeerDifference("Zero-dimensional and empty arrays in `MDSWriter`", "An error", "Stored"),
     PeerDifference(
         "`get_item(…, retry=)`",
-        "How often a shard that was evicted is fetched again",
-        "Means nothing: `download_retry` says it",
+        "How often to download an evicted shard again",
+        "Ignored; set `download_retry`",
     ),
     PeerDifference(
         "`clean_stale_shared_memory()`",
-        "Removes what killed runs left behind",
-        "Does nothing, and says so: nothing shared has a name",
+        "Removes shared memory that killed runs left behind",
+        "Does nothing and logs that: there is no named shared memory",
     ),
     PeerDifference(
         "Data sets of `streaming.vision`",
-        "Also a class of torchvision; images become tensors",
-        "No class of torchvision; images become arrays, of which a loader makes tensors",
+        "Subclass `VisionDataset` of torchvision; images become tensors",
+        "Do not depend on torchvision; images become arrays, which a loader converts to tensors",
     ),
     PeerDifference(
         "Labels of `StreamingEnWiki`",
-        "Also where the weight of a prediction is 0",
-        "Only where it is above",
+        "Also set at positions whose prediction weight is 0",
+        "Set only where the weight is above 0",
     ),
     PeerDifference(
         "`cache_limit` of a data set with several streams",
-        "Of all streams together",
-        "Of each directory",
+        "Applies to all streams together",
+        "Applies to each directory",
     ),
     PeerDifference(
         "`merge_index(…, keep_local=False)`",
-        "Removes the local directory of `out`, with all data",
-        "Leaves no merged index there, and all else as it is",
+        "Removes the local directory of `out` with all its data",
+        "Removes only the merged index from it",
     ),
     PeerDifference(
-        "Two data sets at once with the same `local=`, and a remote",
+        "Two data sets with a remote and the same `local=` at once",
         "An error",
-        "They share the files",
+        "Allowed; they share the files",
     ),
     PeerDifference(
-        "A complete copy in `local=`, and no index in the remote",
-        "Read without asking the remote",
-        "An error; leave `remote=` out",
+        "A complete copy in `local=` and no index in the remote",
+        "The local copy is read",
+        "An error; omit `remote=`",
     ),
     PeerDifference(
-        "`progress_bar=True` of `CloudUploader`",
-        "Shows a bar for each file",
-        "An error",
+        "`progress_bar=True` of `CloudUploader`", "Shows a progress bar for each file", "An error"
     ),
 )
-"""Both with ``import streaming`` as the alias gives it, and with the names of streamplug itself."""
+"""Differences of the alias ``streaming`` and of the names of streamplug itself."""
 
 EXCEPTIONS = (
+    PeerDifference("an unknown encoding", "`TypeError`", "`UnknownNameError`, a `LookupError`"),
+    PeerDifference("an unknown compression", "`ValueError`", "`UnknownNameError`, a `LookupError`"),
     PeerDifference(
-        "an encoding that there is not", "`TypeError`", "`UnknownNameError`, a `LookupError`"
-    ),
-    PeerDifference(
-        "a compression that there is not", "`ValueError`", "`UnknownNameError`, a `LookupError`"
-    ),
-    PeerDifference(
-        "a value by an encoding that there is not",
+        "`mds_encode` with an unknown encoding",
         "`ValueError`",
         "`UnknownNameError`, a `LookupError`",
     ),
     PeerDifference("a sample without a column", "`KeyError`", "`EncodeError`, a `ValueError`"),
     PeerDifference(
-        "a value of another type",
+        "a value of the wrong type",
         "`AttributeError`",
         "`EncodeTypeError`, a `ValueError` and a `TypeError`",
     ),
     PeerDifference(
-        "bytes of another size", "`KeyError`", "`EncodeTypeError`, a `ValueError` and a `TypeError`"
+        "bytes of the wrong size",
+        "`KeyError`",
+        "`EncodeTypeError`, a `ValueError` and a `TypeError`",
     ),
-    PeerDifference("a sample of no number", "`ValueError`", "`IndexError`"),
+    PeerDifference("a sample index that is not an integer", "`ValueError`", "`IndexError`"),
 )
-"""What is raised for a mistake where a script that catches it for mosaicml-streaming would not."""
+"""Exceptions that an ``except`` clause written for mosaicml-streaming would not catch."""
 
 BY_DEFAULT = (
     PeerDifference(
         "`shuffle_algo`",
-        '`"py1e"`: works out a whole epoch before its first batch',
-        '`"window"`: any position at once',
+        '`"py1e"`: computes the whole epoch before its first batch',
+        '`"window"`: computes any position directly',
     ),
     PeerDifference(
         "`hashes=None` of writers",
-        "No digests",
-        '`["xxh3_64"]`, by which damage is noticed; `hashes=[]` for none, and the same bytes',
+        "No checksums",
+        (
+            '`["xxh3_64"]`, which detects damage; `hashes=[]` writes the same bytes as '
+            "mosaicml-streaming"
+        ),
     ),
     PeerDifference(
         "`partition_algo`",
-        '`"relaxed"`: what is repeated at the end of an epoch depends on the world',
-        '`"elastic"`: the same on all worlds',
+        '`"relaxed"`: the samples repeated at the end of an epoch depend on the number of ranks',
+        '`"elastic"`: the same samples on any number of ranks',
     ),
     PeerDifference(
         "Files in `local`",
         "Shards and the index",
-        "Also `.streamplug`, with locks; the alias has it beside, as `.NAME.streamplug`",
+        (
+            "Also a directory `.streamplug` with locks; the alias puts it next to `local`, "
+            "as `.NAME.streamplug`"
+        ),
     ),
-    PeerDifference("No `batch_size`", "An error", "Taken"),
+    PeerDifference("No `batch_size`", "An error", "Allowed"),
+    PeerDifference("Fewer samples than canonical nodes with `py1e`", "An error", "Allowed"),
     PeerDifference(
-        "Fewer samples than canonical nodes with `py1e`",
-        "An error",
-        "Taken",
-    ),
-    PeerDifference(
-        "An index without samples",
-        "A `RuntimeError`",
-        "Nothing until the first epoch",
+        "An index without samples", "A `RuntimeError`", "No error until the first epoch"
     ),
     PeerDifference(
-        "Exception for a missing index, and for one that is no JSON",
+        "Exceptions for a missing index and for an index that is not JSON",
         "`RuntimeError`, `JSONDecodeError`",
-        "`NotFound`, `InvalidIndexError`; those of the alias are both",
+        "`NotFound`, `InvalidIndexError`; those of the alias are instances of both",
     ),
     PeerDifference(
-        "`cache_limit` below the index, or below four shards",
+        "`cache_limit` smaller than the index or than four shards",
         "An error",
-        "Taken if the largest shard fits",
+        "Allowed if the largest shard fits",
     ),
     PeerDifference(
-        "`shuffle_block_size` below the size of shards, `predownload` below `batch_size`",
+        "`shuffle_block_size` smaller than a shard, `predownload` smaller than `batch_size`",
         "A `UserWarning`",
-        "A message of the logger `streamplug`, or none",
+        "A message of the logger `streamplug`, or nothing",
     ),
     PeerDifference(
         "`local=None`",
-        "A directory that must not be there yet",
-        "A directory for temporary files that is used again",
+        "A directory that must not exist yet",
+        "A temporary directory that later runs reuse",
     ),
     PeerDifference(
         "`remote=` a local path",
@@ -266,26 +251,20 @@ BY_DEFAULT = (
         "Read in place unless `local=` is another directory",
     ),
     PeerDifference(
-        "`size_limit` below what a shard takes without samples",
-        "A shard for each sample",
-        "An error",
+        "`size_limit` smaller than an empty shard", "One shard for each sample", "An error"
     ),
-    PeerDifference(
-        "`cache_limit`",
-        "Of shards and indexes",
-        "Of shards",
-    ),
+    PeerDifference("`cache_limit`", "Limits shards and indexes", "Limits shards only"),
 )
-"""Only with the names of streamplug itself: the alias has the defaults of mosaicml-streaming."""
+"""Differences of the names of streamplug itself; the alias has the defaults of mosaicml-streaming."""
 
 MISSING = {
     "`simulation`": "`streamplug simulate`",
-    "`streaming.base.array`, `.constant`, `.shared`, `.spanner`": "nothing: they serve its own insides",
+    "`streaming.base.array`, `.constant`, `.shared`, `.spanner`": "nothing; these are internal",
     "`streaming.base.batching.*`": "`generate_work` in `streaming.base.batching`",
-    "`streaming.base.compression.*`: classes": "`compress` and `decompress` in `streaming.base.compression`",
-    "`streaming.base.converters.*`: other functions": (
-        "`dataframe_to_mds`, which infers the columns"
+    "`streaming.base.compression.*`: classes": (
+        "`compress` and `decompress` in `streaming.base.compression`"
     ),
+    "`streaming.base.converters.*`: other functions": "`dataframe_to_mds`, which infers the columns",
     "`streaming.base.format.*`: readers, and classes of encodings": (
         "`LocalDataset`; `mds_encode` and `mds_decode` in `streaming.base.format.mds.encodings`"
     ),
@@ -293,30 +272,38 @@ MISSING = {
     "`streaming.base.registry_utils.create_registry`, `.import_file`, `.save_registry`": (
         "`TypedRegistry`; `importlib`"
     ),
-    "`TypedRegistry.get_entry_point`, `.get_entry_points`, `.register_class`": "`get`, `get_all`, `register`",
+    "`TypedRegistry.get_entry_point`, `.get_entry_points`, `.register_class`": (
+        "`get`, `get_all`, `register`"
+    ),
     "`streaming.base.shuffle.*`": "`get_shuffle` in `streaming.base.shuffle`",
     "`streaming.base.storage.*`: classes of single providers": (
         "`CloudDownloader`, `CloudUploader`, or a storage, `streamplug.plugin.open_storage`"
     ),
-    "`streaming.base.util.get_import_exception_message`": "nothing: errors say what to install",
+    "`streaming.base.util.get_import_exception_message`": "nothing; errors name the package to install",
     "`streaming.*.convert`: scripts": "`streamplug-datasets`",
-    "`streaming.vision.base`": "a `StreamingDataset` whose `get_item` transforms",
-    "`Stream.apply_default`, `.apply_weights`, `.validate_weights`, `.prepare_shard`, `.set_up_local`": (
-        "nothing before a data set is made; `StreamingDataset.prepare_shard` after that"
+    "`streaming.vision.base`": "a subclass of `StreamingDataset` whose `get_item` applies the transform",
+    (
+        "`Stream.apply_default`, `.apply_weights`, `.validate_weights`, "
+        "`.prepare_shard`, `.set_up_local`"
+    ): ("nothing before the data set is created; `StreamingDataset.prepare_shard` after that"),
+    (
+        "`StreamingDataset.on_exception`, `.spanner`, "
+        "`.max_shard_size_across_all_streams`, `LocalDataset.spanner`"
+    ): (
+        "exceptions in the training loop; `samples_per_shard`; `shard.get_max_size()` "
+        "of each of `shards`"
     ),
-    "`StreamingDataset.on_exception`, `.spanner`, `.max_shard_size_across_all_streams`, "
-    "`LocalDataset.spanner`": (
-        "errors of the loop; `samples_per_shard`; `shard.get_max_size()` of each of `shards`"
-    ),
-    "`MDSWriter.cancel_future_jobs`, `.cloud_writer`, `.config_data`, `.event`, `.exception_callback`, "
-    "`.executor`, `.encode_joint_shard`, `.encode_split_shard`": (
-        "nothing: errors of uploads are raised by `write` and `finish`; `get_config`, `flush_shard`"
-    ),
-    "`Reader.decode_sample`, `.evict`, `.from_json`, `.get_sample_data`, `.set_up_local`, `.validate`": (
-        "`shard[number]`; `StreamingDataset.evict_shard`, `.prepare_shard`"
-    ),
+    (
+        "`MDSWriter.cancel_future_jobs`, `.cloud_writer`, `.config_data`, `.event`, "
+        "`.exception_callback`, `.executor`, `.encode_joint_shard`, "
+        "`.encode_split_shard`"
+    ): ("nothing: `write` and `finish` raise the errors of uploads; `get_config`, `flush_shard`"),
+    (
+        "`Reader.decode_sample`, `.evict`, `.from_json`, `.get_sample_data`, "
+        "`.set_up_local`, `.validate`"
+    ): ("`shard[number]`; `StreamingDataset.evict_shard`, `.prepare_shard`"),
 }
-"""What the alias has not, and what to use instead."""
+"""Names that the alias lacks, and their replacements."""
 
 _NAME = re.compile(r"`([^`]+)`")
 
@@ -361,18 +348,18 @@ def describe(modules: Mapping[str, tuple[str, ...]], version: str) -> Iterator[s
         modules: The names of each module that the alias has.
         version: Whose names these are.
     """
-    yield f"The names of mosaicml-streaming {version} that are there:\n"
+    yield f"Supported names of mosaicml-streaming {version}:\n"
     for module, names in modules.items():
         yield f"  {module}: {', '.join(names)}"
-    yield "\nWhat differs (theirs -> ours):\n"
+    yield "\nDifferences (theirs -> ours):\n"
     for entry in ALWAYS:
         yield f"  {entry.what}\n    {entry.theirs} -> {entry.ours}"
-    yield "\nOther exceptions (theirs -> ours):\n"
+    yield "\nExceptions that differ (theirs -> ours):\n"
     for entry in EXCEPTIONS:
         yield f"  {entry.what}\n    {entry.theirs} -> {entry.ours}"
-    yield "\nOnly without the alias, where the names are imported from streamplug:\n"
+    yield "\nOnly for names imported from streamplug, without the alias:\n"
     for entry in BY_DEFAULT:
         yield f"  {entry.what}\n    {entry.theirs} -> {entry.ours}"
-    yield "\nNot there -> what to use instead:\n"
+    yield "\nMissing -> replacement:\n"
     for missing, instead in MISSING.items():
         yield f"  {missing} -> {instead}"
