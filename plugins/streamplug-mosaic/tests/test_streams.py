@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
 from importlib import metadata
@@ -11,7 +12,7 @@ import pytest
 import streamplug_mosaic
 from streamplug_mosaic import construct_from_registry, streams_registry
 
-from streamplug.errors import ConfigError
+from streamplug.errors import AccessDenied, ConfigError
 
 
 @pytest.fixture
@@ -105,8 +106,10 @@ def test_streams_that_are_not_registered_are_refused(streaming, place):
 def test_the_default_directory_depends_on_the_remote_and_the_split(streaming, temporary):
     digest = "d154dd169b19a268ace4aff1b8a579c4"
     stream = streaming.Stream(remote="remote_dir", split="train")
-    assert stream.local == str(temporary / digest / "train")
+    private = temporary / f"streamplug-{os.getuid()}"
+    assert stream.local == str(private / digest / "train")
     assert Path(stream.local).is_dir()
+    assert private.stat().st_mode & 0o777 == 0o700
     assert streaming.Stream(remote="remote_dir", split="val").local.endswith("val")
     assert pickle.loads(pickle.dumps(stream)).local == stream.local
 
@@ -119,6 +122,13 @@ def test_a_default_directory_that_exists_is_refused(streaming, temporary, monkey
         streaming.Stream()
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert streaming.Stream(remote="remote_dir").local == stream.local
+
+
+def test_a_default_directory_is_never_below_what_others_can_write_to(streaming, temporary):
+    private = temporary / f"streamplug-{os.getuid()}"
+    private.symlink_to(temporary)
+    with pytest.raises(AccessDenied, match="must be a directory that nobody else can write to"):
+        streaming.Stream(remote="remote_dir")
 
 
 def test_a_data_set_is_read_through_its_default_directory(streaming, place, temporary):

@@ -8,7 +8,6 @@ from copy import copy
 from dataclasses import fields
 from hashlib import blake2s
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from streamplug.plan import Weight
 from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.file_lock import make_sibling_state
 from streamplug.transfer.observer import Observer
+from streamplug.transfer.tempdir import make_temp_root, temp_root
 from streamplug_mosaic.compat.checks import EmptyStreamError, check_cache_limit, index_errors
 from streamplug_mosaic.compat.shards import Shard
 
@@ -141,9 +141,12 @@ class Stream(streamplug.Stream):
 
 
 def temporary_directory(remote: Any, split: str | None) -> str:
-    """Return the directory of a stream without `local`; it depends on its remote and split alone."""
+    """Return the directory of a stream without `local`; it depends on the user, its remote and split alone.
+
+    Its parent is private: in the directory for temporary files, others could take its name first.
+    """
     digest = "" if remote is None else blake2s(str(remote).encode(), digest_size=16).hexdigest()
-    return "/".join([gettempdir(), digest, split or ""])
+    return "/".join([str(temp_root()), digest, split or ""])
 
 
 def create_directory(path: str) -> None:
@@ -151,8 +154,10 @@ def create_directory(path: str) -> None:
 
     Raises:
         OutputExistsError: If it exists.
+        AccessDenied: If its private parent belongs to another user.
     """
     if os.environ.get("LOCAL_RANK", "0") == "0":
+        make_temp_root()
         try:
             Path(path).mkdir(parents=True)
         except FileExistsError:
