@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -72,6 +73,16 @@ def test_arrays_of_items_without_bytes(descr):
     header = {"descr": descr, "fortran_order": False, "shape": (10**8,)}
     np.lib.format.write_array_header_1_0(out, header)
     assert refuses("npy", out.getvalue(), "have no bytes")
+
+
+@pytest.mark.parametrize(
+    "head", ["(" * 99, "'''", "\t\n  x\n y", "-" * 9000 + "1", "{'descr': 01}"]
+)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::SyntaxWarning")
+def test_heads_of_arrays_that_are_no_literals(head):
+    data = b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + bytes(8)
+    with pytest.raises(DecodeError, match=r"not a \.npy file: \w+"):
+        decode("npy", data)
 
 
 @pytest.fixture

@@ -60,8 +60,8 @@ def _load(location: str, stream: Stream) -> RowSelection:
     data = call_with_retries(lambda: storage.read(name), stream.retries)
     try:
         return parse_selection(np.load(BytesIO(data), allow_pickle=False))
-    except (ValueError, EOFError) as error:
-        raise ConfigError(f"select={location!r}: {storage.url_of(name)}: {error}") from None
+    except Exception as error:  # NumPy reads the head as Python source
+        raise ConfigError(f"select={location!r}: {storage.url_of(name)}: {error}") from error
 
 
 def _select(opened: OpenStream, stream: Stream, text: str) -> RowSelection:

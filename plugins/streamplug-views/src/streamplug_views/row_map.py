@@ -95,8 +95,8 @@ def load_array(path: Path, where: str) -> NDArray[Any]:
     """
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{where} is damaged ({error}); write the view again") from None
+    except Exception as error:  # NumPy reads the head as Python source
+        raise DataError(f"{where} is damaged ({error}); write the view again") from error
     if array.ndim != 1 or array.dtype.kind != "i":
         raise DataError(f"{where} has no row numbers but {array.dtype}, shape {array.shape}")
     return array

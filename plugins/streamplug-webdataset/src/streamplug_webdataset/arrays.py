@@ -44,8 +44,9 @@ class Npy(Encoding):
                 raise ValueError(f"shape {shape} of {dtype} has not {len(data) - start} bytes")
             order: Literal["C", "F"] = "F" if fortran else "C"
             return np.ndarray(shape, dtype, data, start, order=order).copy(order)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise DecodeError(f"not a .npy file: {error}") from error
+        # NumPy reads the head as Python source, and raises what its tokenizer and compiler run into.
+        except Exception as error:
+            raise DecodeError(f"not a .npy file: {type(error).__name__}: {error}") from error
 
 
 @lru_cache(maxsize=256)
@@ -107,9 +108,7 @@ class Npz(Encoding):
             # zipfile decompresses these without a bound.
             raise DecodeError(f"{member.filename!r} in an .npz file is neither stored nor deflated")
         with file.open(member) as stream:
-            data = stream.read(
-                member.file_size
-            )  # without a size, it may decompress more than it says
+            data = stream.read(member.file_size)  # without a size, it may give more than it says
         name = member.filename
         return self._single.decode(memoryview(data)) if name.endswith(_NPY) else data
 
