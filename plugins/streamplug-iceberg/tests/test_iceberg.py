@@ -8,6 +8,7 @@ import json
 import random
 import shutil
 import uuid
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -361,7 +362,7 @@ def test_damaged_and_foreign_files_are_refused(two_files, helpers):
         read(location)
     helpers.path_of(location).write_bytes(whole)
     change_metadata(location, lambda m: m.update({"format-version": 9}))
-    with pytest.raises(DataError, match=r"metadata\.json is damaged or of a version"):
+    with pytest.raises(DataError, match=r"metadata\.json is damaged.* version is not supported"):
         read(location)
     helpers.path_of(location).write_bytes(whole)
     change_metadata(
@@ -374,6 +375,29 @@ def test_damaged_and_foreign_files_are_refused(two_files, helpers):
     listed.write_bytes(listed.read_bytes()[:50])
     with pytest.raises(DataError, match=r"\.avro is damaged"):
         read(location)
+
+
+def test_manifests_are_read_within_bounds(two_files, helpers, monkeypatch):
+    table, _ = two_files
+    path = helpers.path_of(table.current_snapshot().manifest_list)
+    whole = path.read_bytes()
+
+    def refused(data, text):
+        path.write_bytes(data)
+        with pytest.raises(DataError, match=rf"\.avro is damaged: {text}"):
+            read(table.metadata_location)
+
+    huge = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"  # 2**63 - 1
+    refused(whole[:5] + huge + whole[6:], "")  # the length of the first key in the head
+    refused(whole[:-20], "EOFError")
+    refused(whole[:-1] + b"\0", "ValueError: a block does not end")
+    sync = whole[-16:]
+    head = whole[: whole.index(sync) + 16]
+    packed = zlib.compress(b"x" * 50, wbits=-15)
+    block = bytes([2 * len(packed)]) + packed + sync
+    refused(head + b"\xfe\1" + block, "ValueError: a block of 50 bytes has 127 records")
+    monkeypatch.setattr("streamplug_iceberg.manifest_reader._MAX_BLOCK_BYTES", 49)
+    refused(head + b"\2" + block, "ValueError: a block is cut short, or has more than 49")
 
 
 def test_a_table_without_rows_is_refused_like_a_data_set_without_samples(tables):

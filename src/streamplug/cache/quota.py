@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from stat import S_ISREG
 from weakref import WeakValueDictionary
 
 from streamplug.cache.boot_record import BootRecord
@@ -228,8 +229,11 @@ class CacheQuota:
         now = time.time_ns()
         files = []
         for name in self._read_list():
-            with suppress(FileNotFoundError, NotADirectoryError):
+            # The list may be damaged: a name that cannot be one is no file.
+            with suppress(OSError, ValueError):
                 status = os.lstat(self.root / name)
+                if not S_ISREG(status.st_mode):
+                    continue
                 if status.st_mtime_ns > now:  # the clock was set back
                     with suppress(OSError):
                         os.utime(self.root / name, ns=(now, now))

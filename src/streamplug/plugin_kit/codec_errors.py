@@ -1,8 +1,17 @@
-"""Errors of encodings and compressions."""
+"""Errors of encodings, compressions and parsers."""
 
 from __future__ import annotations
 
-from streamplug.errors import DecodeError, DecompressError, EncodeTypeError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streamplug.errors import (
+    DataError,
+    DecodeError,
+    DecompressError,
+    EncodeTypeError,
+    StreamplugError,
+)
 
 
 def wrong_type_error(encoding: str, expected: str, value: object) -> EncodeTypeError:
@@ -28,3 +37,21 @@ def large_value_error(what: str, max_value_bytes: int) -> DecodeError:
 def damaged_error(suffix: str, reason: object) -> DecompressError:
     """Return the error for damaged or truncated data."""
     return DecompressError(f"'{suffix}' data is damaged: {reason}")
+
+
+@contextmanager
+def parsing(what: str, advice: str = "") -> Iterator[None]:
+    """Raise DataError, which says that `what` is damaged, for the exceptions of a parser of untrusted data.
+
+    For libraries that raise what they run into: their own errors, but IndexError or SystemError, too. The
+    error ends with the `advice`.
+    """
+    try:
+        yield
+    except StreamplugError:
+        raise
+    except Exception as error:
+        reason = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+        raise DataError(
+            "; ".join(filter(None, [f"{what} is damaged: {reason}", advice]))
+        ) from error

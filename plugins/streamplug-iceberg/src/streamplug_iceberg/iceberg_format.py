@@ -5,6 +5,7 @@ from __future__ import annotations
 from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table, open_table_storage
 
 from streamplug.plugin.location import join
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.table_format import TableFormat
 from streamplug.stream import Stream
@@ -30,6 +31,9 @@ class IcebergFormat(TableFormat):
         metadata = files.read_metadata(key or files.find_metadata())
         snapshot, schema = find_snapshot(metadata, stream.version, storage.url)
         entries = [] if snapshot is None else read_entries(files, snapshot)
+        with parsing(f"{storage.url}: the metadata"):
+            columns = table_columns(metadata, schema, entries)
+            listed = list_files(files, entries, metadata, schema)
 
         def read_bounds() -> list[Bounds]:
             again = [] if snapshot is None else read_entries(files, snapshot)
@@ -39,8 +43,8 @@ class IcebergFormat(TableFormat):
             root,
             "snapshot",
             None if snapshot is None else snapshot.snapshot_id,
-            table_columns(metadata, schema, entries),
-            list_files(files, entries, metadata, schema),
+            columns,
+            listed,
             read_bounds,
         )
         return open_table(stream, table, observer)

@@ -23,8 +23,10 @@ from streamplug_parquet.table_reader import TableFile
 from streamplug_parquet.types import plain
 
 from streamplug.errors import ConfigError, DataError
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
+from streamplug_iceberg.manifest_reader import parse_manifest, parse_manifest_list
 from streamplug_iceberg.table_files import TableFiles
 
 _MAX_READS_IN_FLIGHT = 16
@@ -67,22 +69,16 @@ def read_entries(files: TableFiles, snapshot: Snapshot) -> list[ManifestEntry]:
     """
 
     def read(manifest: ManifestFile) -> list[ManifestEntry]:
-        try:
-            return manifest.fetch_manifest_entry(files)
-        except (ValueError, KeyError, TypeError, EOFError, AssertionError) as error:
-            raise _damaged(manifest.manifest_path, error) from error
+        data = files.read(files.key_of(manifest.manifest_path))
+        with parsing(manifest.manifest_path):
+            return parse_manifest(data, manifest)
 
-    try:
-        manifests = snapshot.manifests(files)
-    except (ValueError, KeyError, TypeError, EOFError, AssertionError) as error:
-        raise _damaged(snapshot.manifest_list, error) from error
+    data = files.read(files.key_of(snapshot.manifest_list))
+    with parsing(snapshot.manifest_list):
+        manifests = parse_manifest_list(data)
     return [
         entry for entries in map_threads(read, manifests, _MAX_READS_IN_FLIGHT) for entry in entries
     ]
-
-
-def _damaged(location: str, error: Exception) -> DataError:
-    return DataError(f"{location} is damaged: {type(error).__name__}: {error}")
 
 
 def data_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
@@ -141,10 +137,8 @@ def _read_deletes(
                 "files of the table (rewrite_data_files), or read a snapshot without such deletions"
             )
         content = files.read(files.key_of(file.file_path))
-        try:
+        with parsing(file.file_path):
             return list(_positions_of(file, content))
-        except (ValueError, KeyError, TypeError, pa.ArrowException, OSError) as error:
-            raise _damaged(file.file_path, error) from error
 
     deleted: defaultdict[str, list[tuple[int, Int64]]] = defaultdict(list)
     # A file of deletion vectors has an entry for each data file, and is read once.

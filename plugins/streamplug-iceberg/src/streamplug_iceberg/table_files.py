@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import re
-from typing import Any, NoReturn
 
-from pyiceberg.exceptions import ValidationError as IcebergError
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
-from pyiceberg.serializers import FromInputFile
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from streamplug.errors import ConfigError, DataError, NotFound
 from streamplug.interfaces import Storage
+from streamplug.plugin.registry import make
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.transfer.retry import call_with_retries
 
 METADATA_FOLDER = "metadata/"
 _HINT = f"{METADATA_FOLDER}version-hint.text"
 _METADATA_NAME = re.compile(r"v?([0-9]+)(?:-[0-9a-fA-F-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_MAX_METADATA_BYTES = 1 << 28  # of a metadata file, decompressed
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 
 
@@ -38,7 +36,7 @@ def split_metadata_url(url: str) -> tuple[str, str | None]:
     return root, f"{METADATA_FOLDER}{name}"
 
 
-class TableFiles(FileIO):
+class TableFiles:
     """Files below the location of a table, by the locations that its metadata has for them.
 
     A table that was copied elsewhere is read there: locations below its old one are below the new one.
@@ -46,7 +44,6 @@ class TableFiles(FileIO):
 
     def __init__(self, storage: Storage, retries: int) -> None:
         """Read files of `storage`, which is the table's location."""
-        super().__init__()
         self._storage, self._retries = storage, retries
         self._roots = [_normalize(storage.url)]
 
@@ -89,15 +86,11 @@ class TableFiles(FileIO):
         Raises:
             DataError: If it is damaged.
         """
-        try:
-            metadata = FromInputFile.table_metadata(_FetchedFile(key, self.read(key)))
-        except (IcebergError, ValueError, KeyError, TypeError, OSError, EOFError) as error:
-            if isinstance(error, NotFound):
-                raise
-            raise DataError(
-                f"{self._storage.url_of(key)} is damaged or of a version that is not supported: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
+        data = self.read(key)
+        with parsing(self._storage.url_of(key), "or its version is not supported"):
+            if ".gz" in key.removeprefix(METADATA_FOLDER):
+                data = make("compression", "gz").decompress(data, max_size=_MAX_METADATA_BYTES)
+            metadata = TableMetadataUtil.parse_raw(data.decode())
         self._roots.append(_normalize(metadata.location))
         return metadata
 
@@ -118,41 +111,6 @@ class TableFiles(FileIO):
     def read(self, key: str) -> bytes:
         """Return the content of a file by its key."""
         return call_with_retries(lambda: self._storage.read(key), self._retries)
-
-    def new_input(self, location: str) -> InputFile:
-        """Return a file by its location."""
-        return _FetchedFile(location, self.read(self.key_of(location)))
-
-    def new_output(self, location: str) -> OutputFile:
-        """Raise an error."""
-        _refuse(location)
-
-    def delete(self, location: Any) -> None:
-        """Raise an error."""
-        _refuse(location)
-
-
-def _refuse(location: Any) -> NoReturn:
-    raise DataError(f"{location}: tables are only read")
-
-
-class _FetchedFile(InputFile):
-    """The content of a file."""
-
-    def __init__(self, location: str, data: bytes) -> None:
-        super().__init__(location)
-        self._data = data
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def exists(self) -> bool:
-        """Return True."""
-        return True
-
-    def open(self, seekable: bool = True) -> InputStream:
-        """Return a stream of the content."""
-        return io.BytesIO(self._data)
 
 
 def _normalize(location: str) -> str:

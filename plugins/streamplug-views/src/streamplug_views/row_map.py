@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DataError
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.types import Int64
 
 MISSING = -1
@@ -93,10 +94,8 @@ def load_array(path: Path, where: str) -> NDArray[Any]:
     Raises:
         DataError: If it is damaged.
     """
-    try:
+    with parsing(where, "write the view again"):
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # NumPy reads the head as Python source
-        raise DataError(f"{where} is damaged ({error}); write the view again") from error
     if array.ndim != 1 or array.dtype.kind != "i":
         raise DataError(f"{where} has no row numbers but {array.dtype}, shape {array.shape}")
     return array
