@@ -231,6 +231,26 @@ def test_a_passing_failure_is_tried_again(plain):
     assert plain.remote.downloads == {"shard.0": 3}
 
 
+def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypatch, caplog):
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.6)
+    failed = threading.Event()
+
+    def fail_once(key: str, path: Path) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise Transient(f"{key}: busy")
+
+    plain.remote.hook = fail_once
+    store = plain.store(retries=1, timeout=0.1)
+    thread = threading.Thread(target=store.ensure, args=(0,))
+    thread.start()
+    assert failed.wait(10)
+    assert plain.store(retries=1, timeout=0.1).ensure(0)["data"].read_bytes() == RAW[0]
+    thread.join()
+    assert plain.remote.downloads == {"shard.0": 2}
+    assert not [message for message in caplog.messages if "has been held by" in message]
+
+
 def test_a_failure_that_does_not_pass_is_raised_after_the_retries(plain):
     def fail(key: str, path: Path) -> None:
         raise Transient(f"{key}: busy")
@@ -481,7 +501,7 @@ def test_a_process_that_is_stopped_holds_nobody_up(plain, monkeypatch, caplog, q
     try:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         start = time.monotonic()
-        store = plain.store(timeout=0.2, cache_limit=limit)
+        store = plain.store(timeout=0.2, retries=0, cache_limit=limit)
         for shard, raw in enumerate(RAW):
             assert store.ensure(shard)["data"].read_bytes() == raw
         assert store.ensure(0)["data"].read_bytes() == RAW[0]

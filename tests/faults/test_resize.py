@@ -126,6 +126,7 @@ class Run:
         self.launcher.wait(20)
 
 
+@pytest.mark.timeout(3600 if len(SEEDS) > 1 else 300)
 def test_others_go_on_with_the_very_next_step(tmp_path, figures):
     data, seconds, changes = tmp_path / "waves", [], Counter()
     reference, steps = Reference(data), 0

@@ -239,11 +239,15 @@ def _wait(
         if (holder := _stalled.get(path)) and holder == _read_holder(descriptor):
             return False
         with idle():
-            seconds, clock = 0.001, _StallClock(limit, progress)
-            while not clock.has_stalled():
-                sleep(seconds)
+            # A lock that is taken by one after another makes progress.
+            clock = _StallClock(limit, lambda: (_read_holder(descriptor), progress()))
+            seconds = 0.001
+            while True:
+                sleep(seconds)  # which may run other jobs, and take long
                 if _lock(descriptor):
                     return True
+                if clock.has_stalled():
+                    return False
                 seconds = min(2 * seconds, pause)
                 if abandoned():
                     raise StorageError(f"{path}: the parent process has ended")
@@ -257,7 +261,6 @@ def _wait(
             ) from error
         _warn_once(path.parent)
         return True
-    return False
 
 
 def _warn_once(directory: Path) -> None:

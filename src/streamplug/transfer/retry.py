@@ -51,5 +51,13 @@ def call_with_retries(
 
 def backoff_seconds(attempt: int) -> float:
     """Return the wait after a failed attempt, which are counted from 1, with jitter."""
-    wait = _FIRST_WAIT_SECONDS * 2.0 ** min(attempt - 1, 10)
-    return min(wait, _MAX_WAIT_SECONDS) + random.uniform(0.0, _MAX_JITTER_SECONDS)
+    return _min_backoff_seconds(attempt) + random.uniform(0.0, _MAX_JITTER_SECONDS)
+
+
+def max_backoff_seconds(retries: int) -> float:
+    """Return the longest wait after a failed attempt if there are so many retries."""
+    return _min_backoff_seconds(retries) + _MAX_JITTER_SECONDS if retries else 0.0
+
+
+def _min_backoff_seconds(attempt: int) -> float:
+    return min(_FIRST_WAIT_SECONDS * 2.0 ** min(attempt - 1, 10), _MAX_WAIT_SECONDS)
