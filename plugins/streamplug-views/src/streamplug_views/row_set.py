@@ -164,7 +164,8 @@ class RowSet(RowSelection):
             and (np.diff(self._high) > 0).all()
             and not (self._firsts[:1] != 0).any()
             and not (self._offsets[:1] != 0).any()
-            and (not len(sizes) or self._high[-1] == (self.end - 1) >> _CHUNK_BITS)
+            and not (self._high[:1] < 0).any()
+            and (self._high[-1] == (self.end - 1) >> _CHUNK_BITS if len(sizes) else self._size == 0)
         )
         if not valid:
             raise DataError(f"{self.where} is damaged: its tables do not fit; write the view again")
@@ -246,7 +247,8 @@ class RowSet(RowSelection):
         else:
             low = _unpack_runs(content.view("<u2").astype(np.int64))
         stop = self._size if last else self._firsts[chunk + 1]
-        if len(low) != stop - self._firsts[chunk] or (low[1:] <= low[:-1]).any():
+        is_damaged = len(low) != stop - self._firsts[chunk] or (low[1:] <= low[:-1]).any()
+        if is_damaged or (last and low[-1] != (self.end - 1) & (_CHUNK_ROWS - 1)):
             raise DataError(f"{self.where} is damaged in chunk {chunk}; write the view again")
         return low.astype(np.uint16)
 
