@@ -12,6 +12,7 @@ import streamplug
 from streamplug.cli.command_help import examples
 from streamplug.cli.commands import command_names, load_command, missing_command_reason
 from streamplug.cli.option_names import use_option_names
+from streamplug.display.terminal import say
 from streamplug.errors import StreamplugError
 from streamplug.plugin.catalog import COMMANDS
 from streamplug.plugin_kit.disk import OUTPUT_REMEDIES
@@ -70,9 +71,7 @@ class _CommandGroup(click.Group):
             name = str(ctx.invoked_subcommand)
             _fail(ctx, use_option_names(str(error), self.get_command(ctx, name)))
         except KeyboardInterrupt as error:
-            click.echo(
-                f"interrupted; {str(error) or 'run the command again to start over'}", err=True
-            )
+            say(f"interrupted; {str(error) or 'run the command again to start over'}", err=True)
             ctx.exit(_EXIT_INTERRUPTED)
         except OSError as error:  # such as standard output on a full disk
             remedy = OUTPUT_REMEDIES.get(error.errno or 0)
@@ -94,9 +93,9 @@ def _complete(command: click.Command) -> None:
 def _fail(context: click.Context, text: str) -> NoReturn:
     """Print the current exception, and exit."""
     if context.find_root().meta.get(_TRACEBACK):
-        click.echo(traceback.format_exc(), err=True, nl=False)
+        say(traceback.format_exc().rstrip(), err=True)
     else:
-        click.echo(f"error: {text}", err=True)
+        say(f"error: {text}", err=True)
     context.exit(1)
 
 

@@ -9,6 +9,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from streamplug.display.terminal import visible
+
 _PIPED_COLUMNS = 200
 
 
@@ -22,7 +24,7 @@ def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and values without a heading."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for pair in pairs:
-        table.add_row(*map(Text, pair))
+        table.add_row(*(Text(visible(text)) for text in pair))
     return table
 
 
@@ -34,7 +36,7 @@ def rows_table(
     """Return a table with headings; str cells are not parsed as markup."""
     table = Table(box=None, pad_edge=False)
     for heading in headings:
-        table.add_column(Text(heading), justify=justify)
+        table.add_column(Text(visible(heading)), justify=justify)
     for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(Text(visible(cell)) if isinstance(cell, str) else cell for cell in row))
     return table

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from streamplug.display.terminal import say
 from streamplug.errors import OutputExistsError, StreamplugError
 
 COMMANDS = {
@@ -41,9 +42,9 @@ class _DatasetGroup(click.Group):
         try:
             return super().invoke(ctx)
         except StreamplugError as error:
-            click.echo(f"error: {error}", err=True)
+            say(f"error: {error}", err=True)
             if isinstance(error, OutputExistsError):
-                click.echo("here, that is --replace", err=True)
+                say("here, that is --replace", err=True)
             ctx.exit(1)
 
 

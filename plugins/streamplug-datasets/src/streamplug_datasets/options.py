@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from streamplug.display.terminal import say
 from streamplug_datasets.convert.run import Settings, Split, SplitSummary, convert
 
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
@@ -88,12 +89,12 @@ def tell(summaries: Sequence[SplitSummary], *, as_json: bool) -> None:
         click.echo(json.dumps([asdict(summary) for summary in summaries], indent=2))
         return
     for summary in summaries:
-        click.echo(
+        say(
             f"{summary.out}: {summary.samples:,} samples, {summary.shards:,} shards, "
             f"{summary.raw_bytes:,} bytes before compression"
         )
         for kind, count in summary.failed.items():
-            click.echo(f"  not there: {count:,} ({kind})")
+            say(f"  not there: {count:,} ({kind})")
 
 
 def _names(text: str, known: Sequence[str]) -> tuple[str, ...]:

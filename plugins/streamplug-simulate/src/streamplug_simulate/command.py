@@ -11,6 +11,7 @@ import click
 from streamplug_tools.commands.source_options import make_streams, progress_bars, source_options
 
 from streamplug.cli import examples
+from streamplug.display.terminal import say
 from streamplug_simulate import MAX_NEEDS, open_dataset
 from streamplug_simulate import simulate as simulated
 from streamplug_simulate.arguments import parse_arguments
@@ -148,7 +149,7 @@ def simulate(
                 html.write_text(page(plan, scenario, offered, runs), "utf-8")
             except OSError as error:
                 raise click.FileError(str(html), error.strerror) from None
-            click.echo(f"{html}: written; {len(runs):,} runs", err=True)
+            say(f"{html}: written; {len(runs):,} runs", err=True)
         if serve:
             serve_page(plan, scenario, port=port, needs=PAGE_MAX_NEEDS)
 

@@ -9,8 +9,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import click
-
+from streamplug.display.terminal import say
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import list_names
 from streamplug_simulate import Scenario, SimulatedDataset
@@ -94,7 +93,7 @@ def serve_page(plan: SimulatedDataset, scenario: Scenario, *, port: int, needs: 
     """Print the address and serve the page until Ctrl-C."""
     with PageServer(plan, scenario, port, needs) as server:
         try:
-            click.echo(f"{server.url}  (Ctrl-C to stop)")
+            say(f"{server.url}  (Ctrl-C to stop)")
             server.serve_forever(0.1)
         except KeyboardInterrupt:
-            click.echo("stopped", err=True)
+            say("stopped", err=True)

@@ -15,6 +15,7 @@ from streamplug_tools.commands.storage_options import storage_options
 
 from streamplug.cli import examples
 from streamplug.display.tables import make_console
+from streamplug.display.terminal import say
 from streamplug.errors import ConfigError
 from streamplug_views import history
 from streamplug_views.compaction import compact as compact_view
@@ -134,8 +135,8 @@ def create(source: str, out: str, *, as_json: bool, message: str, **options: Any
         click.echo(json.dumps({**asdict(commit), "steps": steps}, indent=2))
         return
     for step in made.steps:
-        click.echo(f"{step.samples:>14,} samples after {step.step}")
-    click.echo(f"{commit.url}: version {commit.version} written, {commit.samples:,} samples")
+        say(f"{step.samples:>14,} samples after {step.step}")
+    say(f"{commit.url}: version {commit.version} written, {commit.samples:,} samples")
 
 
 def _apply(made: View, options: dict[str, Any]) -> View:
@@ -210,12 +211,12 @@ def show(location: str, version: str | None, *, as_json: bool, **options: Any) -
         click.echo(json.dumps(asdict(shown), indent=2))
         return
     tags = f" ({', '.join(shown.tags)})" if shown.tags else ""
-    click.echo(f"version {shown.version}{tags}, {shown.time}, {shown.samples:,} samples")
+    say(f"version {shown.version}{tags}, {shown.time}, {shown.samples:,} samples")
     if shown.message:
-        click.echo(shown.message)
-    click.echo(f"data sets: {', '.join(shown.sources)}")
+        say(shown.message)
+    say(f"data sets: {', '.join(shown.sources)}")
     for step in shown.steps:
-        click.echo(f"{step.samples:>14,} samples after {step.step}")
+        say(f"{step.samples:>14,} samples after {step.step}")
 
 
 @view.command(
@@ -239,16 +240,14 @@ def diff(location: str, old: str, new: str | None, *, as_json: bool, **options: 
         click.echo(json.dumps(asdict(change), indent=2))
         return
     before, after = change.samples
-    click.echo(
-        f"{before:,} and {after:,} samples: {change.added:,} added, {change.removed:,} removed"
-    )
+    say(f"{before:,} and {after:,} samples: {change.added:,} added, {change.removed:,} removed")
     _show_columns("added", change.columns_added)
     _show_columns("removed", change.columns_removed)
 
 
 def _show_columns(what: str, names: Sequence[str]) -> None:
     if names:
-        click.echo(f"columns {what}: {', '.join(names)}")
+        say(f"columns {what}: {', '.join(names)}")
 
 
 @view.command(
@@ -294,7 +293,7 @@ def expire(location: str, *, keep: int, yes: bool, as_json: bool, **options: Any
         return
     what = "removed" if yes else "would be removed; pass --yes to remove them"
     numbers = ", ".join(map(str, versions)) or "none"
-    click.echo(f"versions {numbers}, and {len(files):,} files: {what}")
+    say(f"versions {numbers}, and {len(files):,} files: {what}")
 
 
 @view.command(
@@ -331,4 +330,4 @@ def compact(
     if as_json:
         click.echo(json.dumps(asdict(commit), indent=2))
     else:
-        click.echo(f"{commit.url}: version {commit.version} written, {commit.samples:,} samples")
+        say(f"{commit.url}: version {commit.version} written, {commit.samples:,} samples")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from streamplug.cli import examples
+from streamplug.display.terminal import say
 from streamplug_testing.scaffold import EXAMPLES
 from streamplug_testing.scaffold import new_plugin as make
 
@@ -30,4 +31,4 @@ def new_plugin(name: str, kind: str, out: Path) -> None:
 
     The distribution is streamplug-NAME; NAME may include the prefix streamplug-.
     """
-    click.echo(make(name, kind, out))
+    say(str(make(name, kind, out)))

@@ -14,6 +14,7 @@ import streamplug
 from streamplug.cli import examples
 from streamplug.config import SECTIONS, Configurable, load
 from streamplug.dataset import StreamingDataset
+from streamplug.display.terminal import say
 from streamplug.errors import ConfigError
 from streamplug_tools.config_names import check_dataset, check_writer
 from streamplug_tools.config_schema import json_schema
@@ -56,7 +57,7 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
             check_writer(settings["writer"], "writer")
     if opens:
         classes["dataset"].from_config(settings)
-    click.echo(f"{file}: {', '.join(named or ['dataset'])}: OK")
+    say(f"{file}: {', '.join(named or ['dataset'])}: OK")
 
 
 def _classes() -> dict[str, type[Configurable]]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from streamplug.cli import examples
+from streamplug.display.terminal import say
 from streamplug_tools import Difference
 from streamplug_tools import diff as compare
 from streamplug_tools.commands.source_options import make_streams, progress_bars, source_options
@@ -73,16 +74,14 @@ def _show(difference: Difference) -> None:
     one, other = difference.urls
     for url, names in zip(difference.urls, difference.only):
         if names:
-            click.echo(f"only {url} has the columns {', '.join(names)}")
+            say(f"only {url} has the columns {', '.join(names)}")
     for name, (old, new) in difference.encodings.items():
-        click.echo(f"column {name} is {old} in {one}, {new} in {other}")
+        say(f"column {name} is {old} in {one}, {new} in {other}")
     if difference.samples[0] != difference.samples[1]:
-        click.echo(
-            f"{one} has {difference.samples[0]:,} samples, {other} has {difference.samples[1]:,}"
-        )
+        say(f"{one} has {difference.samples[0]:,} samples, {other} has {difference.samples[1]:,}")
     for sample in difference.first:
-        click.echo(f"sample {sample.sample} differs in {', '.join(sample.columns)}")
+        say(f"sample {sample.sample} differs in {', '.join(sample.columns)}")
     more = difference.differing - len(difference.first)
     if more and difference.first:
-        click.echo(f"and {more:,} more samples")
-    click.echo(f"{difference.compared:,} samples compared: {difference.differing:,} differ")
+        say(f"and {more:,} more samples")
+    say(f"{difference.compared:,} samples compared: {difference.differing:,} differ")

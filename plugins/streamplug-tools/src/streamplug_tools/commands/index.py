@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streamplug.cli import examples
+from streamplug.display.terminal import say
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.index_writer import scan_index
 
@@ -59,7 +60,7 @@ def index(
         click.echo(json.dumps(asdict(scanned), indent=2))
         return
     columns = ", ".join(f"{name} ({spec})" for name, spec in scanned.columns.items())
-    click.echo(
+    say(
         f"{scanned.url}: written; {scanned.shards:,} shards, {scanned.samples:,} samples, "
         f"columns {columns}"
     )

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from streamplug.cli import examples
 from streamplug.display.tables import make_console, pairs_table, rows_table
+from streamplug.display.terminal import say
 from streamplug_tools import DatasetInfo, as_lines
 from streamplug_tools import inspect as look_at
 from streamplug_tools.commands.source_options import make_streams, source_options
@@ -67,7 +68,7 @@ def inspect(
         except OSError as error:
             raise click.FileError(str(page), error.strerror) from None
         if not as_json:
-            click.echo(f"{page}: written")
+            say(f"{page}: written")
             return
     info = look_at(stream, samples=0)
     lines = as_lines(stream, end=samples) if samples and info.samples else iter(())

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from streamplug.cli import examples
+from streamplug.display.terminal import say
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.merge import merge_index
 
@@ -35,4 +36,4 @@ def merge(
     if as_json:
         click.echo(json.dumps({"shards": shards}))
     else:
-        click.echo(f"{out}: {shards:,} shards in one index.json")
+        say(f"{out}: {shards:,} shards in one index.json")

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from streamplug.display.terminal import say
 from streamplug.errors import ConfigError
 from streamplug_tools import Columns, Output, WriteResult
 from streamplug_tools.commands.source_options import (
@@ -212,7 +213,7 @@ def print_result(result: WriteResult, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(result), indent=2))
     else:
-        click.echo(
+        say(
             f"{result.url}: written; {result.shards:,} shards, {result.samples:,} samples, "
             f"{result.bytes:,} bytes"
         )

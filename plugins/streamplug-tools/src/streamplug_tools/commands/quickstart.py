@@ -22,6 +22,7 @@ from rich.table import Table
 import streamplug
 from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
+from streamplug.display.terminal import say
 from streamplug.errors import OutputExistsError, StreamplugError
 from streamplug.plugin.registry import is_known
 from streamplug.transfer.tempdir import make_temp_root
@@ -74,7 +75,7 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
     else:
         show(results, console)
     where = "" if out is None else f" --out {shlex.quote(str(out))}"
-    click.echo(
+    say(
         f"left behind: {size(stored_bytes(home))} in {home}; streamplug quickstart{where} --clean "
         "removes it",
         err=as_json,
@@ -99,7 +100,7 @@ def remove(home: Path, folders: Iterable[Path]) -> None:
     removed -= stored_bytes(home)
     with suppress(OSError):
         home.rmdir()
-    click.echo(f"removed {size(removed)} from {home}" if removed else f"{home}: nothing to remove")
+    say(f"removed {size(removed)} from {home}" if removed else f"{home}: nothing to remove")
 
 
 def stored_bytes(home: Path) -> int:

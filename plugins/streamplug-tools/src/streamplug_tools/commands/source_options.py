@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from streamplug.display.terminal import say
 from streamplug.stream import Stream
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.format_detection import detect_format
@@ -81,7 +82,7 @@ def name_format(stream: Stream) -> Stream:
     """Return a stream with the detected format of its files, which is printed, unless it has an index."""
     if stream.format is not None or (name := detect_format(stream)) is None:
         return stream
-    click.echo(
+    say(
         f"{stream.remote}: read as {name}, since there is no index.json; --src-format names another format",
         err=True,
     )

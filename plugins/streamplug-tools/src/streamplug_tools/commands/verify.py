@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from streamplug.cli import examples
+from streamplug.display.terminal import say
 from streamplug.stream import Stream
 from streamplug_tools.commands.source_options import name_format
 from streamplug_tools.commands.storage_options import storage_options
@@ -101,14 +102,14 @@ def verify(
 def _show(result: Verified) -> None:
     for problem in result.problems:
         sample = "" if problem.index is None else f", sample {problem.index}"
-        click.echo(f"shard {problem.shard} ({problem.file}){sample}: {problem.error}")
+        say(f"shard {problem.shard} ({problem.file}){sample}: {problem.error}")
     if result.undecoded:
         names = ", ".join(result.undecoded)
-        click.echo(f"not decoded, since that can run code: {names} (--allow-unsafe-types)")
+        say(f"not decoded, since that can run code: {names} (--allow-unsafe-types)")
     count = len(result.problems)
     state = "OK" if result.ok else f"{count:,} problem{'s' if count > 1 else ''}"
     decoded = "samples decode" if result.ok else "samples"
-    click.echo(
+    say(
         f"{result.url}: {state}: {result.shards:,} shards, {result.samples:,} {decoded}, "
         f"{result.bytes:,} bytes; {_of_digests(result)}"
     )

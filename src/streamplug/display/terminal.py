@@ -1,0 +1,20 @@
+"""Text for terminals, in which names and values of a data set cannot give orders to the terminal."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+# C0 and C1 controls but tabs and line ends, and the characters that reverse what follows them.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    r"""Return a text with control characters as escapes, such as ``\x1b``."""
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line to standard output, or to standard error, with control characters as escapes."""
+    click.echo(visible(text), err=err)
