@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamplug.transfer.retry import max_backoff_seconds
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 
 
@@ -19,3 +20,8 @@ class CacheOptions:
     keep_zip: bool = False  # whether to keep compressed files beside the raw ones
     cache_limit: int | None = None  # quota in bytes with LRU eviction; None is unlimited
     root: Path | None = None  # directory of the quota, a parent of the shards'; None if the same
+
+    @property
+    def stall_seconds(self) -> float:
+        """Seconds for which a process may wait for its server, or before its next attempt."""
+        return self.timeout + max_backoff_seconds(self.retries)

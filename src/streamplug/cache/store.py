@@ -34,7 +34,6 @@ from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
 from streamplug.transfer.observer import Observer, emit, observer_context, track_download
 from streamplug.transfer.probe import check_reachable
-from streamplug.transfer.retry import max_backoff_seconds
 from streamplug.transfer.verify import verify_file
 from streamplug.types import FileInfo
 
@@ -364,10 +363,7 @@ class ShardStore:
             commit(part, path)
 
     def _lock(self, path: Path) -> AbstractContextManager[None]:
-        # A process that waits for its server, or before the next attempt, is not stalled.
-        timeout, retries = self._options.timeout, self._options.retries
-        stall_seconds = timeout + max_backoff_seconds(retries)
-        return cache_lock(self._quota.root, self._name(path), stall_seconds)
+        return cache_lock(self._quota.root, self._name(path), self._options.stall_seconds)
 
     def _name(self, path: Path) -> str:
         root = self._quota.root
