@@ -257,6 +257,9 @@ def test_digests_are_checked_and_what_is_damaged_is_not_removed(places, remote):
     with pytest.raises(HashMismatchError, match=damaged.name):
         ids(StreamingDataset(**places, validate_hash="sha1"))
     assert damaged.exists()
+    dataset = StreamingDataset(**places, validate_hash="sha1")
+    remote.failure = None  # it is back, and the shard is fetched again
+    assert ids(dataset) == list(range(COUNT))
 
 
 def test_nothing_is_evicted_for_a_shard_that_cannot_be_fetched(places, remote, tmp_path):

@@ -68,6 +68,18 @@ def test_nothing_that_arrives_is_given_up(tmp_path, gate):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_time_in_which_this_process_was_suspended_does_not_count(tmp_path, monkeypatch):
+    clock, looks = time.monotonic, []
+
+    def jump():
+        looks.append(clock())
+        return looks[-1] + 100 * (len(looks) > 2)
+
+    monkeypatch.setattr("streamplug.transfer.stall_timeout.time", SimpleNamespace(monotonic=jump))
+    assert get(Far(lambda path: (time.sleep(0.5), whole(path))), tmp_path, timeout=0.8) == b"whole"
+    assert len(looks) > 2
+
+
 def test_an_attempt_that_was_given_up_does_not_disturb_the_next(tmp_path, gate):
     late = threading.Event()
 

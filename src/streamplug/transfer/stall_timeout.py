@@ -67,15 +67,17 @@ def bytes_of(path: Path) -> int:
 
 
 def _wait(job: Job[T], url: str, timeout: float, count_bytes: Callable[[], int]) -> None:
-    size, progress_time = 0, time.monotonic()
-    while not job.wait(min(_POLL_SECONDS, timeout / 4)):
+    poll = min(_POLL_SECONDS, timeout / 4)
+    size, stalled_seconds, last = 0, 0.0, time.monotonic()
+    while not job.wait(poll):
         check()
         if abandoned():
             raise StorageError(f"{url}: the parent process has ended")
         new_size, now = count_bytes(), time.monotonic()
-        if new_size != size:
-            size, progress_time = new_size, now
-        elif now - progress_time >= timeout:
+        # Time in which this process was suspended does not count.
+        stalled_seconds = 0.0 if new_size != size else stalled_seconds + min(now - last, 2 * poll)
+        size, last = new_size, now
+        if stalled_seconds >= timeout:
             raise StalledError(
                 f"{url}: nothing arrived for {timeout:g} s, after {size} bytes; check the network, or "
                 "raise download_timeout="
