@@ -23,7 +23,7 @@ from streamplug.cache.shard_files import (
     missing_file_error,
 )
 from streamplug.cache.staging import staging_path
-from streamplug.errors import ConfigError, CorruptShardError, DataError, StorageError, StreamplugError
+from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import ShardFile, Storage
 from streamplug.interfaces.callback import CacheHit, ShardRepaired
@@ -158,7 +158,7 @@ class ShardStore:
         if self._remote is None and not all(is_compressed(file) for file in files.values()):
             return False
         if self._offline and not all(has_zip(self._local, file) for file in files.values()):
-            with suppress(StorageError):
+            with suppress(StreamplugError):
                 self._check_online(next(iter(files.values())))
             if self._offline:
                 return False  # it may be the only copy
