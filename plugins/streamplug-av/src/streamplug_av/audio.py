@@ -71,8 +71,11 @@ class Audio(MediaFile):
 
     @property
     def rate(self) -> int:
-        """Samples in a second."""
-        return int(self._stream.codec_context.sample_rate)
+        """Samples in a second; DecodeError if the file says 0."""
+        rate = int(self._stream.codec_context.sample_rate)
+        if rate <= 0:
+            raise DecodeError(f"a rate of {rate} Hz; the file is damaged")
+        return rate
 
     @property
     def channels(self) -> int:

@@ -54,12 +54,14 @@ def select_stream(container: InputContainer, kind: str) -> Any:
     """Return the first stream of a kind, ``"video"`` or ``"audio"``; packets of others are skipped.
 
     Raises:
-        DecodeError: If there is none.
+        DecodeError: If there is none, or FFmpeg has no decoder for it.
     """
     streams = [s for s in container.streams if s.type == kind and not _is_cover(s)]
     if not streams:
         kinds = ", ".join(stream.type for stream in container.streams) or "nothing"
         raise DecodeError(f"the file has no {kind} stream, but {kinds}")
+    if streams[0].codec_context is None:
+        raise DecodeError(f"the {kind} stream has a codec that FFmpeg does not know")
     for stream in container.streams if _DISCARD is not None else ():
         if stream is not streams[0]:
             stream.discard = _DISCARD.all
