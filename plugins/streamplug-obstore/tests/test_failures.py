@@ -102,6 +102,13 @@ def test_a_body_that_is_cut_is_transient(recorder, storage):
         storage.read("k")
 
 
+def test_another_range_than_asked_is_transient(recorder, storage):
+    recorder.headers = HEADERS | {"Content-Range": "bytes 0-1/100"}
+    recorder.answers = [(206, b"da")]
+    with pytest.raises(Transient, match="set/k: the server sent another range than asked"):
+        storage.read_range("k", 0, 5)
+
+
 @pytest.mark.parametrize("operation", ["read", "download"])
 def test_a_wrong_content_length_is_transient(recorder, make, tmp_path, operation):
     retries = {"max_retries": 1, "backoff": {"init_backoff": timedelta(milliseconds=1)}}

@@ -19,6 +19,7 @@ _CREDENTIALS = re.compile(
 _UNREADABLE = re.compile(r"pem file|decode service account|Invalid Access Key|read service account")
 _CERTIFICATE = re.compile(r"invalid peer certificate|UnknownIssuer|CertificateUnknown")
 _BROKEN = re.compile(r"HTTP error|error sending request|error decoding|timed out|body")
+_OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+")
 _DENIED_CODES = re.compile(
     r"<Code>(ExpiredToken|InvalidToken|InvalidAccessKeyId|TokenRefreshRequired)</Code>"
 )
@@ -45,6 +46,8 @@ def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
         return Transient(f"{url}: the server is busy; it may be tried again")
     if status := status_of(error):
         return error_of_status(status, url)
+    if _OTHER_RANGE.search(text):
+        return Transient(f"{url}: the server sent another range than asked; it may be tried again")
     if _BROKEN.search(text) and not _CERTIFICATE.search(str(error)):
         return Transient(f"{url}: the connection failed; it may be tried again")
     return StorageError(f"{url}: {_reason(error, text)}")
