@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import Any
+
 import streamplug
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from llms import llms_text
 
 project = "streamplug"
 author = "The streamplug authors"
@@ -16,10 +24,11 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "changes"]
+exclude_patterns = ["_build", "changes", "skills"]
 html_theme = "furo"
 html_title = "streamplug"
 html_static_path = ["_static"]
+html_extra_path = ["skills"]
 html_css_files = ["narrow.css"]
 html_theme_options = {"top_of_page_buttons": []}
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and output
@@ -57,3 +66,13 @@ nitpick_ignore_regex = [
     # The same class as streamplug.dataset.StreamingDataset, which is described.
     ("py:class", r"streamplug\.adapters\.torch\.StreamingDataset"),
 ]
+
+
+def setup(app: Any) -> None:
+    """Write llms.txt beside the pages."""
+
+    def write(app: Any, exception: Exception | None) -> None:
+        if exception is None and app.builder.name == "html":
+            Path(app.outdir, "llms.txt").write_text(llms_text(), "utf-8")
+
+    app.connect("build-finished", write)
