@@ -149,6 +149,30 @@ def test_only_a_missing_shard_is_an_error_which_names_it_the_cause_and_the_remed
     assert ids(dataset) == list(range(COUNT))
 
 
+@pytest.mark.parametrize(
+    "failure", ["nothing comes", ConnectionRefusedError()], ids=["silent", "away"]
+)
+def test_a_missing_shard_is_asked_for_as_often_as_download_retry_says(
+    places, remote, failure, monkeypatch, tmp_path
+):
+    ids(StreamingDataset(**places))
+    shards(places["local"])[2].unlink()
+    monkeypatch.setattr(probe, "PROBE_SECONDS", 0.3)
+    remote.failure = failure
+    dataset = StreamingDataset(**places, download_retry=3, predownload=1)
+    opened = remote.requests
+    translated = Remote.translated
+
+    def answer_fourth(self: Remote, key: str) -> Any:
+        if remote.requests >= opened + 3:
+            remote.failure = None
+        return translated(self, key)
+
+    monkeypatch.setattr(Remote, "translated", answer_fourth)
+    assert ids(dataset) == list(range(COUNT))
+    assert remote.requests > opened + 3
+
+
 def test_a_missing_plugin_is_no_matter_where_all_is_there(places, caplog):
     ids(StreamingDataset(**places))
     unregister("storage", "away")

@@ -323,8 +323,8 @@ class ShardStore:
     def _check_online(self, file: ShardFile) -> None:
         """Check that the remote is reachable again before anything is evicted for a download."""
         if self._remote is not None:
-            name = (file.zip or file.raw).basename
-            check_reachable(self._remote, name, self._local, self._options.timeout)
+            name, options = (file.zip or file.raw).basename, self._options
+            check_reachable(self._remote, name, self._local, options.timeout, options.retries)
             _LOG.info("%s can be reached again", self._remote.url)
             self._offline = False
 

@@ -87,16 +87,23 @@ class ProbeStorage(StorageWrapper):
         return self._run(prefix, lambda: iter([*self._storage.list(prefix)]))
 
 
-def check_reachable(remote: Storage, key: str, local: Path, timeout: float) -> None:
-    """Check that a remote that was unreachable now answers for `key`, which need not exist."""
-    storage = ProbeStorage(remote, timeout)
-    try:
+def check_reachable(remote: Storage, key: str, local: Path, timeout: float, retries: int) -> None:
+    """Check that a remote that was unreachable now answers for `key`, which need not exist.
+
+    The stall timeout of each attempt, in seconds, is at most `PROBE_SECONDS`.
+    """
+    storage = TimeoutStorage(remote, min(timeout, PROBE_SECONDS))
+
+    def request() -> None:
         try:
-            call_with_retries(lambda: storage.stat(key), PROBE_RETRIES)
+            storage.stat(key)
         except (NotFound, Transient, AccessDenied):
             raise
         except StorageError:  # some servers do not support stat
             storage.read_range(key, 0, 1)
+
+    try:
+        call_with_retries(request, retries)
     except NotFound:
         return
     except (StorageError, PluginError) as error:
