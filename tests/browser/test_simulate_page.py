@@ -122,7 +122,7 @@ def test_a_file_offers_what_it_holds(open_page, as_file):
         assert not page.locator("#set-shuffle").is_disabled()
         change(page, name, "1")
     assert page.locator("#set-shuffle").is_disabled()
-    assert "set one back" in page.inner_text("#rule")
+    assert "reset one" in page.inner_text("#rule")
     page.locator("#set-nodes").select_option("2")
     page.locator("#set-nodes").select_option("0")
     assert not page.locator("#set-shuffle").is_disabled()
@@ -180,7 +180,9 @@ def test_all_that_can_be_changed_or_seen_has_a_name(open_page, place):
     for name in PLOTS:
         texts = page.locator(f"#{name} > svg text").all_text_contents()
         assert any(text.startswith(("time, ", "step", "share")) for text in texts)
-        assert any(text.startswith(("fetched", "wait, ", "held, ", "samples")) for text in texts)
+        assert any(
+            text.startswith(("downloaded", "wait, ", "cached, ", "moves less, ")) for text in texts
+        )
 
 
 def test_names_are_texts(open_page, place):

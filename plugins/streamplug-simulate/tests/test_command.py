@@ -58,7 +58,7 @@ def test_tables_tell_of_epochs_and_nodes(written):
     assert re.search(r"egress +[\d,]+ bytes over 2 epochs", done.output)
     assert re.search(r"cost +[\d.e-]+", done.output)
     assert "… of 9" in done.output
-    assert "lies on this machine" in done.output
+    assert "as if it were downloaded" in done.output
 
 
 def test_json_tells_the_same(written):

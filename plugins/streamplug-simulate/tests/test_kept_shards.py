@@ -41,7 +41,7 @@ def test_ten_epochs_fetch_the_set_once(plan, capsys):
     assert [epoch.bytes for epoch in found.epochs[1:]] == [0] * 9
     print_result(found)
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"egress {found.egress:,} bytes over 10 epochs; 0 in each after the first" in shown
+    assert f"egress {found.egress:,} bytes over 10 epochs; 0 in each later epoch" in shown
 
 
 def test_disks_below_the_share_fetch_again(plan):

@@ -158,7 +158,7 @@ def test_nothing_is_read_but_the_index(written, tmp_path):
     with open_dataset({"local": str(tmp_path), "batch_size": 10, "callbacks": ["nobody"]}) as plan:
         found = simulate(plan, plan.scenario())
     assert found.shards == 29
-    assert "lies on this machine" in " ".join(found.notes)
+    assert "as if it were downloaded" in " ".join(found.notes)
     assert [path.name for path in tmp_path.iterdir()] == ["index.json"]
 
 

@@ -68,7 +68,7 @@ def test_shards_of_several_kinds_are_told_apart(tmp_path):
     merge_index(str(tmp_path))
     page = page_about(tmp_path)
     assert "int, int64" in page
-    assert "several kinds" in page
+    assert "several kinds of shards" in page
 
 
 def test_pickles_are_decoded_only_if_that_is_allowed(tmp_path):

@@ -13,7 +13,7 @@ const SETTINGS = {
 };
 const FIXED = {
   ranks_per_node: ["Ranks per node", number], workers: ["Workers per rank", number],
-  prefetch_factor: ["Batches that a worker makes ahead", number], batch_size: ["Batch size of a rank", number],
+  prefetch_factor: ["Prefetched batches per worker", number], batch_size: ["Batch size of a rank", number],
   latency: ["Latency of a request", seconds], epochs: ["Epochs", number],
   price: ["Price of 10⁹ bytes", (v) => v ? number(v) : "not given"],
 };
@@ -96,9 +96,9 @@ async function changed() {
 function rule(count) {
   const most = DATA.different;
   byId("rule").textContent = DATA.server
-    ? "Sizes may be written as 64mb; times are in seconds, bandwidth in bytes per second."
-    : `This page holds every run in which at most ${most} of these differ from what was given` +
-      (count >= most ? ": set one back to change another." : ".");
+    ? "Sizes: 64mb, for example, which is 64 × 2²⁰ bytes. Times are in seconds, bandwidth in bytes per second."
+    : `You can change ${most} of these settings at a time` +
+      (count >= most ? ": reset one to change another." : ".");
 }
 
 async function fromServer() {
@@ -110,7 +110,7 @@ async function fromServer() {
   try {
     found = await (await fetch("run?" + query)).json();
   } catch {
-    found = { error: "The server does not answer; it may have been stopped." };
+    found = { error: "The server does not answer. It may have stopped." };
   }
   if (mine !== asked) return null;
   document.body.removeAttribute("aria-busy");
@@ -135,14 +135,14 @@ function tiles() {
   const waited = sum("waited") + sum("first_batch"), all = sum("seconds");
   const about = epoch.simulated < epoch.steps ? "about " : "";
   const rows = [
-    [seconds(epoch.first_batch), "until the first batch"],
-    [number(100 * waited / (all || 1)) + " %", `of ${seconds(all)} waiting for data`],
-    [about + bytes(epoch.all_bytes), "leave the storage in the first epoch"],
-    ...(run.price ? [[(run.complete ? "" : "≤ ") + number(run.cost), "price of all epochs"]] : []),
-    [number(100 * epoch.all_bytes / (DATA.set.bytes || 1)) + " %", "of the set fetched in the first epoch, all nodes"],
+    [seconds(epoch.first_batch), "to the first batch"],
+    [number(100 * waited / (all || 1)) + " %", `of ${seconds(all)} spent waiting for data`],
+    [about + bytes(epoch.all_bytes), "egress of the first epoch"],
+    ...(run.price ? [[(run.complete ? "" : "≤ ") + number(run.cost), "cost of all epochs"]] : []),
+    [number(100 * epoch.all_bytes / (DATA.set.bytes || 1)) + " %", "of the data set downloaded in the first epoch, by all nodes"],
     [number(run.quality.shards_per_batch), "shards in a global batch"],
-    [number(100 * run.quality.same_shard) + " %", "of samples follow one of their shard"],
-    [number(run.quality.displacement), "samples is how far one moves, on average"],
+    [number(100 * run.quality.same_shard) + " %", "of samples follow one of the same shard"],
+    [number(run.quality.displacement), "samples, mean displacement by the shuffle"],
   ];
   byId("tiles").replaceChildren(...rows.map(([value, text]) => {
     const tile = element("div", { class: "tile" });
@@ -155,17 +155,17 @@ function plots() {
   const series = run.series, points = Object.values(series.fetched)[0].length;
   const x = Array.from({ length: points }, (_, i) => i * series.end / (points - 1));
   const over = { x, xLabel: "time", xUnit: "s", yUnit: "bytes" };
-  draw(byId("fetched"), { ...over, yLabel: "fetched so far", lines: series.fetched });
-  draw(byId("held"), { ...over, yLabel: "held", lines: series.held, limit: run.cache_limit });
+  draw(byId("fetched"), { ...over, yLabel: "downloaded", lines: series.fetched });
+  draw(byId("held"), { ...over, yLabel: "cached", lines: series.held, limit: run.cache_limit });
   const steps = series.mean_wait.map((_, i) => i * series.each);
-  const many = { [`mean of ${series.each} steps`]: series.mean_wait, "longest of these": series.longest_wait };
+  const many = { [`mean of ${series.each} steps`]: series.mean_wait, "longest of them": series.longest_wait };
   draw(byId("waits"), {
     x: series.mean_wait.length > 1 ? steps : [0, 1], xLabel: "step", yLabel: "wait", yUnit: "s",
     bars: series.each > 1 ? many : { "each step": series.mean_wait },
   });
   draw(byId("moved"), {
-    labels: ["5 %", "25 %", "50 %", "75 %", "95 %"], x: [0, 1, 2, 3, 4], xLabel: "share of samples that move less",
-    yLabel: "samples", yUnit: "", bars: { samples: run.quality.displacement_quantiles },
+    labels: ["5 %", "25 %", "50 %", "75 %", "95 %"], x: [0, 1, 2, 3, 4], xLabel: "share of samples",
+    yLabel: "moves less, samples", yUnit: "", bars: { samples: run.quality.displacement_quantiles },
   });
 }
 
@@ -182,21 +182,21 @@ function table(place, caption, heads, rows) {
 }
 
 function tables() {
-  table(byId("epochs"), "Epochs", ["epoch", "steps simulated", "until the first batch", "waited later", "took", "fetched"],
+  table(byId("epochs"), "Epochs", ["epoch", "steps simulated", "first batch", "later waits", "duration", "downloaded"],
     run.epochs.map((e) => [
       number(e.epoch), `${number(e.simulated)} of ${number(e.steps)}`, seconds(e.first_batch), seconds(e.waited),
       seconds(e.seconds), bytes(e.bytes),
     ]));
   const shown = run.nodes.slice(0, 16);
   const more = run.nodes.length > shown.length ? ` (${shown.length} of ${run.nodes.length})` : "";
-  table(byId("nodes"), "Nodes" + more, ["node", "fetched", "shards fetched", "found in the cache", "evicted"],
+  table(byId("nodes"), "Nodes" + more, ["node", "downloaded", "downloads", "cache hits", "evictions"],
     shown.map((n, at) => [number(at), bytes(n.bytes), number(n.shards), number(n.hits), number(n.evictions)]));
 }
 
 function fixed() {
   byId("urls").textContent = DATA.title.replace("Simulated run of ", "");
   byId("set").textContent =
-    `${number(DATA.set.samples)} samples in ${number(DATA.set.shards)} shards, ${bytes(DATA.set.bytes)} as stored`;
+    `${number(DATA.set.samples)} samples in ${number(DATA.set.shards)} shards, ${bytes(DATA.set.bytes)} stored`;
   for (const [name, [label, format]] of Object.entries(FIXED)) {
     byId("fixed").append(element("dt", {}, label), element("dd", {}, format(DATA.scenario[name])));
   }

@@ -1,5 +1,6 @@
 "use strict";
 const SVG = "http://www.w3.org/2000/svg";
+const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 function element(name, attributes = {}, text = null, space = null) {
   const made = space ? document.createElementNS(space, name) : document.createElement(name);
@@ -22,7 +23,7 @@ function number(value, digits = 3) {
 }
 
 function bytes(value) {
-  const [size, unit] = scaled(value, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"], 1024);
+  const [size, unit] = scaled(value, BYTE_UNITS, 1000);
   return number(size) + " " + unit;
 }
 
@@ -37,10 +38,9 @@ function seconds(value) {
 function axis(most, unit) {
   let divisor = 1, name = unit;
   if (unit === "bytes") {
-    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let at = 0;
-    while (most / divisor >= 1024 && at < units.length - 1) { divisor *= 1024; at += 1; }
-    name = units[at];
+    while (most / divisor >= 1000 && at < BYTE_UNITS.length - 1) { divisor *= 1000; at += 1; }
+    name = BYTE_UNITS[at];
   } else if (unit === "s" && most < 1) { divisor = 0.001; name = "ms"; }
   const top = Math.max(most / divisor, 1e-9), rough = top / 4;
   const power = Math.pow(10, Math.floor(Math.log10(rough)));
@@ -60,7 +60,7 @@ function draw(place, plot) {
   const values = [...lines, ...bars].flat();
   const highest = Math.max(...values, 0);
   const most = plot.limit && plot.limit <= 1.6 * highest ? Math.max(highest, plot.limit) : highest;
-  const y = axis(most || (plot.yUnit === "bytes" ? 1024 : 1), plot.yUnit);
+  const y = axis(most || (plot.yUnit === "bytes" ? 1000 : 1), plot.yUnit);
   const count = bars.length ? bars[0].length : plot.x.length;
   const last = plot.labels ? count : Math.max(plot.x[count - 1] + (bars.length ? plot.x[1] - plot.x[0] || 1 : 0), 1e-9);
   const x = axis(last, plot.xUnit);

@@ -12,10 +12,11 @@ from streamplug_simulate import EpochResult, NodeResult, SimulationResult
 _MAX_NODES = 8
 
 _EPOCH_HEADINGS = (
-    "epoch", "steps", "of", "first batch", "waited later", "took", "bytes fetched", "in the whole epoch",
+    "epoch", "steps", "of", "first batch", "later waits", "duration",
+    "downloaded bytes", "in the whole epoch",
 )  # fmt: skip
 _NODE_HEADINGS = (
-    "node", "bytes fetched", "shards fetched", "found in the cache", "evicted", "bytes evicted",
+    "node", "downloaded bytes", "downloads", "cache hits", "evictions", "evicted bytes",
 )  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def _overview(result: SimulationResult) -> Iterator[tuple[str, str]]:
     at_most = "" if result.complete else "at most " if scenario.epochs > 1 else "about "
     yield "data set", ", ".join(result.urls)
     shards = _many(result.shards, "shard")
-    sizes = f"{result.samples:,} in {shards}, {result.stored_bytes:,} bytes as stored"
+    sizes = f"{result.samples:,} in {shards}, {result.stored_bytes:,} stored bytes"
     yield "samples", sizes
     world = f"{_many(scenario.nodes, 'node')}, {_many(scenario.ranks_per_node, 'rank')} each, "
     workers = _many(scenario.workers, "worker")
@@ -60,14 +61,14 @@ def _overview(result: SimulationResult) -> Iterator[tuple[str, str]]:
         f"shuffle {scenario.shuffle or 'none'}, block size {block}, canonical nodes {canonical_nodes}",
     )
     limit = "none" if scenario.cache_limit is None else f"{scenario.cache_limit:,} bytes"
-    ahead = "adapts" if scenario.predownload is None else f"{scenario.predownload:,} samples"
+    ahead = "auto" if scenario.predownload is None else f"{scenario.predownload:,} samples"
     yield "cache limit", f"{limit}; predownload {ahead}"
     times = f"latency {_seconds(scenario.latency)}, step {_seconds(scenario.step_seconds)}"
     yield "network", f"{scenario.bandwidth:,.0f} bytes per second and node, {times}"
     later = ""
     if scenario.epochs > 1:
         mean = (result.egress - result.epochs[0].all_bytes) // (scenario.epochs - 1)
-        later = f"; {mean:,} in each after the first"
+        later = f"; {mean:,} in each later epoch"
     yield (
         "egress",
         f"{at_most}{result.egress:,} bytes over {_many(scenario.epochs, 'epoch')}{later}",
@@ -75,8 +76,8 @@ def _overview(result: SimulationResult) -> Iterator[tuple[str, str]]:
     if scenario.price:
         yield "cost", f"{at_most}{result.cost:,.4g}"
     is_local = f"{quality.shards_per_batch:,.1f} shards in a global batch"
-    same = f"{100 * quality.same_shard:.1f} % of samples follow one of their shard"
-    yield "mixing", f"{is_local}; {same}; one moves {quality.displacement:,.0f} samples on average"
+    same = f"{100 * quality.same_shard:.1f} % of samples follow one of the same shard"
+    yield "mixing", f"{is_local}; {same}; mean displacement {quality.displacement:,.0f} samples"
 
 
 def _or_default(value: int | None) -> str:

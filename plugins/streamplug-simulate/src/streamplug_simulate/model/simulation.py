@@ -154,8 +154,8 @@ class _Simulation:
                 "What the rest of it fetches is estimated from these; later epochs fetch at most as much."
             )
         if self._plan.is_local:
-            yield "Some of the data lies on this machine; it is simulated as if it were fetched."
-        yield "Decoding and unpacking take no time here, and neither does starting processes."
+            yield "Data on this machine is simulated as if it were downloaded."
+        yield "Decoding, decompressing and starting processes take no time in the simulation."
 
     def _workers(self, epoch: Epoch, training: TrainingLoop, rank: int) -> Sequence[Worker]:
         scenario, workers = self._scenario, []

@@ -127,7 +127,7 @@ def shard_map(cells: Sequence[ShardGroup]) -> Html:
     of = "shard" if all(cell.shards == 1 for cell in cells) else "cell of some shards"
     return element(
         "div",
-        element("div", element("span", "Colour by"), *switch, class_="switch"),
+        element("div", element("span", "Color by"), *switch, class_="switch"),
         element("ul", *shown, class_="cells", tabindex="0", aria_label="Shards"),
         element("div", element("span", *ramp, class_="ramp"), *scales, class_="scale"),
         element("output", f"Point at or tap a {of}."),

@@ -65,9 +65,7 @@ def page(statistics: DatasetStatistics) -> str:
                 for key, title, content in sections
             ),
         ),
-        element(
-            "footer", "Made by streamplug. This page is one file and asks nobody for anything."
-        ),
+        element("footer", "Made by streamplug. This page is a single file and sends no requests."),
         element("script", Html(script)),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
@@ -122,7 +120,7 @@ def _schema(statistics: DatasetStatistics) -> Html:
     )
     kinds = statistics.set.kinds
     several = html(
-        element("p", "The shards are of several kinds:"),
+        element("p", "There are several kinds of shards:"),
         element("ul", *(element("li", _kind(kind)) for kind in kinds)),
     )
     return html(
@@ -154,7 +152,7 @@ def _origin(origin: TableOrigin) -> Html:
     return html(
         element("p", f"This is {origin.version} of a view."),
         _table(("column", "data set"), columns),
-        _table(("step", "samples after it", ""), steps) if origin.steps else "",
+        _table(("step", "samples left", ""), steps) if origin.steps else "",
     )
 
 
@@ -198,7 +196,7 @@ def _shards(statistics: DatasetStatistics) -> Html:
 def _columns(statistics: DatasetStatistics) -> Html:
     total = statistics.set.samples
     seen = (
-        f"Of {statistics.seen:,} of {many(total, 'sample')}, in {statistics.seen_shards:,} of "
+        f"Computed from {statistics.seen:,} of {many(total, 'sample')} in {statistics.seen_shards:,} of "
         f"{many(statistics.set.shards, 'shard')}."
     )
     rest = len(statistics.columns) - _MAX_COLUMNS
