@@ -14,6 +14,12 @@ from read import KINDS, OURS, PAGE, STYLE, WHAT
 
 LIBRARIES = {"streamplug": OURS, "litdata": "#d98032", "mosaicml-streaming": "#e8b98b"}
 SHOWN = ("tokens", "small", "jpeg")
+# matplotlib sets colors in style attributes.
+DARK = """
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 !important }
+[style*="fill: #fbfcfd"] { fill: #161c23 !important }
+}"""
 PATH = PAGE.parents[1] / "_static" / "overview.svg"
 
 
@@ -47,6 +53,7 @@ def main() -> None:
         title = "Samples per second of a loader with two workers, from local shards"
         plot.savefig(PATH, metadata={"Date": None, "Creator": None, "Title": title})
     text = PATH.read_text(encoding="utf-8").replace("'DejaVu Sans'", "system-ui, sans-serif")
+    text = text.replace("</style>", f"{DARK}</style>", 1)
     PATH.write_text("\n".join(line.rstrip() for line in text.split("\n")), encoding="utf-8")
 
 
