@@ -6,9 +6,9 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Any
 
+from streamplug.display.notebook import in_notebook
 from streamplug.interfaces.callback import Stats
 
 _POLL_SECONDS = 0.25
@@ -17,8 +17,8 @@ _STOP_TIMEOUT_SECONDS = 5.0
 
 def interactive() -> bool:
     """Return whether progress can be shown, in a terminal or a notebook."""
-    if "ipykernel" in sys.modules:  # rich needs ipywidgets there
-        return find_spec("ipywidgets") is not None
+    if in_notebook():
+        return True
     try:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):  # stderr is missing or closed
@@ -72,14 +72,15 @@ def _line() -> tuple[Any, Any]:
     from rich.console import Console
     from rich.progress import (
         DownloadColumn,
-        Progress,
         SpinnerColumn,
         TextColumn,
         TimeElapsedColumn,
         TransferSpeedColumn,
     )
 
-    progress = Progress(
+    from streamplug.display.progress_lines import make_progress
+
+    progress = make_progress(
         SpinnerColumn(),
         TextColumn("downloading"),
         TextColumn("{task.fields[files]:,} files ({task.fields[cached]:,} cached)"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
 from typing import Any
+
+from streamplug.display.progress import interactive
 
 _MAX_SILENT_ITEMS = 2
 
 
 class ProgressBar:
-    """A progress bar on a terminal, displayed if more than a few items are left."""
+    """A progress bar in a terminal or a notebook, displayed if more than a few items are left."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -19,17 +20,19 @@ class ProgressBar:
     def update(self, done: int, total: int) -> None:
         """Set the number of items that are done."""
         if self._bar is None:
-            if total - done <= _MAX_SILENT_ITEMS or not sys.stderr.isatty():
+            if total - done <= _MAX_SILENT_ITEMS or not interactive():
                 return
             self._start(total)
         self._bar.update(self._task, completed=done)
 
     def _start(self, total: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+        from streamplug.display.progress_lines import make_progress
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._bar = make_progress(*columns, console=Console(stderr=True))
         self._task = self._bar.add_task(self._title, total=total)
         self._bar.start()
 

@@ -13,8 +13,10 @@ class WriteProgress:
         if enabled:
             from rich import progress
 
+            from streamplug.display.progress_lines import make_progress
+
             counts = "{task.fields[samples]:,} samples, {task.fields[shards]:,} shards"
-            self._progress = progress.Progress(
+            self._progress = make_progress(
                 progress.SpinnerColumn(),
                 progress.TextColumn("{task.description}"),
                 progress.TextColumn(counts),

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from streamplug_tools.commands.source_options import make_streams, progress_bars, source_options
+from streamplug_tools.commands.source_options import make_streams, source_options
+from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
 from streamplug.display.terminal import say

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from streamplug_tools.options import WriteResult as WriteResult
     from streamplug_tools.processing import process as process
     from streamplug_tools.processing import process_with as process_with
+    from streamplug_tools.progress import progress_bars as progress_bars
+    from streamplug_tools.report import InlinePage as InlinePage
     from streamplug_tools.report import page_about as page_about
     from streamplug_tools.transforms import convert as convert
     from streamplug_tools.transforms import select as select
@@ -33,6 +35,7 @@ _HOME = {
     "DatasetInfo": "inspection",
     "Difference": "comparison",
     "Expression": "expressions",
+    "InlinePage": "report",
     "Output": "options",
     "SampleDifference": "comparison",
     "ShardKind": "inspection",
@@ -45,6 +48,7 @@ _HOME = {
     "page_about": "report",
     "process": "processing",
     "process_with": "processing",
+    "progress_bars": "progress",
     "select": "transforms",
     "shuffle": "transforms",
     "sort": "transforms",
@@ -58,6 +62,7 @@ __all__ = [
     "DatasetInfo",
     "Difference",
     "Expression",
+    "InlinePage",
     "Output",
     "SampleDifference",
     "ShardKind",
@@ -70,6 +75,7 @@ __all__ = [
     "page_about",
     "process",
     "process_with",
+    "progress_bars",
     "select",
     "shuffle",
     "sort",

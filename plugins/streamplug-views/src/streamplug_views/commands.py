@@ -10,8 +10,8 @@ from typing import Any
 import click
 from rich.table import Table
 from streamplug_tools.commands.options import split_list
-from streamplug_tools.commands.source_options import progress_bars
 from streamplug_tools.commands.storage_options import storage_options
+from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
 from streamplug.display.tables import make_console

@@ -12,8 +12,9 @@ from streamplug.cli import examples
 from streamplug.display.terminal import say
 from streamplug_tools import Difference
 from streamplug_tools import diff as compare
-from streamplug_tools.commands.source_options import make_streams, progress_bars, source_options
+from streamplug_tools.commands.source_options import make_streams, source_options
 from streamplug_tools.commands.storage_options import storage_options
+from streamplug_tools.progress import progress_bars
 
 
 @click.command(

@@ -21,8 +21,9 @@ from streamplug_tools.commands.options import (
     resumable,
     run_job,
 )
-from streamplug_tools.commands.source_options import make_streams, progress_bars
+from streamplug_tools.commands.source_options import make_streams
 from streamplug_tools.commands.value_types import COUNT, SIZE
+from streamplug_tools.progress import progress_bars
 
 
 @click.command(

@@ -16,11 +16,11 @@ from streamplug_tools import Columns, Output, WriteResult
 from streamplug_tools.commands.source_options import (
     combine_options,
     make_streams,
-    progress_bars,
     source_options,
 )
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.commands.value_types import SIZE
+from streamplug_tools.progress import progress_bars
 
 _COLUMNS = (
     click.option(

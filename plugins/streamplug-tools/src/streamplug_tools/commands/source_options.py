@@ -1,15 +1,12 @@
-"""Options and progress bars of commands that read data sets, also for commands of plugins."""
+"""Options of commands that read data sets, also for commands of plugins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from streamplug.display.terminal import say
 from streamplug.stream import Stream
@@ -87,18 +84,3 @@ def name_format(stream: Stream) -> Stream:
         err=True,
     )
     return replace(stream, format=name)
-
-
-@contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress on standard error if it is a terminal; yield a progress callback."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
-
-        def on_progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield on_progress
