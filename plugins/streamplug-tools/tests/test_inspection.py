@@ -35,6 +35,9 @@ def test_shards_of_several_kinds_are_told_apart(tmp_path, write):
         ({"id": "int64"}, "gz", 5),
     ]
     assert found.first == ()
+    shown = found._repr_html_()
+    for text in ("DatasetInfo", ">15<", ">none, gz<", ">int<", ">int64<"):
+        assert text in shown
 
 
 def test_a_set_may_be_empty(tmp_path, write):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from hashlib import sha256
+from html import unescape
 
 import numpy as np
 import pytest
@@ -36,6 +37,17 @@ def test_a_page_allows_only_its_own_script_and_style(made):
 def test_a_page_asks_nobody(made):
     page = page_about(made)
     assert not re.search(r"(src|href|url\()\W*(https?:|//)|@import", page)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(made):
+    page = page_about(made)
+    shown = page._repr_html_()
+    (source,) = re.fullmatch(
+        r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts"[^>]*></iframe>', shown
+    ).groups()
+    assert unescape(source) == page
+    assert "<b>1</b>" not in shown
+    assert re.fullmatch(r"<InlinePage of [\d,]+ characters>", repr(page))
 
 
 def test_with_no_samples_the_page_tells_what_the_index_says(made):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.index import Index
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -16,6 +17,8 @@ from streamplug_tools.column_mapping import format_name
 from streamplug_tools.json_lines import as_lines
 from streamplug_tools.options import Location, streams
 from streamplug_tools.row_access import raw_shard_bytes, stored_bytes
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,8 @@ class TableOrigin:
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetInfo:
-    """Summary of a data set.
+class DatasetInfo(SummaryRepr):
+    """Summary of a data set, which a notebook shows as tables.
 
     Attributes:
         url: URL.
@@ -83,6 +86,20 @@ class DatasetInfo:
     origin: TableOrigin | None = None
     version: str = ""
     first: tuple[dict[str, Any], ...] = ()
+
+    def object_summary(self) -> ObjectSummary:
+        """Return a summary of sizes and columns."""
+        facts = [
+            ("data set", self.url),
+            *([("version", self.version)] if self.version else []),
+            ("samples", f"{self.samples:,}"),
+            ("shards", f"{self.shards:,}"),
+            ("bytes", f"{self.stored_bytes:,} stored, {self.raw_bytes:,} raw"),
+            ("format", ", ".join(_unique(kind.format for kind in self.kinds))),
+            ("compression", ", ".join(_unique(kind.compression or "none" for kind in self.kinds))),
+        ]
+        columns = _unique(column for kind in self.kinds for column in kind.columns.items())
+        return ObjectSummary(type(self).__name__, facts, ("column", "encoding"), columns)
 
 
 def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
@@ -130,6 +147,10 @@ def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> Da
         first=tuple(first),
         origin=getattr(index, "origin", None),
     )
+
+
+def _unique(values: Iterable[_T]) -> list[_T]:
+    return [*dict.fromkeys(values)]
 
 
 def _spread(values: Any) -> tuple[int, int, int]:

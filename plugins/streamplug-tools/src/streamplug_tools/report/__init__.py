@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from streamplug.stream import Stream
 from streamplug_tools.options import Location
+from streamplug_tools.report.inline_page import InlinePage
 from streamplug_tools.report.page import page
 from streamplug_tools.statistics import collect_statistics
 
-__all__ = ["page_about"]
+__all__ = ["InlinePage", "page_about"]
 
 
 def page_about(
@@ -16,8 +17,10 @@ def page_about(
     samples: int = 3,
     measured: int = 256,
     allow_unsafe_types: bool = False,
-) -> str:
+) -> InlinePage:
     """Return an HTML page about a data set: shards, sizes, columns and some samples.
+
+    A notebook shows the page if the call is the last line of a cell. In other programs the page is a str.
 
     The page is one file without network access. Data is shown as text or as images encoded again, and never
     runs. The work is bounded for any size of data set.
@@ -32,8 +35,7 @@ def page_about(
     Raises:
         StreamplugError: If it has no index that can be used.
     """
-    return page(
-        collect_statistics(
-            source, samples=samples, measured=measured, allow_unsafe_types=allow_unsafe_types
-        )
+    statistics = collect_statistics(
+        source, samples=samples, measured=measured, allow_unsafe_types=allow_unsafe_types
     )
+    return InlinePage(page(statistics))

@@ -40,3 +40,14 @@ for (const map of document.querySelectorAll(".map")) {
     });
   }
 }
+// In a frame made from text, "#part" is a part of the page around it, which the frame would load.
+if (location.href.startsWith("about:srcdoc")) {
+  const padding = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
+  for (const link of document.querySelectorAll('a[href^="#"]')) {
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      const part = document.getElementById(link.getAttribute("href").slice(1));
+      scrollBy(0, part.getBoundingClientRect().top - padding); // scrollIntoView would scroll the notebook, too
+    });
+  }
+}
