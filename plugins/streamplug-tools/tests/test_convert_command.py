@@ -37,7 +37,7 @@ def test_a_set_is_written_again(source, tmp_path):
     result = run(source, tmp_path / "out")
     assert result.exit_code == 0
     assert result.stdout == (
-        f"{tmp_path}/out: written; 1 shards, 100 samples, {size(tmp_path / 'out'):,} bytes\n"
+        f"{tmp_path}/out: written; 1 shard, 100 samples, {size(tmp_path / 'out'):,} bytes\n"
     )
     assert StreamingDataset(local=str(tmp_path / "out/part-00000"))[7]["text"] == "text 7"
 

@@ -93,6 +93,34 @@ def test_bytes_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
     assert ids(tmp_path / "set", local=str(tmp_path / "cache")) == list(range(5 * SIZE))
 
 
+def slow(part):
+    yield from halves(part)
+    time.sleep(0.5)
+    yield {"id": [part], "text": [""]}
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_samples_and_bytes_are_counted_while_parts_are_written(tmp_path, processes):
+    seen = []
+    options = {**OPTIONS, "batched": True, "processes": processes, "out": tmp_path / "set"}
+    write_parts(slow, range(2), on_counts=seen.append, **options)
+    assert any(SIZE in counts[:, 0] for counts in seen)  # a part that is not finished
+    assert seen[-1][:, 0].tolist() == [SIZE + 1, SIZE + 1]
+    index = json.loads((tmp_path / "set" / "index.json").read_text())
+    raw = sum(shard["raw_data"]["bytes"] for shard in index["shards"])
+    assert seen[-1][:, 1].sum() == raw
+
+
+def test_parts_of_an_earlier_run_have_no_counts(tmp_path):
+    options = {**OPTIONS, "processes": 0, "out": tmp_path / "set"}
+    with pytest.raises(WriterError):
+        write_parts(lambda part: broken(part) if part else samples(part), range(2), **options)
+    seen = []
+    write_parts(samples, range(2), on_counts=seen.append, **options)
+    assert seen[-1][0].tolist() == [-1, -1]
+    assert seen[-1][1, 0] == SIZE
+
+
 def test_whole_data_set_is_left_as_it_is(tmp_path, undisturbed):
     for _ in range(2):
         write_parts(samples, range(5), out=tmp_path / "set", processes=0, **OPTIONS)

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_testing.equality import same
 from streamplug_tools import Output
+from streamplug_tools.options import JobProgress
 from streamplug_tools.transforms import convert
 from streamplug_views import View, log
 
@@ -356,13 +357,13 @@ def test_many_samples_are_evaluated_in_processes(tmp_path, monkeypatch):
         for n in range(120_000):
             out.write({"n": n})
     seen = []
-    view = View.of(tmp_path / "set", engine="local:2", on_progress=lambda *args: seen.append(args))
+    view = View.of(tmp_path / "set", engine="local:2", on_progress=seen.append)
     kept = view.where("n % 1000 == 7")
     assert len(kept) == 120
     kept.commit(tmp_path / "view")
     numbers = [int(row["n"]) for row in StreamingDataset(remote=str(tmp_path / "view"))]
     assert numbers == list(range(7, 120_000, 1000))
-    assert seen[-1] == ("where n % 1000 == 7", 120_000, 120_000)
+    assert seen[-1] == JobProgress("where n % 1000 == 7", 120_000, 120_000)
     with pytest.raises(Exception, match=r"n / 0.*sample .*ZeroDivisionError"):
         len(view.where("n / 0"))
 

@@ -20,7 +20,8 @@ class WriteProgress:
                 progress.SpinnerColumn(),
                 progress.TextColumn("{task.description}"),
                 progress.TextColumn(counts),
-                progress.DownloadColumn(binary_units=True),
+                progress.DownloadColumn(),
+                progress.TransferSpeedColumn(),
                 progress.TimeElapsedColumn(),
             )
             self._task = self._progress.add_task(title, total=None, samples=0, shards=0)

@@ -157,7 +157,7 @@ class Writer(Configurable, section="writer"):
             enabled=progress_bar, title=f"writing {self._destination.url}"
         )
         self._entries: list[dict[str, Any]] = []
-        self._written_bytes = 0
+        self._written_bytes = self._raw_bytes = 0
         self._samples = 0
         self._closed = ""  # or why no more samples can be written
         self._new_shard()
@@ -312,10 +312,17 @@ class Writer(Configurable, section="writer"):
             self._uploader.put((stored or raw).basename)
         self._entries.append(entry)
         self._samples += count
+        self._raw_bytes += self._size
         self._new_shard()
         self._progress.update(
             samples=self._samples, shards=len(self._entries), num_bytes=self._written_bytes
         )
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """Numbers of samples and of raw bytes so far."""
+        samples = self._samples + self._num_rows + len(self._single_sizes)
+        return samples, self._raw_bytes + self._size
 
     def finish(self) -> None:
         """Complete the data set: write the last shard, then the index. May be called twice.

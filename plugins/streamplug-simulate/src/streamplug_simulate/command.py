@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from streamplug_tools.commands.source_options import make_streams, source_options
+from streamplug_tools.options import JobProgress
 from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
@@ -144,7 +145,10 @@ def simulate(
             offered = offer_choices(plan, scenario)
             with progress_bars() as report:
                 runs = simulate_variants(
-                    plan, scenario, offered, lambda done, all_: report("runs", done, all_)
+                    plan,
+                    scenario,
+                    offered,
+                    lambda done, all_: report(JobProgress("simulating", done, all_, "runs")),
                 )
             try:
                 html.write_text(page(plan, scenario, offered, runs), "utf-8")

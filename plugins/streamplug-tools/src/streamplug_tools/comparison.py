@@ -11,7 +11,13 @@ import numpy as np
 from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
-from streamplug_tools.options import Location, ProgressCallback, ignore_progress, streams
+from streamplug_tools.options import (
+    JobProgress,
+    Location,
+    ProgressCallback,
+    ignore_progress,
+    streams,
+)
 from streamplug_tools.raw_values import same_encoding
 from streamplug_tools.row_access import Table, cache_locally
 from streamplug_tools.selection_order import SequentialOrder
@@ -78,7 +84,7 @@ def diff(
         values: Whether to ignore different encodings of equal values.
         max_differences: Maximum number of differing samples to return; all are counted.
         allow_unsafe_types: Whether values may be decoded if decoding can run code.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: If a set or a sample cannot be read.
@@ -135,7 +141,7 @@ def _compare_batches(
     rows = min(table.rows for table in tables)
     reads = [table.read(SequentialOrder(size), 0, size, rows) for table in tables]
     for (ids, one), (_, other) in zip(*reads):
-        on_progress("comparing", int(ids[0]), size)
+        on_progress(JobProgress("comparing", int(ids[0]), size))
         names_by_place: dict[int, list[str]] = {}
         for name in names:
             for place in _differing(one[name], other[name]):

@@ -10,6 +10,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, OutputExistsError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, make_encoding
@@ -24,7 +27,7 @@ from streamplug_tools.column_mapping import (
     check_writable,
     map_columns,
 )
-from streamplug_tools.options import Columns, Output, ProgressCallback, WriteResult
+from streamplug_tools.options import Columns, JobProgress, Output, ProgressCallback, WriteResult
 from streamplug_tools.part_task import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values
@@ -217,7 +220,7 @@ def copy(
         tables: The tables.
         output: Location and options, all of them set.
         what: JSON description of the job; only a run with the same description is continued.
-        on_progress: Called with the task, the finished and the total number of parts.
+        on_progress: Called with the progress of writing.
         change: Transformation, or None.
         encodings: Columns of the new data set, where `change` makes others than those of the inputs.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
@@ -258,7 +261,7 @@ def copy(
         engine=output.engine,
         exist_ok=output.exist_ok,
         storage_options=output.storage_options,
-        on_progress=lambda done, total: on_progress("writing", done, total),
+        on_counts=lambda counts: on_progress(_writing(counts, parts, size)),
         batched=True,
         format=RawFormat(target, stored) if stored else target,
         compression=output.compression,
@@ -266,6 +269,14 @@ def copy(
         size_limit=output.size_limit,
     )
     return _written(output)
+
+
+def _writing(counts: NDArray[np.int64], parts: Sequence[dict[str, Any]], size: int) -> JobProgress:
+    samples = (
+        part["samples"][1] - part["samples"][0] if count < 0 else count
+        for part, count in zip(parts, counts[:, 0].tolist())
+    )
+    return JobProgress("writing", sum(samples), size, num_bytes=int(counts[:, 1].clip(0).sum()))
 
 
 def _column(name: str, spec: str, mapping: ColumnMapping | None) -> ColumnMapping:

@@ -36,7 +36,7 @@ class DatasetJob:
         table: Table of their samples, used only for metadata.
         folder: Directory for temporary files.
         columns: Columns to write.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
     """
 
     streams: Sequence[Stream]
@@ -104,7 +104,7 @@ def open_job(
     Args:
         sources: Paths, URLs or streams.
         columns: Columns to write.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
         whole: Whether to cache all shards, since they are read in random order.
 
     Raises:

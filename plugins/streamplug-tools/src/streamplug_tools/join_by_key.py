@@ -52,7 +52,7 @@ def join(
         output: Location and options of the new data set.
         by: The key: a Python expression such as the name of a column; see `Expression`.
         columns: Columns to take, and their encodings.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`, or if two data sets have a column of the same name, or a key is

@@ -14,8 +14,27 @@ from streamplug.stream import Stream
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.row_access import Table
 
-ProgressCallback: TypeAlias = "Callable[[str, int, int], None]"
-"""Called with a task, the finished and the total amount."""
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """Progress of a task of a job.
+
+    Attributes:
+        task: What is done, such as ``"writing"``. A job may have several tasks.
+        done: Finished amount.
+        total: Total amount.
+        unit: What is counted.
+        num_bytes: Bytes processed so far, not compressed; 0 if they are not counted.
+    """
+
+    task: str
+    done: int
+    total: int
+    unit: str = "samples"
+    num_bytes: int = 0
+
+
+ProgressCallback: TypeAlias = "Callable[[JobProgress], None]"
 Location: TypeAlias = "str | PathLike[str]"
 Sources: TypeAlias = "Location | Stream | Sequence[Location | Stream]"
 
@@ -30,7 +49,7 @@ def streams(sources: Sources) -> list[Stream]:
     ]
 
 
-def ignore_progress(what: str, done: int, total: int) -> None:
+def ignore_progress(progress: JobProgress) -> None:
     """Do nothing."""
 
 

@@ -31,6 +31,7 @@ from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import restore
 from streamplug.plugin_kit.file_commit import sync_directory
 from streamplug.write.writer import Writer
+from streamplug_tools.part_counts import open_counts
 
 MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
 
@@ -39,6 +40,8 @@ PLAN_NAME = "parts.json"
 
 ATTEMPTS = ".attempts"
 """Folder of unfinished parts."""
+
+_SAMPLES_PER_COUNT = 64
 
 
 def part_folder(number: int) -> str:
@@ -66,7 +69,7 @@ class PartTask:
 
     `make_samples` may have a method `describe` that names a part in errors. The repr leaves out `parts` and
     `locations`, as URLs may contain secrets. `registered` are the plugins registered by name in the process
-    that made the task.
+    that made the task. `counts` is the path of a file of `open_counts`.
     """
 
     make_samples: MakeSamples
@@ -78,6 +81,7 @@ class PartTask:
     options: Mapping[str, Any]
     registered: Mapping[str, Mapping[str, type[Any]]]
     batched: bool = False
+    counts: str = field(default="", repr=False)
 
     def __call__(self, number: int) -> None:
         """Write the part, unless it exists."""
@@ -143,8 +147,14 @@ class PartTask:
             columns=self.columns, out=out, storage_options=self.storage_options, **self.options
         ) as writer:
             write = writer.write_batch if self.batched else writer.write
-            for samples in self.make_samples(self.parts[number]):
+            counts = open_counts(self.counts, number)
+            every = 1 if self.batched else _SAMPLES_PER_COUNT
+            for calls, samples in enumerate(self.make_samples(self.parts[number])):
                 write(samples)
+                if counts is not None and calls % every == 0:
+                    counts[:] = writer.written
+            if counts is not None:
+                counts[:] = writer.written
             self._check(home)
 
 

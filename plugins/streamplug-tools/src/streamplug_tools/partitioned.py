@@ -10,11 +10,14 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, NotFound, OutputExistsError, StreamplugError
@@ -35,6 +38,7 @@ from streamplug.transfer.tempdir import make_temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug_tools.dataset_removal import remove_dataset
 from streamplug_tools.index_merge import write_merged_index
+from streamplug_tools.part_counts import watch_counts
 from streamplug_tools.part_task import (
     PLAN_NAME,
     MakeSamples,
@@ -58,6 +62,7 @@ def write_parts(
     exist_ok: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] = lambda *_: None,
+    on_counts: Callable[[NDArray[np.int64]], None] | None = None,
     batched: bool = False,
     **options: Any,
 ) -> int:
@@ -83,6 +88,9 @@ def write_parts(
         exist_ok: Whether to remove another data set in `out`, which must contain no other files.
         storage_options: Options of the storage that files are uploaded to.
         on_progress: Called with the numbers of finished and of all parts after each part.
+        on_counts: Called from a thread ten times a second with the samples and raw bytes of each part so far,
+            shape (parts, 2). They are -1 where a part is finished and they are not known: it was written by
+            an earlier run or on another machine.
         batched: Whether `make_samples` yields batches: the values of each column, as for
             `Writer.write_batch`.
         **options: Further arguments of `Writer`.
@@ -120,14 +128,30 @@ def write_parts(
         done = output.finished(len(parts))
         pending = [number for number in range(len(parts)) if number not in done]
         on_progress(len(done), len(parts))
-        for count, _ in enumerate(workers.run(task, pending), len(done) + 1):
-            on_progress(count, len(parts))
+        with _watch(on_counts, len(parts), done) as (path, counts):
+            finished = workers.run(replace(task, counts=path), pending)
+            for count, number in enumerate(finished, len(done) + 1):
+                if not counts[number, 0]:
+                    counts[number] = -1
+                on_progress(count, len(parts))
     remove_attempts(output.locations)
     homes = [open_storage(location, storage_options) for location in output.locations]
     is_local = local_path(homes[-1].url) is not None
     source = homes[-1] if is_local else TimeoutStorage(homes[-1], DOWNLOAD_TIMEOUT_SECONDS)
     folders = [(source, part_folder(number)) for number in range(len(parts))]
     return write_merged_index(folders, homes if options.get("keep_local") else homes[-1:])
+
+
+@contextmanager
+def _watch(
+    on_counts: Callable[[NDArray[np.int64]], None] | None, parts: int, done: set[int]
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    if on_counts is None:
+        yield "", np.zeros((parts, 2), np.int64)
+        return
+    with watch_counts(parts, on_counts) as (path, counts):
+        counts[sorted(done)] = -1
+        yield path, counts
 
 
 def _engine(engine: str | Engine, processes: int | None) -> Engine:

@@ -74,7 +74,7 @@ def process(
         output: Location and options of the new data set.
         expressions: Expressions by column, see `Expression`. A new column needs an encoding in `columns`.
         columns: Other columns to take, and encodings of all.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`, or if an expression fails.
@@ -168,7 +168,7 @@ def process_with(
         command: The program and its arguments.
         columns: Columns that the program reads. Encodings, if given, name all columns that it writes; else it
             writes those that it reads.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`, or if the program fails or writes an invalid line.

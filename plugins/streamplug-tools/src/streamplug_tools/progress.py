@@ -6,11 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import TaskID
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from streamplug.display.notebook import in_notebook
 from streamplug.display.progress_lines import make_progress
-from streamplug_tools.options import ProgressCallback
+from streamplug_tools.options import JobProgress, ProgressCallback
 
 
 @contextmanager
@@ -22,14 +32,50 @@ def progress_bars() -> Iterator[ProgressCallback]:
     """
     console = Console(stderr=True)
     is_hidden = not (console.is_terminal or in_notebook())
-    with make_progress(console=console, transient=True, disable=is_hidden) as progress:
+    with make_progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        _CountsColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=is_hidden,
+    ) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def on_progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
+        def on_progress(progress: JobProgress) -> None:
+            if progress.task not in tasks:
+                tasks[progress.task] = bars.add_task(
+                    progress.task, total=progress.total, unit=progress.unit, num_bytes=0
+                )
+            bars.update(
+                tasks[progress.task],
+                completed=progress.done,
+                total=progress.total,
+                num_bytes=progress.num_bytes,
+            )
 
         yield on_progress
-        for task in progress.tasks:  # a job need not report its end
-            progress.update(task.id, completed=task.total)
+        for task in bars.tasks:  # a job need not report its end
+            bars.update(task.id, completed=task.total)
+
+
+class _CountsColumn(ProgressColumn):
+    """Amounts with their rates, such as ``7,400 samples, 1,230/s; 37.1 MB, 6.2 MB/s``."""
+
+    def render(self, task: Task) -> Text:
+        seconds = task.elapsed or 0.0
+        counts = [
+            (
+                f"{task.completed:,.0f} {task.fields['unit']}",
+                f"{_rate(task.completed, seconds):,.0f}/s",
+            )
+        ]
+        if num_bytes := task.fields["num_bytes"]:
+            counts.append((decimal(num_bytes), f"{decimal(int(_rate(num_bytes, seconds)))}/s"))
+        return Text("; ".join(f"{amount}, {rate}" for amount, rate in counts))
+
+
+def _rate(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds else 0.0

@@ -19,7 +19,7 @@ from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Int64
 from streamplug_tools.expressions import Expression
-from streamplug_tools.options import ProgressCallback
+from streamplug_tools.options import JobProgress, ProgressCallback
 from streamplug_tools.row_access import Batch, Table
 from streamplug_tools.selection_order import SequentialOrder
 
@@ -51,7 +51,7 @@ def evaluate_expression(
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
     for ids, batch in table.read(SequentialOrder(table.size), 0, table.size):
         numbers = ids.tolist()
-        on_progress(what, numbers[0], table.size)
+        on_progress(JobProgress(what, numbers[0], table.size))
         yield ids, list(map(expression, numbers, batch_rows(batch)))
 
 

@@ -46,7 +46,7 @@ def convert(
         begin: First sample; negative values count from the end.
         end: End, exclusive; negative values count from the end; None for all.
         columns: Columns to take, and their encodings.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: If a source cannot be read, a column cannot be written, or the output exists.
@@ -76,7 +76,7 @@ def shuffle(
         output: Location and options of the new data set.
         seed: Shuffle seed.
         columns: Columns to take, and their encodings.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`.
@@ -104,7 +104,7 @@ def sort(
         by: A Python expression, such as the name of a column; see `Expression`.
         descending: Whether to sort in descending order.
         columns: Columns to take, and their encodings.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`, or if values cannot be compared.
@@ -142,7 +142,7 @@ def select(
         output: Location and options of the new data set.
         where: A Python expression; see `Expression`.
         columns: Columns to take, and their encodings.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`, or if the expression fails.
@@ -175,7 +175,7 @@ def split_by_fractions(
         fractions: Share of all samples by name; the rest is not written.
         seed: Seed of the selection.
         columns: Columns to take, and their encodings.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`.
@@ -215,7 +215,7 @@ def split_by_size(
         samples: Samples per data set.
         bytes: Approximate uncompressed bytes per data set, by the average of each shard.
         columns: Columns to take, and their encodings.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`.

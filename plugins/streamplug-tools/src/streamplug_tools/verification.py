@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from streamplug.read.memory_map import MappedFiles
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.transfer.verify import verify_file
+from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progress
 
 _MAX_ROWS_PER_READ = 1024
 _MAX_PROBLEMS_PER_SHARD = 20
@@ -87,7 +89,7 @@ def verify(
     *,
     num_threads: int = 4,
     allow_unsafe_types: bool = False,
-    report: Callable[[int, int], None] = lambda *_: None,
+    on_progress: ProgressCallback = ignore_progress,
 ) -> Verified:
     """Download every file of a data set, verify sizes and all checksums, and decode every sample.
 
@@ -99,7 +101,7 @@ def verify(
         stream: The data set; its `local` is read only if it has no remote.
         num_threads: Number of shards that are downloaded and verified in parallel.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
-        report: Called with the number of shards verified, and of all shards, from time to time.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         ConfigError: If `num_threads` is not a positive whole number.
@@ -124,20 +126,20 @@ def verify(
             )
         index, store = opened.index, cast("ShardStore", opened.store)
         folder = to / (stream.split or "")
-        check = _Check(index, store, folder, allow_unsafe_types=allow_unsafe_types)
+        shards = _first_of_each_file(index)
+        counts = _Counts(int(index.samples[shards].sum()), on_progress)
+        check = _Check(index, store, folder, counts, allow_unsafe_types=allow_unsafe_types)
         problems = [_disagreeing(index, *mismatch) for mismatch in find_shard_mismatches(index)]
         stored, without = 0, 0
         digests: set[str] = set()
         with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
-            shards = _first_of_each_file(index)
             for start in range(0, len(shards), _SHARDS_PER_THREAD * threads):
                 some = shards[start : start + _SHARDS_PER_THREAD * threads]
-                for done, checked in enumerate(pool.map(check, some), start + 1):
+                for checked in pool.map(check, some):
                     stored += checked.bytes
                     problems += checked.problems
                     digests |= checked.digests
                     without += not checked.has_all_digests
-                    report(done, len(shards))
     unsafe = {c.name for schema in index.schemas for c in schema.columns if c.encoding.unsafe}
     return Verified(
         url=fetched.url,
@@ -166,11 +168,34 @@ def _first_of_each_file(index: Index) -> list[int]:
     return list(first.values())
 
 
+class _Counts:
+    """Samples and raw bytes verified so far, counted by several threads."""
+
+    def __init__(self, total: int, on_progress: ProgressCallback) -> None:
+        self._total, self._on_progress = total, on_progress
+        self._samples = self._bytes = 0
+        self._lock = Lock()
+
+    def add(self, samples: int, num_bytes: int) -> None:
+        with self._lock:
+            self._samples += samples
+            self._bytes += num_bytes
+            self._on_progress(
+                JobProgress("verifying", self._samples, self._total, num_bytes=self._bytes)
+            )
+
+
 class _Check:
     def __init__(
-        self, index: Index, store: ShardStore, folder: Path, *, allow_unsafe_types: bool
+        self,
+        index: Index,
+        store: ShardStore,
+        folder: Path,
+        counts: _Counts,
+        *,
+        allow_unsafe_types: bool,
     ) -> None:
-        self._index, self._store, self._folder = index, store, folder
+        self._index, self._store, self._folder, self._counts = index, store, folder, counts
         self._columns = [
             [c for c in schema.columns if allow_unsafe_types or not c.encoding.unsafe]
             for schema in index.schemas
@@ -180,6 +205,15 @@ class _Check:
         info = self._index.shard(shard)
         files = info.files.values()
         name = next(iter(files)).raw.basename
+        raw_bytes = sum(file.raw.bytes for file in files)
+        seen = 0
+
+        def count(samples: int) -> None:
+            nonlocal seen
+            before, seen = seen, seen + samples
+            size = max(info.samples, 1)
+            self._counts.add(samples, raw_bytes * seen // size - raw_bytes * before // size)
+
         downloaded = {self._folder / file.zip.basename: file.zip for file in files if file.zip}
         try:
             paths = self._store.ensure(shard)
@@ -189,11 +223,12 @@ class _Check:
                     verify_file(path, file, algorithm, path.name)
             schema = self._index.schema(shard)
             reader = schema.format.open(info, MappedFiles(paths, {}).data, schema.columns)
-            damaged = self._samples(reader, self._columns[self._index.schema_of[shard]])
+            damaged = self._samples(reader, self._columns[self._index.schema_of[shard]], count)
             problems = [Problem(shard, name, index, error) for index, error in damaged]
         except (StreamplugError, OSError) as error:
             problems = [Problem(shard, name, None, str(error).removeprefix(f"shard {shard}: "))]
         finally:
+            count(info.samples - seen)  # of a shard that cannot be read
             for path in downloaded:
                 with suppress(OSError):
                     path.unlink()
@@ -210,11 +245,14 @@ class _Check:
             all(f.raw.hashes or (f.zip and f.zip.hashes) for f in files),
         )
 
-    def _samples(self, reader: ShardReader, columns: list[Column]) -> Iterator[tuple[int, str]]:
+    def _samples(
+        self, reader: ShardReader, columns: list[Column], on_rows: Callable[[int], None]
+    ) -> Iterator[tuple[int, str]]:
         """Decode all samples; yield the positions of damaged ones and the error messages."""
         count = 0
         for start in range(0, len(reader), _MAX_ROWS_PER_READ):
             rows = np.arange(start, min(start + _MAX_ROWS_PER_READ, len(reader)))
+            on_rows(len(rows))
             try:
                 reader.take(rows, columns)
                 continue

@@ -39,7 +39,7 @@ def compact(
         message: What changed.
         processes: Number of processes that write; None for one per processor.
         storage_options: ViewOptions of the storages.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         ConflictError: If another commit wrote a version meanwhile.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from streamplug_tools.expressions import Expression
 from streamplug_tools.join_by_key import match_sorted_keys
+from streamplug_tools.options import JobProgress
 from streamplug_tools.row_access import Table
 from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.sort_keys import batch_rows, number_values, sort_by_key
@@ -124,7 +125,7 @@ def evaluate(
     else:
         engine: Engine = make("engine", context.engine)
         for done, _ in enumerate(engine.run(task, range(count)), 1):
-            context.on_progress(what, size * done // count, size)
+            context.on_progress(JobProgress(what, size * done // count, size))
     storage = open_storage(folder, options)
     for number in range(count):
         name = f"{number}.rows"
@@ -139,7 +140,7 @@ def read_keys(snapshot: Snapshot, name: str, context: Context) -> Iterator[tuple
     check_names(f"on={name!r}", "the data set", [name], snapshot.columns)
     table = Table([make_stream(snapshot)], [name], allow_unsafe_types=context.allow_unsafe_types)
     for ids, batch in table.read(SequentialOrder(table.size), 0, table.size):
-        context.on_progress(f"reading {name}", int(ids[0]), table.size)
+        context.on_progress(JobProgress(f"reading {name}", int(ids[0]), table.size))
         yield ids, [sample[name] for sample in batch_rows(batch)]
 
 

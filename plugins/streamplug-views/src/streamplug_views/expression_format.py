@@ -103,7 +103,7 @@ def _evaluate(opened: OpenStream, stream: Stream, text: str, title: str) -> Iter
             stream,
             "local",
             None,
-            lambda _, done, total: progress.update(done, total),
+            lambda job: progress.update(job.done, job.total),
             allow_unsafe_types=False,
         )
         yield from evaluate(snapshot_of(opened), text, None, context)

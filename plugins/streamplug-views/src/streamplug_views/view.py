@@ -82,7 +82,7 @@ class View(SummaryRepr):
             workspace: Directory or URL that all machines of an engine can write to; needed unless it is
                 ``local``.
             allow_unsafe_types: Whether expressions and keys may use columns whose decoding can run code.
-            on_progress: Called with the task, the finished and the total amount.
+            on_progress: Called with the progress of each task, from time to time.
 
         Raises:
             ConfigError: If an option is invalid.

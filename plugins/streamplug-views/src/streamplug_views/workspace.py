@@ -66,7 +66,7 @@ class Context:
         stream: Stream with the options of the streams of sources.
         engine: Engine that evaluates expressions.
         shared: Directory or URL that all machines of the engine see; None for the workspace.
-        on_progress: Called with the task, the finished and the total amount.
+        on_progress: Called with the progress of each task, from time to time.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
     """
 

@@ -14,6 +14,7 @@ from streamplug.cli import examples
 from streamplug.display.terminal import say
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.index_writer import scan_index
+from streamplug_tools.report.text_format import many
 
 
 @click.command(
@@ -61,6 +62,6 @@ def index(
         return
     columns = ", ".join(f"{name} ({spec})" for name, spec in scanned.columns.items())
     say(
-        f"{scanned.url}: written; {scanned.shards:,} shards, {scanned.samples:,} samples, "
+        f"{scanned.url}: written; {many(scanned.shards, 'shard')}, {many(scanned.samples, 'sample')}, "
         f"columns {columns}"
     )

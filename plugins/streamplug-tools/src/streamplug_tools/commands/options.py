@@ -21,6 +21,7 @@ from streamplug_tools.commands.source_options import (
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.commands.value_types import SIZE
 from streamplug_tools.progress import progress_bars
+from streamplug_tools.report.text_format import many
 
 _COLUMNS = (
     click.option(
@@ -214,6 +215,6 @@ def print_result(result: WriteResult, *, as_json: bool) -> None:
         click.echo(json.dumps(asdict(result), indent=2))
     else:
         say(
-            f"{result.url}: written; {result.shards:,} shards, {result.samples:,} samples, "
+            f"{result.url}: written; {many(result.shards, 'shard')}, {many(result.samples, 'sample')}, "
             f"{result.bytes:,} bytes"
         )

@@ -7,14 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from streamplug.cli import examples
 from streamplug.display.terminal import say
 from streamplug.stream import Stream
 from streamplug_tools.commands.source_options import name_format
 from streamplug_tools.commands.storage_options import storage_options
+from streamplug_tools.progress import progress_bars
+from streamplug_tools.report.text_format import many
 from streamplug_tools.verification import Verified
 from streamplug_tools.verification import verify as check
 
@@ -84,13 +84,12 @@ def verify(
             storage_options=storage_options,
         )
     )
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("checking shards", total=None)
+    with progress_bars() as on_progress:
         result = check(
             stream,
             num_threads=num_threads,
             allow_unsafe_types=allow_unsafe_types,
-            report=lambda done, of: progress.update(task, completed=done, total=of),
+            on_progress=on_progress,
         )
     if as_json:
         click.echo(json.dumps({"ok": result.ok, **asdict(result)}, indent=2))
@@ -110,7 +109,7 @@ def _show(result: Verified) -> None:
     state = "OK" if result.ok else f"{count:,} problem{'s' if count > 1 else ''}"
     decoded = "samples decode" if result.ok else "samples"
     say(
-        f"{result.url}: {state}: {result.shards:,} shards, {result.samples:,} {decoded}, "
+        f"{result.url}: {state}: {many(result.shards, 'shard')}, {result.samples:,} {decoded}, "
         f"{result.bytes:,} bytes; {_of_digests(result)}"
     )
 

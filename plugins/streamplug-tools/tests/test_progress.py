@@ -1,0 +1,58 @@
+"""Progress of jobs, as their callers and terminals see it."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from streamplug_tools import Output, progress_bars
+from streamplug_tools.options import JobProgress
+from streamplug_tools.transforms import convert
+from streamplug_tools.verification import verify
+
+from streamplug import MDSWriter
+from streamplug.stream import Stream
+
+
+def write(out, **options):
+    with MDSWriter(out=out, columns={"n": "int"}, **options) as writer:
+        for n in range(3000):
+            writer.write({"n": n})
+    return out
+
+
+def test_writing_counts_samples_and_bytes(tmp_path):
+    seen = []
+    convert(write(tmp_path / "set"), Output(tmp_path / "new"), on_progress=seen.append)
+    last = seen[-1]
+    assert (last.task, last.done, last.total, last.unit) == ("writing", 3000, 3000, "samples")
+    assert last.num_bytes >= 3000 * 8
+
+
+def test_verification_counts_samples_within_shards(tmp_path):
+    seen = []
+    result = verify(Stream(local=str(write(tmp_path / "set"))), on_progress=seen.append)
+    assert result.ok
+    assert [progress.done for progress in seen] == [1024, 2048, 3000, 3000]
+    assert seen[-1].num_bytes == result.bytes == (tmp_path / "set/shard.00000.mds").stat().st_size
+
+
+def test_samples_of_damaged_shards_are_counted(tmp_path):
+    path = write(tmp_path / "set", size_limit=10_000) / "shard.00001.mds"
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    seen = []
+    result = verify(Stream(local=str(tmp_path / "set")), num_threads=3, on_progress=seen.append)
+    assert not result.ok
+    assert seen[-1].done == seen[-1].total == 3000
+
+
+def test_terminals_show_amounts_and_rates(monkeypatch):
+    screen = Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
+    monkeypatch.setattr("streamplug_tools.progress.Console", lambda **_: screen)
+    with progress_bars() as on_progress:
+        on_progress(JobProgress("writing", 1200, 4000, num_bytes=5_000_000))
+        on_progress(JobProgress("simulating", 3, 10, unit="runs"))
+    shown = screen.file.getvalue()
+    assert "1,200 samples, " in shown or "4,000 samples, " in shown
+    assert "5.0 MB, " in shown
+    assert " runs, " in shown
