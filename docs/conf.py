@@ -18,7 +18,7 @@ copyright = author  # noqa: A001 - Sphinx's name
 version = release = streamplug.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # with myst_parser
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
@@ -34,6 +34,7 @@ html_theme_options = {"top_of_page_buttons": []}
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and output
 copybutton_prompt_text = "$ "
 
+nb_execution_mode = "off"  # the outputs are stored: docs/notebooks.py
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 

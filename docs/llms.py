@@ -6,6 +6,7 @@ writes it beside the pages.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -25,10 +26,25 @@ def llms_text(docs: Path = DOCS) -> str:
     return "\n".join(lines) + "\n"
 
 
+def page_path(docs: Path, name: str) -> Path:
+    """Return the file of a page or a notebook of the navigation."""
+    page = docs / f"{name}.md"
+    return page if page.exists() else docs / f"{name}.ipynb"
+
+
+def page_text(path: Path) -> str:
+    """Return the text of a page, or of the cells of a notebook."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    cells = json.loads(text)["cells"]
+    return "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+
+
 def _entries(docs: Path, names: list[str]) -> list[str]:
     entries = []
     for name in names:
-        text = (docs / f"{name}.md").read_text("utf-8")
+        text = page_text(page_path(docs, name))
         title = re.search(r"^# (.+)$", text, re.MULTILINE)
         assert title is not None, name
         entries.append(f"- [{title[1]}]({name}.html): {_first_sentence(text)}")

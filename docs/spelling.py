@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from llms import page_text
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from spellchecker import SpellChecker
@@ -24,6 +25,7 @@ NAMES = re.compile(r"\S*[\d_@/\\=.]\w\S*|[`$]\S*")
 def pages() -> list[Path]:
     """Return all pages of prose."""
     own = [path for path in DOCS.glob("**/*.md") if "_build" not in path.parts]
+    own += DOCS.glob("*/*.ipynb")
     return sorted([*own, ROOT / "README.md", *ROOT.glob("plugins/*/README.md")])
 
 
@@ -59,7 +61,7 @@ def main() -> int:
     used: set[str] = set()
     faults = [f"{KNOWN.name}: not sorted"] if known != sorted(set(known)) else []
     for page in pages():
-        for line, text in prose(page.read_text(encoding="utf-8")):
+        for line, text in prose(page_text(page)):
             found = set(words(text))
             used |= found
             strange = sorted(checker.unknown(found) - set(known))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -247,12 +248,17 @@ def test_diagrams_show_the_orders_that_there_are(tmp_path):
 
 
 LINK = re.compile(r"\]\((?P<target>[^()\s]*)\)")
-LINKING = [*PAGES, *sorted(ROOT.glob("plugins/*/README.md"))]
+LINKING = [
+    *PAGES,
+    *sorted(ROOT.glob("docs/*/*.ipynb")),
+    *sorted(ROOT.glob("plugins/*/README.md")),
+]
+PAGE_TEXT = runpy.run_path(str(ROOT / "docs" / "llms.py"))["page_text"]
 
 
 def prose(path: Path) -> str:
-    """Return a page without its blocks of code."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+    """Return a page or a notebook without its blocks of code."""
+    lines = PAGE_TEXT(path).split("\n")
     for block in list(fenced(lines)):
         lines[block.begin - 1 : block.end + 1] = [""] * (block.end - block.begin + 2)
     return "\n".join(lines)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _MAX_ROWS = 20
 _MAX_CELL_CHARACTERS = 200
-_STYLE = "text-align: left; vertical-align: top"
+_STYLE = "text-align: left; vertical-align: top; padding-right: 1em"
 
 
 @dataclass(frozen=True, slots=True)
