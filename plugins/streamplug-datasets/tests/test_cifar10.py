@@ -144,7 +144,7 @@ def test_processes_write_the_same_bytes(home, converted, tmp_path):
     command += ["--processes", "2", "--splits", "train"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("again/train: 60 samples, 1 shards, ")
+    assert done.stdout.startswith("again/train: 60 samples, 1 shard, ")
     files = {
         path.relative_to("converted")
         for path in Path("converted/train").rglob("*")

@@ -90,11 +90,12 @@ def tell(summaries: Sequence[SplitSummary], *, as_json: bool) -> None:
         return
     for summary in summaries:
         say(
-            f"{summary.out}: {summary.samples:,} samples, {summary.shards:,} shards, "
+            f"{summary.out}: {summary.samples:,} samples, "
+            f"{summary.shards:,} shard{'s'[: summary.shards != 1]}, "
             f"{summary.raw_bytes:,} bytes before compression"
         )
         for kind, count in summary.failed.items():
-            say(f"  not there: {count:,} ({kind})")
+            say(f"  missing: {count:,} ({kind})")
 
 
 def _names(text: str, known: Sequence[str]) -> tuple[str, ...]:
