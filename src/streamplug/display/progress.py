@@ -71,7 +71,7 @@ class FetchProgress:
 def _line() -> tuple[Any, Any]:
     from rich.console import Console
     from rich.progress import (
-        DownloadColumn,
+        FileSizeColumn,
         SpinnerColumn,
         TextColumn,
         TimeElapsedColumn,
@@ -84,7 +84,7 @@ def _line() -> tuple[Any, Any]:
         SpinnerColumn(),
         TextColumn("downloading"),
         TextColumn("{task.fields[files]:,} files ({task.fields[cached]:,} cached)"),
-        DownloadColumn(),
+        FileSizeColumn(),
         TransferSpeedColumn(),
         TimeElapsedColumn(),
         console=Console(stderr=True),

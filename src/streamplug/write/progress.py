@@ -20,7 +20,7 @@ class WriteProgress:
                 progress.SpinnerColumn(),
                 progress.TextColumn("{task.description}"),
                 progress.TextColumn(counts),
-                progress.DownloadColumn(),
+                progress.FileSizeColumn(),
                 progress.TransferSpeedColumn(),
                 progress.TimeElapsedColumn(),
             )
