@@ -182,7 +182,10 @@ def sizes() -> None:
 
 def table() -> str:
     rows = [
-        "| Shuffle | Displacement | Same shard | Shards per batch | on a node | Downloads | with a tenth |",
+        (
+            "| Shuffle | Displacement | Same shard | Shards per batch | Shards per node's batch "
+            "| Downloads | Downloads, small cache |"
+        ),
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for name in NAMES:
