@@ -28,7 +28,7 @@ _engine = click.option(
     metavar="NAME",
     default="local",
     show_default=True,
-    help="Engine that evaluates expressions: local, ray, dask, spark.",
+    help="Engine that evaluates expressions: local, ray, dask or spark.",
 )
 _message = click.option("--message", "-m", metavar="TEXT", default="", help="What changed.")
 
@@ -44,7 +44,10 @@ def _version(text: str | None) -> int | str | None:
     )
 )
 def view() -> None:
-    """Select rows and add columns without rewriting shards, in versions."""
+    """Create and list versioned views, which select rows and add columns.
+
+    A view refers to the shards of other data sets, so creating one does not rewrite them.
+    """
 
 
 @view.command(
@@ -75,7 +78,7 @@ def view() -> None:
 @click.option(
     "--on",
     metavar="COLUMN",
-    help="Key column of --add and --exclude-keys; without it, rows are aligned.",
+    help="Key column of --add and --exclude-keys. Without it, --add adds columns row by row.",
 )
 @click.option(
     "--missing",
@@ -94,9 +97,13 @@ def view() -> None:
     "--exclude-keys",
     metavar="LOCATION",
     multiple=True,
-    help="Leave out samples with a key of this set.",
+    help="Leave out samples whose key is in this data set.",
 )
-@click.option("--sample", type=click.FloatRange(0, 1), help="Keep this share of the samples.")
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1),
+    help="Keep a random share of the samples, from 0 to 1.  [default: all]",
+)
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of --sample."
 )
@@ -109,7 +116,9 @@ def view() -> None:
     metavar="LOCATION",
     help="Directory or URL that all machines of the engine can write to.",
 )
-@click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
+@click.option(
+    "--allow-unsafe-types", is_flag=True, help="Also decode columns whose decoding can run code."
+)
 @storage_options()
 @_json
 def create(source: str, out: str, *, as_json: bool, message: str, **options: Any) -> None:
@@ -170,7 +179,7 @@ def _apply(made: View, options: dict[str, Any]) -> View:
 @storage_options()
 @_json
 def log(location: str, *, as_json: bool, **options: Any) -> None:
-    """List the versions of a view, the latest first."""
+    """List the versions of a view, latest first."""
     versions = history.log(location, **options)
     if as_json:
         click.echo(json.dumps([asdict(version) for version in versions], indent=2))
@@ -202,7 +211,7 @@ def _cells(version: Version) -> list[str]:
 @storage_options()
 @_json
 def show(location: str, version: str | None, *, as_json: bool, **options: Any) -> None:
-    """Show a version of a view, and how it was made.
+    """Show a version of a view, and the steps that made it.
 
     VERSION is a number or a tag; without it, the latest is shown.
     """
@@ -259,12 +268,12 @@ def _show_columns(what: str, names: Sequence[str]) -> None:
 @click.argument("location")
 @click.argument("name")
 @click.argument("version", type=int, required=False)
-@click.option("--move", is_flag=True, help="Move a tag that exists.")
+@click.option("--move", is_flag=True, help="Move an existing tag.")
 @storage_options()
 def tag(location: str, name: str, version: int | None, *, move: bool, **options: Any) -> None:
-    """Give a version of a view a name.
+    """Name a version of a view.
 
-    Without VERSION, it is the latest.
+    Without VERSION, the latest version gets the name.
     """
     history.tag(location, name, version, move=move, **options)
 
@@ -278,7 +287,9 @@ def tag(location: str, name: str, version: int | None, *, move: bool, **options:
 @click.argument("location")
 @click.option("--keep", type=click.IntRange(1), required=True, help="Latest versions to keep.")
 @click.option(
-    "--yes", is_flag=True, help="Remove them; without it, only say what would be removed."
+    "--yes",
+    is_flag=True,
+    help="Remove the versions. Without this option, only print what would be removed.",
 )
 @storage_options()
 @_json
@@ -319,9 +330,10 @@ def compact(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write the samples of a view to a new data set, and refer to that alone.
+    """Write the samples of a view to a new data set, and a version that refers only to it.
 
-    The data sets that the view referred to before can then be removed, with what was deleted from it.
+    You can then remove the data sets that the view referred to before, and with them the samples that it
+    leaves out.
     """
     with progress_bars() as on_progress:
         commit = compact_view(

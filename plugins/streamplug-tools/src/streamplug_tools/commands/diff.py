@@ -25,7 +25,7 @@ from streamplug_tools.progress import progress_bars
 )
 @click.argument("one")
 @click.argument("other")
-@click.option("--values", is_flag=True, help="Encodings may differ where values do not.")
+@click.option("--values", is_flag=True, help="Compare values only, and ignore different encodings.")
 @click.option(
     "--max-differences",
     type=click.IntRange(0),
@@ -33,9 +33,14 @@ from streamplug_tools.progress import progress_bars
     show_default=True,
     help="Maximum number of differing samples to print; all are counted.",
 )
-@click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code, too.")
+@click.option(
+    "--allow-unsafe-types", is_flag=True, help="Also decode columns whose decoding can run code."
+)
 @source_options
-@storage_options("--other-storage-options", "Those of OTHER, where they differ.")
+@storage_options(
+    "--other-storage-options",
+    "Storage options of OTHER, if they differ from --storage-options.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
 def diff(

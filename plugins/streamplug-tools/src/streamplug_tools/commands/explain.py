@@ -49,12 +49,19 @@ class _RowsOfDocuments(Protocol):
     )
 )
 @click.argument("locations", metavar="LOCATION...", nargs=-1, required=True)
-@click.option("--step", type=click.IntRange(0), help="List the samples of this global batch.")
 @click.option(
-    "--sample", "sample_id", type=click.IntRange(0), help="List when this sample is read."
+    "--step", type=click.IntRange(0), help="List the samples of this global batch, counted from 0."
 )
 @click.option(
-    "--epoch", type=click.IntRange(0), help="Epoch.  [default: that of the state, else 0]"
+    "--sample",
+    "sample_id",
+    type=click.IntRange(0),
+    help="List the steps that read the sample with this id.",
+)
+@click.option(
+    "--epoch",
+    type=click.IntRange(0),
+    help="Epoch, counted from 0.  [default: that of the state, else 0]",
 )
 @click.option(
     "--state",
@@ -63,13 +70,19 @@ class _RowsOfDocuments(Protocol):
     help="A state_dict() saved as JSON, which defines the order and the epoch.",
 )
 @click.option(
-    "--ranks", type=click.IntRange(1), default=1, show_default=True, help="Number of ranks."
+    "--ranks",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Number of ranks of all nodes.",
 )
 @click.option(
     "--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."
 )
 @click.option(
-    "--rank", type=click.IntRange(0), help="List the part of one rank only.  [default: all]"
+    "--rank",
+    type=click.IntRange(0),
+    help="With --step: list only the part of this rank.  [default: all]",
 )
 @click.option(
     "--batch-size",
@@ -77,14 +90,17 @@ class _RowsOfDocuments(Protocol):
     help="Samples per batch of one rank.  [default: that of the state or the config, else 1]",
 )
 @click.option(
-    "--shuffle", "algorithm", metavar="NAME", help="Name of the shuffle.  [default: not shuffled]"
+    "--shuffle",
+    "algorithm",
+    metavar="NAME",
+    help="Shuffle algorithm, such as window.  [default: not shuffled]",
 )
 @click.option("--seed", type=int, default=9176, show_default=True, help="Seed of the shuffle.")
 @click.option(
     "--block-size",
     "shuffle_block_size",
     type=click.IntRange(1),
-    help="Block size of the shuffle in samples.  [default: chosen by the shuffle]",
+    help="Block size of the shuffle, in samples.  [default: chosen by the shuffle]",
 )
 @click.option(
     "--canonical-nodes",
@@ -97,14 +113,14 @@ class _RowsOfDocuments(Protocol):
     metavar="NAME",
     default="elastic",
     show_default=True,
-    help="Name of the partition.",
+    help="Partition algorithm, such as relaxed.",
 )
 @click.option(
     "--batching",
     metavar="NAME",
     default="random",
     show_default=True,
-    help="Name of the batching method.",
+    help="Batching method, such as stratified.",
 )
 @storage_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
@@ -118,13 +134,13 @@ def explain(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """List the samples of a batch, or when a sample is read.
+    """List the samples of a batch, or the steps that read a sample.
 
-    LOCATION is a URL or a directory; several are the streams of a mixture, in order. Or it is a config file,
-    which defines the data set and its order.
+    Pass either --step or --sample. LOCATION is the directory or URL of a data set, or a config file that
+    defines a data set and its order. Several locations are the streams of a mixture, in the order of the run.
 
-    Only the index is read. The order is that of --state, or of the options. If samples are rows of tokens,
-    by the key tokens of a config or by a state, the documents of each row are listed, too.
+    The command reads only the index. Without a config file, --state or the other options define the order.
+    If the config or the state defines the samples as rows of tokens, the documents of each row are listed.
     """
     if is_config(locations) and (names := _location_options(context)):
         raise click.UsageError(f"{', '.join(names)}: only for a URL; set it in the config")

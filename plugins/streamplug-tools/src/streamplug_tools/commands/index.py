@@ -33,7 +33,7 @@ from streamplug_tools.report.text_format import many
     help="Format of the files, such as webdataset.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing index.json.")
-@storage_options(text="Options of the storage.")
+@storage_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def index(
     action: str,  # noqa: ARG001 - there is one
@@ -44,10 +44,10 @@ def index(
     storage_options: dict[str, Any] | None,
     as_json: bool,
 ) -> None:
-    """Write the index.json of files without one.
+    """Write an index.json for files that have none.
 
-    Scan reads files such as tar archives, so that they can be opened as a data set. LOCATION is their
-    directory, or a pattern with * and {…}.
+    index scan reads files such as tar archives and writes an index.json next to them, so that they can be
+    opened as a data set. LOCATION is their directory, or a pattern of files with * and {…}.
     """
     with Console(stderr=True).status("opening") as status:
 

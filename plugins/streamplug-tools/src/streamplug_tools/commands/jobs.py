@@ -38,8 +38,9 @@ from streamplug_tools.progress import progress_bars
 def convert(source: str, out: str, **options: Any) -> None:
     """Write a data set in another format, or with other columns.
 
-    Values whose encoding stays are not decoded: a JPEG file stays the same file. If the command is killed,
-    run it again: it continues where it stopped, and the bytes are those of an undisturbed run.
+    SOURCE and OUT are directories or URLs. Values whose encoding does not change are copied without being
+    decoded: a JPEG file keeps its bytes. If the command is killed, run it again. It continues where it
+    stopped, and writes the same bytes as a run that was not interrupted.
     """
     run_job(tools.convert, [source], out, options)
 
@@ -127,7 +128,7 @@ def select(source: str, out: str, *, where: str, **options: Any) -> None:
 )
 @job_options
 def join(sources: tuple[str, ...], *, out: str, by: str, **options: Any) -> None:
-    """Write the columns of several data sets, joined by a key.
+    """Join the columns of several data sets by a key.
 
     The order is that of the first SOURCE; samples whose key another lacks are left out. Keys are sorted in
     files, so they need not fit into memory.
@@ -160,7 +161,7 @@ def proc(
     expressions: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Write computed columns, or samples as another program changes them.
+    """Compute columns, or change samples with another program.
 
     Expressions are Python, as for select. A new column needs an encoding: --columns NAME:ENCODING.
 
@@ -215,10 +216,10 @@ def split(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write a data set as several, in folders of OUT.
+    """Split a data set into several data sets.
 
-    With --samples or --bytes, they are consecutive and named by number. With --fractions, each has a random
-    part in the order of SOURCE; no sample is in two.
+    They are written to directories in OUT. With --samples or --bytes, they are consecutive parts of SOURCE,
+    named by number. With --fractions, each is a random part in the order of SOURCE; no sample is in two.
     """
     if sum(item is not None for item in (samples, bytes_, fractions)) != 1:
         raise click.UsageError("give one of --samples, --bytes and --fractions")

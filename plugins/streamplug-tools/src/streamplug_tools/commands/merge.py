@@ -21,7 +21,7 @@ from streamplug_tools.merge import merge_index
 )
 @click.argument("out")
 @click.argument("parts", nargs=-1)
-@storage_options(text="Options of the storage.")
+@storage_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def merge(
     out: str, parts: tuple[str, ...], *, storage_options: dict[str, Any] | None, as_json: bool

@@ -28,14 +28,15 @@ _COLUMNS = (
         "--columns",
         metavar="NAME:ENCODING,…",
         multiple=True,
-        help="Encodings of columns.  [default: those of the source, or the nearest]",
+        help="Encodings of columns, by their new names.  [default: those of the source, or the nearest "
+        "that the format has]",
     ),
     click.option("--rename", metavar="OLD=NEW,…", multiple=True, help="New names of columns."),
     click.option(
         "--select",
         metavar="NAME,…",
         multiple=True,
-        help="Columns to take, by their names in the source.  [default: all]",
+        help="Columns to keep, by their names in the source.  [default: all]",
     ),
     click.option(
         "--drop",
@@ -46,7 +47,7 @@ _COLUMNS = (
     click.option(
         "--allow-unsafe-types",
         is_flag=True,
-        help="Also decode columns whose decoding can run code.",
+        help="Also decode columns whose decoding can run code, such as pickle.",
     ),
 )
 _OUTPUT = (
@@ -54,7 +55,7 @@ _OUTPUT = (
         "--format",
         "format_",
         metavar="NAME",
-        help="Format of the new data set.  [default: that of the source]",
+        help="Format of the new data set, such as mds.  [default: that of the source]",
     ),
     click.option(
         "--compression",
@@ -64,30 +65,33 @@ _OUTPUT = (
     click.option(
         "--hashes",
         metavar="NAME,…",
-        help="Hash algorithms, or none.  [default: those of the source, else xxh3_64]",
+        help="Hash algorithms of the digests, such as sha1, or none.  [default: those of the source, "
+        "else xxh3_64]",
     ),
     click.option(
         "--size-limit",
         type=SIZE,
         default="64mb",
         show_default=True,
-        help="Size limit of a raw shard.",
+        help="Maximum size of a shard before compression, such as 64mb; without a unit, in bytes.",
     ),
     click.option(
         "--processes",
         type=click.IntRange(0),
-        help="Number of processes.  [default: one per processor]",
+        help="Number of processes that write; 0 writes in the process of the command.  [default: one per "
+        "processor]",
     ),
     click.option(
         "--engine",
         metavar="NAME",
         default="local",
         show_default=True,
-        help="Engine that runs the writers: local, ray, dask, spark.",
+        help="Engine that runs the writers: local, ray, dask or spark.",
     ),
     click.option("--exist-ok", is_flag=True, help="Replace an existing data set."),
     storage_options(
-        "--out-storage-options", "Options of the new data set's storage, where they differ."
+        "--out-storage-options",
+        "Storage options of the new data set, if they differ from --storage-options.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )

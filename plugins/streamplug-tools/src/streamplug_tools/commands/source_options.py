@@ -16,12 +16,15 @@ from streamplug_tools.format_detection import detect_format
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SOURCE = (
-    click.option("--split", metavar="NAME", help="Sub-directory of each source.  [default: none]"),
+    click.option(
+        "--split", metavar="NAME", help="Subdirectory of each source to read.  [default: none]"
+    ),
     click.option(
         "--src-format",
         metavar="NAME",
         multiple=True,
-        help="Format of sources without an index.json; once for all, or once for each.  [default: detected]",
+        help="Format of sources without an index.json. Pass it once for all sources, or once for each.  "
+        "[default: detected]",
     ),
     storage_options(),
 )

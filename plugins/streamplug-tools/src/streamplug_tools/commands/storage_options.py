@@ -18,7 +18,7 @@ _EXPECTED = "expected a JSON object, such as '{\"anon\": true}', or KEY=VALUE"
 
 
 def storage_options(
-    option: str = "--storage-options", text: str = "Options of the storages."
+    option: str = "--storage-options", text: str = "Storage options, such as region=eu-west-1."
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds the option, whose value is a dict or None; `text` begins its help."""
     return click.option(
@@ -26,7 +26,7 @@ def storage_options(
         multiple=True,
         callback=_parse,
         metavar="JSON|KEY=VALUE",
-        help=f"{text} A JSON object, or KEY=VALUE; may be repeated.",
+        help=f"{text} Pass KEY=VALUE or a JSON object; can be repeated.",
     )
 
 

@@ -26,7 +26,7 @@ from streamplug_tools.verification import verify as check
     )
 )
 @click.argument("location")
-@click.option("--split", metavar="NAME", help="Sub-directory of LOCATION.  [default: none]")
+@click.option("--split", metavar="NAME", help="Subdirectory of LOCATION to check.  [default: none]")
 @click.option(
     "--format",
     "--src-format",
@@ -34,24 +34,26 @@ from streamplug_tools.verification import verify as check
     metavar="NAME",
     help="Format of files without an index.json.  [default: detected]",
 )
-@storage_options(text="Options of the storage.")
+@storage_options()
 @click.option(
     "--threads",
     "num_threads",
     type=click.IntRange(1),
     default=4,
     show_default=True,
-    help="Number of threads, one shard each.",
+    help="Number of threads; each checks one shard at a time.",
 )
 @click.option(
     "--retries",
     type=click.IntRange(0),
     default=2,
     show_default=True,
-    help="Retries of a failed download.",
+    help="Number of retries of a failed download.",
 )
 @click.option(
-    "--allow-unsafe-types", is_flag=True, help="Also decode columns whose decoding can run code."
+    "--allow-unsafe-types",
+    is_flag=True,
+    help="Also decode columns whose decoding can run code, such as pickle.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.pass_context
@@ -69,11 +71,12 @@ def verify(
 ) -> None:
     """Check every file and every sample of a data set.
 
-    All files of LOCATION are downloaded, their sizes and digests checked, and all samples decoded.
+    The command downloads all files of LOCATION, a directory or URL, checks their sizes and digests, and
+    decodes all samples. The exit status is 1 if it finds a problem. The data set is not changed.
 
-    The output names what was not checked: without digests in the index, changed bytes are found only where a
-    value no longer decodes. The exit status is 1 if there is a problem. Files are downloaded into the
-    directory for temporary files; the data set is not changed.
+    The output says what could not be checked: if the index has no digests, changed bytes are found only if a
+    value can no longer be decoded. Downloaded files go to the directory for temporary files, which needs
+    space for one shard per thread.
     """
     stream = name_format(
         Stream(
