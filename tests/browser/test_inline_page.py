@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 from streamplug_tools import page_about
 
 from streamplug import MDSWriter
@@ -40,13 +41,14 @@ def test_the_page_works_in_its_frame(open_page, notebook):
 
 def test_links_scroll_the_frame_and_not_the_notebook(open_page, notebook):
     page = open_page(notebook)
-    link = page.frame_locator("iframe").locator("nav a").last
+    frame = page.frame_locator("iframe")
+    link, heading = frame.locator("nav a").last, frame.locator("#samples h2")
     link.hover()
     before = page.evaluate("scrollY")
+    expect(heading).not_to_be_in_viewport()
     link.click()
-    frame = page.frames[1]
-    frame.wait_for_function("scrollY > 100")
-    assert frame.url == "about:srcdoc"
+    expect(heading).to_be_in_viewport()
+    assert page.frames[1].url == "about:srcdoc"
     assert page.evaluate("scrollY") == before
 
 
