@@ -51,7 +51,9 @@ def test_columns_are_as_pyarrow_has_them(dictionary, statistics):
             assert theirs.path_in_schema.startswith(chunk.name)
             assert chunk.stored == theirs.total_compressed_size
             assert chunk.size == theirs.total_uncompressed_size
-            assert chunk.repeats == theirs.has_dictionary_page
+            assert chunk.values == theirs.num_values
+            starts = theirs.dictionary_page_offset, theirs.data_page_offset
+            assert chunk.start == min(start for start in starts if start)
             assert chunk.missing == (not statistics or theirs.statistics.null_count > 0)
     assert [chunk.name for chunk in found[0]][2:4] == ["a.b", "cell"]
 

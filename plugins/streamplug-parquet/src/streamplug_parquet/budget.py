@@ -7,9 +7,12 @@ from collections import deque
 from collections.abc import Mapping
 from functools import cached_property
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from streamplug.config import parse_bytes
-from streamplug_parquet.chunks import Chunk
+
+if TYPE_CHECKING:  # which take the limit from here
+    from streamplug_parquet.chunks import Chunk
 
 VARIABLE = "STREAMPLUG_PARQUET_MEMORY"
 _DEFAULT = "512mb"

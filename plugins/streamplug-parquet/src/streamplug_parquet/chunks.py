@@ -15,6 +15,8 @@ from streamplug.interfaces import Column, Encoding
 from streamplug.plugin_kit import decoding
 from streamplug.plugin_kit.arrow import maps_as_dicts
 from streamplug.types import ColumnValues, Int64
+from streamplug_parquet.budget import VARIABLE
+from streamplug_parquet.decoded_size import decoded_limit
 from streamplug_parquet.nested import is_file
 from streamplug_parquet.values import ArrowValue, Binary, Fixed, Text, fixed_of
 
@@ -61,8 +63,10 @@ class Pieces(Chunk):
         sizes: Int64,
         valid: NDArray[np.bool_] | None,
         kind: Any,
+        *,
+        is_dictionary: bool = False,
     ) -> None:
-        self._data, self._kind = data, kind
+        self._data, self._kind, self._is_dictionary = data, kind, is_dictionary
         self._starts, self._stops = memoryview(starts), memoryview(starts + sizes)  # type: ignore[arg-type]  # an array is a buffer
         self._valid = valid
         self.nbytes = len(data) + 16 * len(starts)
@@ -73,10 +77,21 @@ class Pieces(Chunk):
         return self._kind(self._data[self._starts[row] : self._stops[row]])
 
     def take(self, rows: Int64) -> list[Any]:
+        if self._is_dictionary:
+            self._check_size(rows)
         if self._valid is not None:
             return [self.one(row) for row in rows.tolist()]
         data, kind, starts, stops = self._data, self._kind, self._starts, self._stops
         return [kind(data[starts[row] : stops[row]]) for row in rows.tolist()]
+
+    def _check_size(self, rows: Int64) -> None:
+        """Refuse rows that take too much memory: a dictionary has repeated values once."""
+        size = int((np.asarray(self._stops)[rows] - np.asarray(self._starts)[rows]).sum())
+        if size > (limit := decoded_limit(len(self._data))):
+            raise DecodeError(
+                f"{len(rows)} values take {size} bytes, more than the limit of {limit}; use a smaller "
+                f"batch_size, or set {VARIABLE}={size}"
+            )
 
 
 class Others(Chunk):
@@ -189,7 +204,9 @@ def _pieces(array: pa.Array, kind: Any) -> Pieces:
         sizes.min() < 0 or starts.min() < 0 or int((starts + sizes).max()) > len(view)
     ):
         raise DecodeError("a value lies outside of its row group")
-    return Pieces(view, np.ascontiguousarray(starts), sizes, valid, kind)
+    is_dictionary = which is not None
+    starts = np.ascontiguousarray(starts)
+    return Pieces(view, starts, sizes, valid, kind, is_dictionary=is_dictionary)
 
 
 def _raw(array: pa.Array, type_: pa.DataType) -> Chunk:

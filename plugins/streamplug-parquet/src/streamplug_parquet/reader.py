@@ -17,17 +17,10 @@ from streamplug.interfaces import Column, ShardReader
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_parquet.budget import budget
 from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, undecodable_error
+from streamplug_parquet.decoded_size import DecodedSizes, describe, expanded_size
 from streamplug_parquet.footer import parsed, schema_of
-from streamplug_parquet.thrift import Chunk as Part
-from streamplug_parquet.thrift import chunks_of
 from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.values import ArrowValue
-
-_EXPANSION, _EXPANSION_LEAST = 2_000, 1 << 30
-"""Maximum ratio of decompressed to stored bytes of a column chunk; bytes that are always permitted."""
-
-_REPEATED = 1 << 33
-"""Bytes of expanded text above which a column with repeated values stays a dictionary."""
 
 _numbers = count()
 
@@ -92,6 +85,8 @@ class ParquetReader(ShardReader):
                 chunk = chunks[column.name]
                 try:
                     values.put(places, chunk, inside)
+                except DecodeError as error:
+                    raise DecodeError(f"column {column.name!r}: {error}") from error
                 except Exception as error:
                     raise self._blame(column, chunk, inside, rows[places], error) from error
         return [values.finish() for values in collected]
@@ -142,18 +137,22 @@ class ParquetReader(ShardReader):
     def _decoded(self, group: int, columns: Sequence[Column]) -> dict[str, Chunk]:
         """Decode columns of a row group; errors name the row group and the column."""
         names = [column.name for column in columns]
+        plan = self._sizes.plan(group, names)
         try:
-            table = self._read(group, names)
+            table = self._read(group, names, plan.dictionaries)
         except Exception as error:  # Arrow does not document its errors for damaged files
             if len(columns) == 1:
-                where = f"row group {group}, column {names[0]!r}"
-                raise CorruptShardError(f"{where}: it is damaged: {error}") from error
+                raise CorruptShardError(
+                    f"{describe(group, names)}: it is damaged: {error}"
+                ) from error
             one_by_one = (self._decoded(group, [column]) for column in columns)
             return {name: chunk for made in one_by_one for name, chunk in made.items()}
+        if plan.dictionaries:
+            nested = (table.column(name) for name in names if not self._stays_dictionary(name))
+            plan.check_expansion(sum(map(expanded_size, nested)), describe(group, names))
         return {column.name: self._chunk(group, column, table) for column in columns}
 
-    def _read(self, group: int, names: Sequence[str]) -> pa.Table:
-        dictionaries = self._check_sizes(group, names)
+    def _read(self, group: int, names: Sequence[str], dictionaries: Sequence[str]) -> pa.Table:
         # One per call, as other threads may be reading.
         file = pq.ParquetFile(
             pa.BufferReader(self._buffer),
@@ -165,32 +164,15 @@ class ParquetReader(ShardReader):
         return file.read_row_group(group, columns=list(names), use_threads=False)
 
     @cached_property
-    def _said(self) -> Sequence[Sequence[Part]]:
-        """Footer metadata of the column chunks of each row group."""
-        size = int.from_bytes(memoryview(self._buffer)[-8:-4], "little") + 8
-        return chunks_of(bytes(memoryview(self._buffer)[-size:]))
+    def _sizes(self) -> DecodedSizes:
+        return DecodedSizes(memoryview(self._buffer).cast("B"), self._metadata)
 
-    def _check_sizes(self, group: int, names: Sequence[str]) -> list[str]:
-        """Refuse columns with an implausible expansion; return those to read as dictionaries.
-
-        Dictionaries avoid the expansion of repeated values.
-        """
-        rows, dictionaries = self._bounds[group + 1] - self._bounds[group], []
-        for name in names:
-            parts = [part for part in self._said[group] if part.name == name]
-            stored, size = sum(part.stored for part in parts), sum(part.size for part in parts)
-            max_bytes = max(_EXPANSION * stored, _EXPANSION_LEAST)
-            type_ = self._types[name]
-            if size > max_bytes or rows * _width(type_) > max_bytes:
-                raise CorruptShardError(f"{rows} rows in {stored} bytes are not believed")
-            repeats = any(part.repeats for part in parts)
-            text = pa.types.is_string(type_) or pa.types.is_binary(type_)
-            if text and repeats and rows * size > _REPEATED:
-                dictionaries.append(name)
-        return dictionaries
+    def _stays_dictionary(self, name: str) -> bool:
+        """Return whether repeated values of a column are not expanded before they are requested."""
+        return pa.types.is_string(self._types[name]) or pa.types.is_binary(self._types[name])
 
     def _chunk(self, group: int, column: Column, table: pa.Table) -> Chunk:
-        where = f"row group {group}, column {column.name!r}"
+        where = describe(group, [column.name])
         rows = self._bounds[group + 1] - self._bounds[group]
         try:
             array, type_ = _whole(table.column(column.name)), plain(self._types[column.name])
@@ -205,14 +187,6 @@ class ParquetReader(ShardReader):
             raise DecodeError(f"{where}: {error}") from error
         except Exception as error:
             raise CorruptShardError(f"{where}: {error}") from error
-
-
-def _width(type_: pa.DataType) -> int:
-    """Return the minimum bytes of a value."""
-    try:
-        return max(int(type_.bit_width) // 8, 1)
-    except ValueError:
-        return 1
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

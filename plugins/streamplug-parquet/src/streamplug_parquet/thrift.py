@@ -5,13 +5,16 @@ pyarrow parses it, too, but a damaged footer makes it abort the process.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
-from struct import unpack_from
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from streamplug.errors import CorruptShardError
 
 _DEEPEST = 32
+_DAMAGED = (IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError)
+
+Buffer: TypeAlias = "bytes | memoryview"
 
 Struct = dict[int, Any]
 """Fields of a struct by field id."""
@@ -25,14 +28,18 @@ class Chunk(NamedTuple):
         stored: Bytes in the file.
         size: Bytes after decompression.
         missing: Whether there are nulls, or no null count.
-        repeats: Whether the encoding may store repeated values once.
+        values: Number of values, with missing ones.
+        start: Position of the first page in the file.
+        codec: Number of the compression.
     """
 
     name: str
     stored: int
     size: int
     missing: bool
-    repeats: bool
+    values: int
+    start: int
+    codec: int
 
 
 def chunks_of(data: bytes) -> Sequence[Sequence[Chunk]]:
@@ -45,7 +52,7 @@ def chunks_of(data: bytes) -> Sequence[Sequence[Chunk]]:
         size = int.from_bytes(data[-8:-4], "little")
         footer = _Compact(data[len(data) - 8 - size : -8]).struct(0)
         return [[_chunk(column[3]) for column in group[1]] for group in footer[4]]
-    except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except _DAMAGED as error:
         kind = type(error).__name__
         raise CorruptShardError(f"its footer is damaged: {kind}: {error}") from error
 
@@ -55,16 +62,47 @@ def _chunk(column: Struct) -> Chunk:
     if stored < 0 or size < 0:
         raise ValueError(f"a size of {min(stored, size)} bytes")
     nulls = column.get(12, {}).get(3)
-    # Dictionary encodings store repeated values once.
-    repeats = 11 in column or bool(set(column[2]) & {2, 8})
-    return Chunk(column[3][0].decode(), stored, size, nulls != 0, repeats)
+    start, dictionary = int(column[9]), int(column.get(11, 0))
+    if 0 < dictionary < start:
+        start = dictionary
+    if start < 0:
+        raise ValueError(f"a start of {start}")
+    name = column[3][0].decode()
+    return Chunk(name, stored, size, nulls != 0, int(column[5]), start, int(column[4]))
+
+
+def parse_struct(data: Buffer, start: int) -> tuple[Struct, int]:
+    """Return the fields of a struct in a buffer, and where it ends.
+
+    Raises:
+        CorruptShardError: If it is damaged.
+    """
+    parser = _Compact(data, start)
+    try:
+        return parser.struct(0), parser.position
+    except (
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        AttributeError,
+        struct.error,
+    ) as error:
+        kind = type(error).__name__
+        raise CorruptShardError(f"the header of a page is damaged: {kind}: {error}") from error
 
 
 class _Compact:
     """Parses a buffer from start to end."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+    def __init__(self, data: Buffer, start: int = 0) -> None:
+        self._data, self._at = data, start
+
+    @property
+    def position(self) -> int:
+        """Position after what was parsed."""
+        return self._at
 
     def struct(self, depth: int) -> Struct:
         if depth > _DEEPEST:
@@ -104,10 +142,10 @@ class _Compact:
 
     def double(self, _depth: int) -> float:
         self._at += 8
-        number: float = unpack_from("<d", self._data, self._at - 8)[0]
+        number: float = struct.unpack_from("<d", self._data, self._at - 8)[0]
         return number
 
-    def binary(self, _depth: int) -> bytes:
+    def binary(self, _depth: int) -> Buffer:
         size = self._varint()
         self._at += size
         if self._at > len(self._data):
