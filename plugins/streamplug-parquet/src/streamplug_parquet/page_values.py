@@ -134,8 +134,8 @@ def _count_packed(data: memoryview, width: int, level: int, count: int) -> int:
 
 def _unpack(data: memoryview, width: int) -> Int64:
     """Return numbers of `width` bits each, the lowest bits first."""
-    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-    bits = bits[: len(bits) // width * width].reshape(-1, width)
+    flat = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+    bits = flat[: len(flat) // width * width].reshape(-1, width)
     numbers: Int64 = bits.astype(np.int64) @ (np.int64(1) << np.arange(width, dtype=np.int64))
     return numbers
 

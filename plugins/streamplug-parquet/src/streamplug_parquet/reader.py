@@ -169,7 +169,7 @@ class ParquetReader(ShardReader):
 
     def _stays_dictionary(self, name: str) -> bool:
         """Return whether repeated values of a column are not expanded before they are requested."""
-        return pa.types.is_string(self._types[name]) or pa.types.is_binary(self._types[name])
+        return bool(pa.types.is_string(self._types[name]) or pa.types.is_binary(self._types[name]))
 
     def _chunk(self, group: int, column: Column, table: pa.Table) -> Chunk:
         where = describe(group, [column.name])
