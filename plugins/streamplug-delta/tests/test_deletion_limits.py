@@ -11,4 +11,4 @@ def test_runs_of_too_many_positions_are_refused_before_they_are_expanded():
     positions.run_optimize()
     data = (1681511377).to_bytes(4, "little") + positions.serialize()
     with pytest.raises(ValueError, match="1073741824 positions, more than 134217728"):
-        parse_vector(data)
+        parse_vector(data, 1 << 27)

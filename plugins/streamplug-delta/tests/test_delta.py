@@ -344,13 +344,23 @@ BAD = {
     "encoded": (lambda _, add: add.update(path="%2e%2e/x.parquet"), "not a relative path inside"),
     "vector": (
         lambda _, add: add.update(
-            deletionVector={"storageType": "i", "pathOrInlineDv": "HelloWorld", "sizeInBytes": 8}
+            deletionVector={
+                "storageType": "i",
+                "pathOrInlineDv": "HelloWorld",
+                "sizeInBytes": 8,
+                "cardinality": 1,
+            }
         ),
         "a deletion vector is damaged: it does not begin",
     ),
     "vector elsewhere": (
         lambda _, add: add.update(
-            deletionVector={"storageType": "p", "pathOrInlineDv": "/x", "sizeInBytes": 8}
+            deletionVector={
+                "storageType": "p",
+                "pathOrInlineDv": "/x",
+                "sizeInBytes": 8,
+                "cardinality": 1,
+            }
         ),
         "is at an absolute location",
     ),

@@ -25,7 +25,9 @@ from pyiceberg.types import (
     StringType,
     StructType,
 )
+from streamplug_iceberg import snapshot_reader
 from streamplug_testing import TableTests
+from streamplug_testing.memory import takes_less_of_the_system
 from streamplug_testing.table import in_any_order, plain_row
 
 from streamplug import Stream, StreamingDataset
@@ -209,6 +211,30 @@ def test_deletions_of_an_earlier_commit_do_not_count(two_files, helpers):
         table, [(path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, 1)]
     )
     assert ids(location) == list(range(1, 20))  # the second file was added later
+
+
+def test_deletions_that_expand_are_refused(two_files, helpers, monkeypatch):
+    table, (first, _) = two_files
+    path = helpers.path_of(table.location()) / "data" / "deletes.parquet"
+    paths = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(60_000, np.int32)), pa.array(["x" * (1 << 20)])
+    )
+    rows = pa.table({"file_path": paths, "pos": np.arange(60_000)})
+    options = {"store_schema": False, "dictionary_pagesize_limit": 1 << 30}
+    pq.write_table(rows, path, compression="zstd", **options)
+    assert path.stat().st_size < 500_000
+    kind = DataFileContent.POSITION_DELETES, FileFormat.PARQUET, None
+    location = helpers.commit_deletes(table, [(path, *kind)])
+
+    def act():
+        with pytest.raises(DataError, match=r"deletes\.parquet is damaged.*take up to 62"):
+            read(location)
+
+    assert takes_less_of_the_system(60 << 20, act)
+    monkeypatch.setattr(snapshot_reader, "MAX_POSITIONS", 3)
+    pq.write_table(pa.table({"file_path": [first] * 4, "pos": range(4)}), path)
+    with pytest.raises(DataError, match=r"deletes\.parquet is damaged.*4 rows.*more than 3"):
+        read(location)
 
 
 def test_deletions_by_value_and_damaged_ones_are_refused(two_files, helpers):

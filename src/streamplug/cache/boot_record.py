@@ -64,5 +64,5 @@ class BootRecord:
             lines, newline, _ = stream.read().rpartition(b"\n")
             self._offset += len(lines + newline)
             for line in lines.splitlines():
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):
                     self._names.add(str(json.loads(line)))

@@ -58,7 +58,7 @@ def read_identity(directory: Path) -> dict[str, Any]:
     """Return the identity file of a cache; empty if it is missing or damaged."""
     try:
         mark = json.loads(_mark(directory).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return mark if isinstance(mark, dict) else {}
 
@@ -77,7 +77,7 @@ def check_identity(directory: Path, url: str, digest: str | None) -> bool:
         try:
             said: dict[str, Any] = json.loads(mark.read_bytes())
             origin, made_from = said["remote"], said.get("index")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise CacheConflictError(f"{mark} is damaged; {advice}") from None
         if origin != url:
             raise CacheConflictError(

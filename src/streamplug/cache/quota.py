@@ -204,7 +204,7 @@ class CacheQuota:
             return []
         names: dict[str, None] = {}
         for line in lines:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 name = json.loads(line)
                 if isinstance(name, str) and _is_below_root(name):
                     names[name] = None

@@ -47,7 +47,10 @@ def load(source: Source) -> dict[str, Any]:
         raise ConfigError(
             f"config {source!r:.80}: expected a mapping, or the path of a .toml, .yaml or .json file"
         )
-    config: dict[str, Any] = _substitute(source, "")
+    try:
+        config: dict[str, Any] = _substitute(source, "")
+    except RecursionError:
+        raise ConfigError("config: nested too deeply") from None
     return config
 
 
@@ -74,6 +77,8 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"config {path}: not UTF-8: {error}") from None
     try:
         config = parse(text)
+    except RecursionError:
+        raise ConfigError(f"config {path}: nested too deeply") from None
     except ConfigError as error:
         raise ConfigError(f"config {path}: {error}") from None
     return {} if config is None else config

@@ -99,7 +99,7 @@ class _ScanFolder:
                 content = (self.path / file["basename"]).read_bytes()
                 if xxhash.xxh3_64_hexdigest(content) != file["hashes"]["xxh3_64"]:
                     return None
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
         return result
 

@@ -31,15 +31,16 @@ def read_vector(vector: Mapping[str, Any], read_range: ReadRange) -> Int64:
     """
     try:
         kind, place = vector["storageType"], vector["pathOrInlineDv"]
+        count = count_positions(vector)
         if kind == "i":
-            positions = parse_vector(decode_z85(place)[: vector["sizeInBytes"]])
+            positions = parse_vector(decode_z85(place)[: vector["sizeInBytes"]], count)
         elif kind == "u":
             folder, name = place[:-_UUID_CHARACTERS], place[-_UUID_CHARACTERS:]
             file = f"deletion_vector_{UUID(bytes=decode_z85(name))}.bin"
             start, size = int(vector.get("offset") or 0), int(vector["sizeInBytes"])
             key = f"{folder}/{file}" if folder else file
             positions = parse_stored_vector(
-                read_range(key, start, start + size + _HEAD_AND_CHECKSUM)
+                read_range(key, start, start + size + _HEAD_AND_CHECKSUM), count
             )
         else:
             raise DataError(
@@ -48,12 +49,23 @@ def read_vector(vector: Mapping[str, Any], read_range: ReadRange) -> Int64:
             )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"a deletion vector is damaged: {error}") from error
-    if len(positions) != vector.get("cardinality", len(positions)):
+    if len(positions) != count:
         raise DataError(
-            f"a deletion vector is damaged: it has {len(positions)} rows, the log says "
-            f"{vector['cardinality']}"
+            f"a deletion vector is damaged: it has {len(positions)} rows, the log says {count}"
         )
     return positions
+
+
+def count_positions(vector: Mapping[str, Any] | None) -> int:
+    """Return how many rows a vector deletes, according to the log.
+
+    Raises:
+        DataError: If the log does not say.
+    """
+    count = 0 if vector is None else vector.get("cardinality")
+    if not isinstance(count, int) or count < 0:
+        raise DataError(f"a deletion vector is damaged: cardinality={count!r:.40}")
+    return count
 
 
 def decode_z85(text: str) -> bytes:

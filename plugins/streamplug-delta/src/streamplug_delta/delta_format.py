@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+from streamplug_parquet.deletion_vectors import check_positions
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.table_reader import TableFile
@@ -25,7 +26,7 @@ from streamplug.transfer.observer import Observer
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
 from streamplug_delta.column_bounds import column_bounds
-from streamplug_delta.deletion_vectors import read_vector
+from streamplug_delta.deletion_vectors import count_positions, read_vector
 from streamplug_delta.log import Action, DeltaLog
 from streamplug_delta.schema import parse_columns, parse_partition_value
 
@@ -48,6 +49,8 @@ class DeltaFormat(TableFormat):
         version = state.version
         table = _DeltaFiles(storage, stream.retries, f"{storage.url}, version {version}")
         adds = state.ordered_adds
+        deleted = sum(count_positions(add.get("deletionVector")) for add in adds)
+        check_positions(deleted, table.where)
         statistics = [table.statistics_of(add) for add in adds]
         partition = set(state.metadata.get("partitionColumns") or ())
         columns = parse_columns(state.metadata, _count_nulls(adds, statistics), table.where)
@@ -91,7 +94,7 @@ class _DeltaFiles:
         text = add.get("stats")
         try:
             statistics = json.loads(text) if text else add.get("stats_parsed")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{self.where}: statistics of {add['path']!r}: {error}") from None
         return statistics or {}
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from streamplug_parquet.metadata_tables import read_row_groups
 
-from streamplug.errors import ConfigError, DataError, NotFound
+from streamplug.errors import ConfigError, CorruptShardError, DataError, NotFound
 from streamplug.interfaces import Storage
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
@@ -27,6 +27,8 @@ _CHECKPOINT = re.compile(
 )
 _ACTIONS = ("add", "remove", "metaData", "protocol", "sidecar")
 _MAX_READS_IN_FLIGHT = 16
+_ROWS_PER_BATCH = 1000
+_FREE_ROWS, _MAX_ROWS_PER_BYTE = 1 << 16, 1  # an action has a path, or an id, of its own
 
 READER_FEATURES = {
     "columnMapping",
@@ -135,10 +137,11 @@ class DeltaLog:
         if wanted > self.latest:
             raise ConfigError(f"version={version}: the latest version of {url} is {self.latest}")
         start = max((v for v in self._checkpoints if v <= wanted), default=-1)
-        missing = [v for v in range(start + 1, wanted + 1) if v not in self._commits]
-        if missing:
+        # The first that is missing: versions of a damaged log may be far apart.
+        missing = next((v for v in range(start + 1, wanted + 1) if v not in self._commits), None)
+        if missing is not None:
             raise ConfigError(
-                f"version {wanted} of {url} cannot be read: commit {missing[0]} is not in {LOG_FOLDER} any "
+                f"version {wanted} of {url} cannot be read: commit {missing} is not in {LOG_FOLDER} any "
                 "more; name a later version"
             )
         state = TableState(wanted)
@@ -164,7 +167,7 @@ class DeltaLog:
     def _parse_lines(self, key: str, data: bytes) -> list[Action]:
         try:
             actions = [json.loads(line) for line in data.splitlines() if line.strip()]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{self._storage.url_of(key)} is damaged: {error}") from None
         if not all(isinstance(action, dict) for action in actions):
             raise DataError(f"{self._storage.url_of(key)} is damaged: a line is not an object")
@@ -184,17 +187,15 @@ class DeltaLog:
             parse = self._parse_lines if key.endswith(".json") else self._parse_rows
             yield from parse(key, data)
 
-    def _parse_rows(self, key: str, data: bytes) -> list[Action]:
+    def _parse_rows(self, key: str, data: bytes) -> Iterator[Action]:
+        max_rows = _FREE_ROWS + _MAX_ROWS_PER_BYTE * len(data)
         try:
-            file = pq.ParquetFile(pa.BufferReader(data))
-            names = [name for name in file.schema_arrow.names if name in _ACTIONS]
-            rows = file.read(columns=names).to_pylist()
-        except (pa.ArrowException, ValueError, OSError) as error:
+            for table in read_row_groups(data, _ACTIONS, max_rows):
+                for batch in table.to_batches(max_chunksize=_ROWS_PER_BATCH):
+                    for row in batch.to_pylist():
+                        yield {name: _plain(v) for name, v in row.items() if v is not None}
+        except (pa.ArrowException, CorruptShardError, ValueError, OSError) as error:
             raise DataError(f"{self._storage.url_of(key)} is damaged: {error}") from error
-        return [
-            {name: _plain(value) for name, value in row.items() if value is not None}
-            for row in rows
-        ]
 
 
 def _plain(value: Any) -> Any:

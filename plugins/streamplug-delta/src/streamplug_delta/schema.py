@@ -55,7 +55,7 @@ def parse_columns(
                 field = with_field_id(field, details["delta.columnMapping.id"])
             nullable = null_counts.get(stored) != 0
             columns[stored] = TableColumn(field, nullable, [stored])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         kind = type(error).__name__
         raise DataError(f"{where}: the schema is damaged: {kind}: {error}") from error
     return columns

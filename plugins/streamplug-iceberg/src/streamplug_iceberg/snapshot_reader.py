@@ -9,7 +9,6 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
@@ -17,12 +16,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
-from streamplug_parquet.deletion_vectors import parse_stored_vector
+from streamplug_parquet.deletion_vectors import MAX_POSITIONS, parse_stored_vector
+from streamplug_parquet.metadata_tables import read_row_groups
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.table_reader import TableFile
 from streamplug_parquet.types import plain
 
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
@@ -129,48 +129,55 @@ def _read_deletes(
 ) -> dict[str, list[tuple[int, Int64]]]:
     """Return sequence number and positions of the deleted rows by location of the data file."""
 
-    def read(entry: ManifestEntry) -> list[tuple[str, Int64]]:
+    def read(entry: ManifestEntry) -> bytes:
         file: DataFile = entry.data_file
         if file.content == DataFileContent.EQUALITY_DELETES:
             raise DataError(
                 f"{file.file_path} deletes rows by their values, which is not supported; rewrite the data "
                 "files of the table (rewrite_data_files), or read a snapshot without such deletions"
             )
-        content = files.read(files.key_of(file.file_path))
-        with parsing(file.file_path):
-            return list(_positions_of(file, content))
+        return files.read(files.key_of(file.file_path))
 
     deleted: defaultdict[str, list[tuple[int, Int64]]] = defaultdict(list)
     # A file of deletion vectors has an entry for each data file, and is read once.
     by_path = {entry.data_file.file_path: entry for entry in entries}
-    for entry, found in zip(
-        by_path.values(), map_threads(read, list(by_path.values()), _MAX_READS_IN_FLIGHT)
-    ):
-        for path, positions in found:
-            deleted[path].append((entry.sequence_number or 0, positions))
+    contents = map_threads(read, list(by_path.values()), _MAX_READS_IN_FLIGHT)
+    remaining = MAX_POSITIONS
+    for (where, entry), content in zip(by_path.items(), contents):
+        try:
+            with parsing(where):
+                for path, positions in _positions_of(entry.data_file, content, remaining):
+                    deleted[path].append((entry.sequence_number or 0, positions))
+                    remaining -= len(positions)
+        except CorruptShardError as error:
+            raise DataError(f"{where} is damaged: {error}") from error
     return deleted
 
 
-def _positions_of(file: DataFile, content: bytes) -> Iterator[tuple[str, Int64]]:
+def _positions_of(
+    file: DataFile, content: bytes, max_positions: int
+) -> Iterator[tuple[str, Int64]]:
+    """Yield the deleted rows of data files from a file of deletions, of which there are at most so many."""
     if file.file_format.name == "PUFFIN":
         puffin = PuffinFile(content)
         for blob in puffin.footer.blobs:
             if blob.type == "deletion-vector-v1":
                 yield (
                     blob.properties["referenced-data-file"],
-                    parse_stored_vector(puffin.get_blob_payload(blob)),
+                    positions := parse_stored_vector(puffin.get_blob_payload(blob), max_positions),
                 )
+                max_positions -= len(positions)
         return
     if file.file_format != FileFormat.PARQUET:
         raise ValueError(f"the format {file.file_format.name} is not supported")
-    table = pq.read_table(pa.BufferReader(content), columns=["file_path", "pos"])
-    paths = table["file_path"].combine_chunks().dictionary_encode()
-    if isinstance(paths, pa.ChunkedArray):
-        paths = paths.combine_chunks()
-    indices, positions = paths.indices.to_numpy(), table["pos"].to_numpy().astype(np.int64)
-    order = np.argsort(indices, kind="stable")
-    cuts = np.searchsorted(indices[order], np.arange(1, len(paths.dictionary)))
-    yield from zip(paths.dictionary.to_pylist(), np.split(positions[order], cuts))
+    for table in read_row_groups(content, ["file_path", "pos"], max_positions):
+        paths = table["file_path"].dictionary_encode().combine_chunks()
+        if isinstance(paths, pa.ChunkedArray):
+            paths = paths.combine_chunks()
+        indices, positions = paths.indices.to_numpy(), table["pos"].to_numpy().astype(np.int64)
+        order = np.argsort(indices, kind="stable")
+        cuts = np.searchsorted(indices[order], np.arange(1, len(paths.dictionary)))
+        yield from zip(paths.dictionary.to_pylist(), np.split(positions[order], cuts))
 
 
 def _identity_columns(

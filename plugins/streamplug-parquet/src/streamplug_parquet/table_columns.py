@@ -51,9 +51,11 @@ class TableColumn:
         """
         try:
             spec = spec_of(self.type) + ("?" if self.nullable else "")
+            return Column(self.name, spec, _ENCODINGS[spec])
         except ConfigError as error:
             raise ConfigError(f"column {self.name!r}: {error}") from None
-        return Column(self.name, spec, _ENCODINGS[spec])
+        except (KeyError, RecursionError):
+            raise ConfigError(f"column {self.name!r}: its type is nested too deeply") from None
 
     def find_in(self, schema: pa.Schema) -> pa.Field | None:
         """Return the column of a file; None if the file does not have it.

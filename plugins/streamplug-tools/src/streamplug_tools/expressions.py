@@ -62,7 +62,7 @@ class Expression:
     def _code(self) -> CodeType:
         try:
             return compile(self.text.strip(), "<expression>", "eval")
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ConfigError(
                 f"{self.text!r:.200} is no Python expression: {error}; write a column whose name has spaces "
                 "or other marks in it as sample['user id']"

@@ -79,7 +79,7 @@ def json_lines(path: Path, fields: dict[str, type]) -> Iterator[dict[str, Any]]:
     for number, line in lines(path):
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}: line {number}: {error}") from error
         if not isinstance(record, dict) or record.keys() != fields.keys():
             names = sorted(record) if isinstance(record, dict) else type(record).__name__

@@ -165,7 +165,7 @@ def explain(
 def _read_state(path: Path) -> dict[str, Any]:
     try:
         state = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StateError(f"{path} is not JSON: {error}") from None
     if not isinstance(state, dict):
         raise StateError(f"{path} holds no state: save the result of state_dict() as JSON")

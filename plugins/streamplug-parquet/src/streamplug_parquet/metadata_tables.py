@@ -1,0 +1,40 @@
+"""Parquet files with the metadata of tables, such as checkpoints of logs and positions of deleted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamplug.errors import CorruptShardError
+from streamplug_parquet.decoded_size import DecodedSizes, expanded_size
+from streamplug_parquet.footer import parsed, schema_of
+
+
+def read_row_groups(data: bytes, names: Sequence[str], max_rows: int) -> Iterator[pa.Table]:
+    """Yield the row groups of a file, with those of some columns that it has.
+
+    Repeated text may be in dictionaries.
+
+    Raises:
+        CorruptShardError: If the file is damaged, takes far more memory than its size, or has too many rows.
+    """
+    metadata = parsed(data)
+    names = [name for name in schema_of(metadata).names if name in names]
+    if metadata.num_rows > max_rows:
+        raise CorruptShardError(
+            f"it has {metadata.num_rows} rows in {len(data)} bytes, more than {max_rows}"
+        )
+    sizes = DecodedSizes(memoryview(data), metadata)
+    for group in range(metadata.num_row_groups):
+        plan = sizes.plan(group, names)
+        file = pq.ParquetFile(
+            pa.BufferReader(data), metadata=metadata, read_dictionary=plan.dictionaries
+        )
+        try:
+            table = file.read_row_group(group, columns=names, use_threads=False)
+        except Exception as error:  # Arrow does not document its errors for damaged files
+            raise CorruptShardError(f"row group {group} is damaged: {error}") from error
+        plan.check_expansion(sum(map(expanded_size, table.columns)), f"row group {group}")
+        yield table
