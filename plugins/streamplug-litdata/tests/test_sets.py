@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_litdata import decoded_size
 from streamplug_testing.http import serving
+from streamplug_testing.memory import takes_less_of_the_system
 from streamplug_tools.verification import verify
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World, Writer
@@ -24,6 +26,7 @@ from streamplug.errors import (
     StorageError,
     UnsafeTypeError,
 )
+from streamplug.interfaces import Encoding
 from streamplug.plugin import make
 
 GOLDEN = Path(__file__).with_name("golden") / "0.2.76"
@@ -470,3 +473,60 @@ def test_items_that_would_fill_the_memory_are_refused(tmp_path):
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(CorruptShardError, match="sample 0"):
         opened(folder)[0]
+
+
+def chunk_of(folder, data, count):
+    (folder / "chunk-0-0.bin").write_bytes(data)
+    index = json.loads((folder / "index.json").read_text())
+    index["chunks"] = [{"chunk_bytes": len(data), "chunk_size": count, "filename": "chunk-0-0.bin"}]
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+def refuses(folder):
+    def act():
+        with pytest.raises(
+            CorruptShardError, match=r"takes \d+ bytes when decomp.* max_value_bytes="
+        ):
+            opened(folder)[0]
+
+    return takes_less_of_the_system(40 << 20, act)
+
+
+def test_frames_that_would_fill_the_memory_are_refused(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    pytest.importorskip("streamplug_zstandard")
+    count, size = 40, 1 << 26
+    write(tmp_path / "set", [[b""]], ["bytes"], LEAF, compression="zstd", compression_level="batch")
+    plain = struct.pack("<I", size - 4) + bytes(size - 4)
+    frame = zstandard.ZstdCompressor().compress(plain)
+    edges = np.minimum(np.arange(count + 1) * size, (1 << 32) - 1).astype("<u4")
+    begin = 24 + edges.nbytes + 24 * count
+    table = [struct.pack("<IIQII", n, 1, begin, len(frame), size) for n in range(count)]
+    head = struct.pack("<8sHHIII", b"LDFZ01\0\0", 1, 0, count, 1, count)
+    chunk_of(tmp_path / "set", head + edges.tobytes() + b"".join(table) + frame, count)
+    assert refuses(tmp_path / "set")
+    assert len(opened(tmp_path / "set", max_value_bytes=1 << 32)[39]["value"]) == size - 4
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_rows_that_would_fill_the_memory_are_refused(tmp_path, monkeypatch, codec, kind):
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(decoded_size, "MIN_LIMIT_BYTES", 1 << 20)
+    sink, count = pa.BufferOutputStream(), 100
+    texts = pa.array(["x" * (1 << 20)] * count)
+    make = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with make(sink, pa.schema({"x": texts.type}), options=options) as file:
+        file.write_batch(pa.RecordBatch.from_arrays([texts], ["x"]))
+    rows = sink.getvalue().to_pybytes()
+    head = np.full(count + 2, 4 * (count + 2), "<u4")
+    head[0] = count
+    write(tmp_path / "set", [[b""]], ["pickle"], dict_of(x=LEAF), types={"x": "str"})
+    chunk_of(
+        tmp_path / "set", head.tobytes() + rows + struct.pack("<I", len(rows)) + b"LDARW01\0", count
+    )
+    monkeypatch.setattr(decoded_size, "MAX_EXPANSION", 10)
+    monkeypatch.setattr(Encoding, "max_value_bytes", 1 << 20)
+    assert refuses(tmp_path / "set")
+    assert opened(tmp_path / "set", max_value_bytes=1 << 30)[99] == {"x": "x" * (1 << 20)}

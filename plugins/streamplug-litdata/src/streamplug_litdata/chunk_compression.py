@@ -24,6 +24,7 @@ from streamplug.interfaces import Column, Compression
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin import make
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_litdata.decoded_size import check_decoded_size
 from streamplug_litdata.items import U32, ItemsHead, ItemsReader
 
 MAGIC = b"LDFZ01\0\0"
@@ -92,6 +93,7 @@ class FramesReader(ItemsReader):
         self._file = data
         self._done = np.zeros(frames, bool)
         self._lock = Lock()
+        check_decoded_size(int(offsets[-1]), len(data), columns)
         # Allocated lazily: pages take memory only once they are written.
         plain = np.empty(int(offsets[-1]), np.uint8)
         super().__init__(plain, ItemsHead(offsets, columns))

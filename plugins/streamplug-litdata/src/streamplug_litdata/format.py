@@ -106,8 +106,7 @@ class LitData(IndexImportFormat, RangeReadableFormat):
         if self._layout == "tokens":
             return ItemsReader(data, TokensHeader(_offsets(data, samples, len(data)), columns))
         if has_rows(data):
-            specs = {column.name: Spec.parse(column.spec) for column in columns}
-            return RowsReader(data, samples, specs)
+            return RowsReader(data, samples, columns)
         if data[: len(MAGIC)].tobytes() == MAGIC:
             return FramesReader(data, samples, columns)
         if self._layout == "frames":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from streamplug.interfaces import Column, Encoding, ShardReader
 from streamplug.plugin import make
 from streamplug.plugin_kit.decoding import undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_litdata.decoded_size import check_decoded_size, decoded_bytes
 from streamplug_litdata.items import decoded, head_size, offsets_of
 from streamplug_litdata.specs import Options, Spec
 
@@ -24,7 +26,8 @@ _END = 12
 _NUMBERS, _TEXTS = 1, 2
 """Buffers of an Arrow column: numbers or text offsets; text."""
 
-_FILE = b"ARROW1"
+_FILE, _FILE_HEAD = b"ARROW1", 8
+"""What a file of Arrow begins with; bytes before its first message."""
 
 
 def has_rows(data: Bytes1D) -> bool:
@@ -95,17 +98,17 @@ def _values(array: Any, kind: str | None) -> _ValueRanges | None:
 class RowsReader(ShardReader):
     """Reads a chunk of rows; columns stay decompressed in memory after the first read."""
 
-    def __init__(self, data: Bytes1D, rows: int, specs: Mapping[str, Spec]) -> None:
+    def __init__(self, data: Bytes1D, rows: int, columns: Sequence[Column]) -> None:
         """Open the Arrow file at the end of a chunk.
 
         Args:
             data: The chunk.
             rows: Number of rows according to the index.
-            specs: Column specs by name.
+            columns: Columns of the index.
 
         Raises:
             ConfigError: If pyarrow is not installed.
-            CorruptShardError: If the chunk is damaged or does not match the index.
+            CorruptShardError: If the chunk is damaged, does not match the index, or takes far more memory.
         """
         try:
             import pyarrow.ipc as _  # noqa: F401 - used below
@@ -119,7 +122,8 @@ class RowsReader(ShardReader):
         if self._begin < head_size(rows):
             raise CorruptShardError(f"its rows should take {size} bytes of {len(data)}")
         self._data, self._rows = data[self._begin : -_END], rows
-        self._specs = specs
+        self._specs = {column.name: Spec.parse(column.spec) for column in columns}
+        self._check_size(columns)
         self._names = self._column_names()
         self._known: dict[str, _ArrowColumn | None] = {}
         self._lock = Lock()
@@ -216,15 +220,31 @@ class RowsReader(ShardReader):
         except (pa.ArrowException, OSError, ValueError) as error:
             raise CorruptShardError(f"column {name!r} cannot be read: {error}") from error
 
+    def _check_size(self, columns: Sequence[Column]) -> None:
+        """Refuse rows that take far more memory when they are decompressed."""
+        check_decoded_size(decoded_bytes(self._messages()), len(self._data), columns)
+
+    def _messages(self) -> Iterator[Any]:
+        """Yield the messages before the first that is damaged, at which reading raises an error, too."""
+        import pyarrow as pa
+
+        with suppress(pa.ArrowException, OSError):
+            yield from pa.ipc.MessageReader.open_stream(self._stream())
+
+    def _stream(self) -> Any:
+        """Return the messages; a file of Arrow is a stream of them, with a list of their places."""
+        import pyarrow as pa
+
+        is_file = self._data[: len(_FILE)].tobytes() == _FILE
+        return pa.py_buffer(self._data[_FILE_HEAD:] if is_file else self._data)
+
     def _opened(self, field: int | None) -> Any:
         """Open the Arrow file, to read one column if `field` is not None."""
         import pyarrow as pa
 
         options = pa.ipc.IpcReadOptions(included_fields=None if field is None else [field])
-        is_file = self._data[: len(_FILE)].tobytes() == _FILE
-        opened = pa.ipc.open_file if is_file else pa.ipc.open_stream
         try:
-            return opened(pa.py_buffer(self._data), options=options)
+            return pa.ipc.open_stream(self._stream(), options=options)
         except (pa.ArrowException, OSError) as error:
             raise CorruptShardError(
                 f"its rows at byte {self._begin} cannot be read: {error}"

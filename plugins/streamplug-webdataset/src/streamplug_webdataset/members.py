@@ -144,14 +144,15 @@ class Members:
     def _records(self, data: bytes, at: int) -> dict[bytes, bytes]:
         """Return the records of a PAX extension: each is its length, a name and a value."""
         records: dict[bytes, bytes] = {}
-        while data:
-            digits, _, _ = data[:20].partition(b" ")
-            length = int(digits) if digits.isdigit() else 0
-            name, equals, value = data[len(digits) + 1 : length].partition(b"=")
-            if not equals or not value.endswith(b"\n") or length > len(data):
+        start = 0
+        while start < len(data):
+            digits, _, _ = data[start : start + 20].partition(b" ")
+            stop = start + (int(digits) if digits.isdigit() else 0)
+            name, equals, value = data[start + len(digits) + 1 : stop].partition(b"=")
+            if not equals or not value.endswith(b"\n") or stop > len(data):
                 raise self._damaged(f"the extension at byte {at} is damaged")
             records[name] = value[:-1]
-            data = data[length:]
+            start = stop
         return records
 
     def _check(self) -> None:
