@@ -173,3 +173,25 @@ def test_lerobot_errors(media, tmp_path):
     listed.unlink()
     with pytest.raises(ConfigError, match=r"version v2\.1: no meta/episodes"):
         next(lerobot_episodes(tmp_path / "robot"))
+
+
+@pytest.mark.parametrize("field", ["data_path", "video_path"])
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("../secret.mp4", "not a relative path inside"),
+        ("/etc/passwd", "not a relative path inside"),
+        ("{video_key}/../../../secret.mp4", "not a relative path inside"),
+        ("{episode_index:>2000000000}.mp4", "no pattern of file names"),
+        ("{episode_index.__class__}.mp4", "no pattern of file names"),
+        (5, "no pattern of file names"),
+    ],
+)
+def test_lerobot_reads_no_files_elsewhere(media, tmp_path, field, pattern, message):
+    make_lerobot(media, tmp_path / "robot", 2)
+    (tmp_path / "secret.mp4").write_bytes(b"secret")
+    path = tmp_path / "robot" / "meta" / "info.json"
+    info = {**json.loads(path.read_text()), field: pattern}
+    path.write_text(json.dumps(info))
+    with pytest.raises(DataError, match=message):
+        next(lerobot_episodes(tmp_path / "robot"))

@@ -192,6 +192,9 @@ def test_the_server_answers_this_machine_alone(plan):
         assert server.server_address[0] == "127.0.0.1"
         assert ask(server, "/", Host=f"localhost:{server.server_port}")[0] == 200
         assert ask(server, "/", Host="elsewhere.example")[0] == 403
+        other = {"Host": f"localhost:{server.server_port}", "Sec-Fetch-Site": "cross-site"}
+        assert ask(server, "/", **other)[0] == 200  # a link to the page
+        assert ask(server, "/run?nodes=2", **other)[0] == 403
         assert ask(server, "/run?shuffle=" + "x" * 3000)[0] == 403
         assert ask(server, "/etc/passwd")[0] == 404
 

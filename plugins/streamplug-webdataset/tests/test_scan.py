@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_testing.equality import same
-from streamplug_webdataset.members import Members
+from streamplug_webdataset.members import BLOCK, Members
 from streamplug_webdataset.names import split_name
 
 from streamplug import StreamingDataset
@@ -269,6 +270,17 @@ def test_any_damage_is_an_error_or_does_no_harm():
     check()
 
 
+@pytest.mark.parametrize(
+    "type_", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+)
+def test_links_and_devices_are_left_out(type_):
+    data = archive([("a.txt", b"")], type=type_, linkname="/etc/passwd")[:BLOCK]
+    data += archive([("../../b.txt", b"x")])
+    members = Members(lambda a, b: data[a:b], len(data))
+    assert [(member.name, member.size) for member in members] == [("../../b.txt", 1)]
+    assert members.skipped == 1
+
+
 def test_sparse_members_are_refused():
     data = bytearray(archive([("a.txt", b"x")], kind=tarfile.GNU_FORMAT))
     data[156] = ord("S")
@@ -310,3 +322,14 @@ def test_what_is_decompressed_leaves_room_on_the_disk(tmp_path, monkeypatch):
         StreamingDataset(remote=str(tmp_path), format="webdataset")
     full.free = 2 << 30
     assert len(StreamingDataset(remote=str(tmp_path), format="webdataset")) == 1
+
+
+def test_an_extension_of_very_many_records_is_read_in_one_pass():
+    records = b"5 a=\n" * 200_000
+    extension = tarfile.TarInfo("records")
+    extension.type, extension.size = tarfile.XHDTYPE, len(records)
+    parts = [extension.tobuf(tarfile.USTAR_FORMAT), records, bytes(-len(records) % 512)]
+    data = b"".join(parts) + archive([("a.txt", b"x")], kind=tarfile.USTAR_FORMAT)
+    start = time.process_time()
+    assert [member.name for member in Members(lambda a, b: data[a:b], len(data))] == ["a.txt"]
+    assert time.process_time() - start < 4

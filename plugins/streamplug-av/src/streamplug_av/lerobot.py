@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,11 +13,16 @@ from typing import Any
 import av
 import numpy as np
 
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError, DataError, InvalidIndexError
+from streamplug.index.basename import validate_basename
 from streamplug.types import Sample
 from streamplug_av.container import decode_errors
 
 _INFO = "meta/info.json"
+_PATTERN = re.compile(
+    r"(?:[^{}]|\{(?:episode_chunk|chunk_index|file_index|episode_index|video_key)(?::0[0-9]{1,2}d)?\})+"
+)
+"""What patterns of file names may have."""
 
 
 def lerobot_episodes(
@@ -93,9 +99,20 @@ def _path(pattern: str, episode: Mapping[str, Any], prefix: str, key: str) -> st
     size = 1000  # of the chunks of version 2
     chunk = episode.get(f"{prefix}/chunk_index", number // size)
     file = episode.get(f"{prefix}/file_index", number)
-    return pattern.format(
-        episode_chunk=chunk, chunk_index=chunk, file_index=file, episode_index=number, video_key=key
+    if not isinstance(pattern, str) or _PATTERN.fullmatch(pattern) is None:
+        raise DataError(f"{_INFO}: {pattern!r:.200} is no pattern of file names")
+    # Only what the pattern allows: other formats take any memory, and read attributes.
+    path = pattern.format(
+        episode_chunk=int(chunk),
+        chunk_index=int(chunk),
+        file_index=int(file),
+        episode_index=number,
+        video_key=key,
     )
+    try:
+        return validate_basename(path, _INFO)
+    except InvalidIndexError as error:
+        raise DataError(str(error)) from None
 
 
 def _values(column: Any) -> Any:

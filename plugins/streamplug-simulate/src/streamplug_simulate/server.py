@@ -66,7 +66,11 @@ class _PageHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         # DNS rebinding: a page of another site must not read this one.
-        if self.headers.get("Host") not in self._names() or len(url.query) > _MAX_QUERY_CHARS:
+        is_foreign = self.headers.get("Host") not in self._names()
+        # Nor may it start runs, by a link or an image.
+        if url.path != "/" and self.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
+            is_foreign = True
+        if is_foreign or len(url.query) > _MAX_QUERY_CHARS:
             self.send_error(403)
         elif url.path == "/":
             self._send("text/html", self.server.page())
@@ -85,6 +89,8 @@ class _PageHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
         self.end_headers()
         self.wfile.write(data)
 

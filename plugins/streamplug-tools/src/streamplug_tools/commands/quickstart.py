@@ -229,7 +229,7 @@ _NEXT = """\
 from streamplug import StreamingDataLoader, StreamingDataset
 
 dataset = StreamingDataset(  # remote may be s3://bucket/prefix, too
-    remote="{data_set}", local="/tmp/my-cache",
+    remote="{data_set}", local="my-cache",
     shuffle=True, batch_size=32, columns=["path", "size"],
 )
 print(dataset[0]["path"], len(dataset))
