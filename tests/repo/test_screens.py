@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,19 @@ def screens():
     return module
 
 
-def test_terminals_show_what_commands_print(screens, tmp_path):
-    screens.write_flowers(tmp_path / "flowers")
+@pytest.fixture
+def folder():
+    """A directory whose name is short, since long ones are wrapped."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def test_terminals_show_what_commands_print(screens, folder):
+    screens.write_flowers(folder / "flowers")
     assert {"inspect", "simulate"} == {*screens.TERMINALS}
     for name, command in screens.TERMINALS.items():
         shown = (screens.SCREENS / f"{name}.svg").read_text("utf-8")
-        assert screens.terminal_svg(name, command, tmp_path) == shown, (
+        assert screens.terminal_svg(name, command, folder) == shown, (
             "take it again: python docs/plots/screens.py"
         )
 
