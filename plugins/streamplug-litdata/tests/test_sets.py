@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from streamplug_litdata import decoded_size
+from streamplug_litdata import memory_bounds
 from streamplug_testing.http import serving
 from streamplug_testing.memory import takes_less_of_the_system
 from streamplug_tools.verification import verify
@@ -512,7 +512,7 @@ def test_frames_that_would_fill_the_memory_are_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["file", "stream"])
 def test_rows_that_would_fill_the_memory_are_refused(tmp_path, monkeypatch, codec, kind):
     pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr(decoded_size, "MIN_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(memory_bounds, "MIN_LIMIT_BYTES", 1 << 20)
     sink, count = pa.BufferOutputStream(), 100
     texts = pa.array(["x" * (1 << 20)] * count)
     make = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
@@ -526,7 +526,7 @@ def test_rows_that_would_fill_the_memory_are_refused(tmp_path, monkeypatch, code
     chunk_of(
         tmp_path / "set", head.tobytes() + rows + struct.pack("<I", len(rows)) + b"LDARW01\0", count
     )
-    monkeypatch.setattr(decoded_size, "MAX_EXPANSION", 10)
+    monkeypatch.setattr(memory_bounds, "MAX_EXPANSION", 10)
     monkeypatch.setattr(Encoding, "max_value_bytes", 1 << 20)
     assert refuses(tmp_path / "set")
     assert opened(tmp_path / "set", max_value_bytes=1 << 30)[99] == {"x": "x" * (1 << 20)}

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from streamplug_parquet import budget as budgets
-from streamplug_parquet import decoded_size
+from streamplug_parquet import memory_bounds
 from streamplug_parquet import reader as readers
 from streamplug_testing.equality import same
 from streamplug_testing.http import serving
@@ -277,8 +277,8 @@ def test_maps_and_times_of_day_are_read(tmp_path):
 
 
 def test_text_that_repeats_is_not_made_larger_than_need_be(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoded_size, "MIN_LIMIT_BYTES", 7_000_000)
-    monkeypatch.setattr(decoded_size, "budget", budgets.Budget(0))
+    monkeypatch.setattr(memory_bounds, "MIN_LIMIT_BYTES", 7_000_000)
+    monkeypatch.setattr(memory_bounds, "budget", budgets.Budget(0))
     long = ["a" * 5000, "b" * 7000]
     found = one_column(tmp_path / "a", pa.array([*long * 500, None]))
     assert found == [*long * 500, None]
@@ -434,8 +434,8 @@ def test_damage_names_the_file_the_row_group_and_the_column(tmp_path):
 
 
 def test_columns_that_are_too_large_to_be_true_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoded_size, "MIN_LIMIT_BYTES", 1 << 10)
-    monkeypatch.setattr(decoded_size, "budget", budgets.Budget(0))
+    monkeypatch.setattr(memory_bounds, "MIN_LIMIT_BYTES", 1 << 10)
+    monkeypatch.setattr(memory_bounds, "budget", budgets.Budget(0))
     pq.write_table(pa.table({"x": np.zeros(1_000_000)}), tmp_path / "x.parquet")
     with pytest.raises(CorruptShardError, match=r"column 'x': the values take up to \d+ bytes"):
         opened(tmp_path)[0]

@@ -24,8 +24,8 @@ from streamplug.interfaces import Column, Compression
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin import make
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
-from streamplug_litdata.decoded_size import check_decoded_size
 from streamplug_litdata.items import U32, ItemsHead, ItemsReader
+from streamplug_litdata.memory_bounds import check_decoded_size
 
 MAGIC = b"LDFZ01\0\0"
 

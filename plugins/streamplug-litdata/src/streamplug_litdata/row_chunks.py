@@ -15,8 +15,8 @@ from streamplug.interfaces import Column, Encoding, ShardReader
 from streamplug.plugin import make
 from streamplug.plugin_kit.decoding import undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
-from streamplug_litdata.decoded_size import check_decoded_size, decoded_bytes
 from streamplug_litdata.items import decoded, head_size, offsets_of
+from streamplug_litdata.memory_bounds import check_decoded_size, decoded_bytes
 from streamplug_litdata.specs import Options, Spec
 
 MARK = b"LDARW01\0"

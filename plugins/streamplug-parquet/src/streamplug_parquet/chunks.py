@@ -16,7 +16,7 @@ from streamplug.plugin_kit import decoding
 from streamplug.plugin_kit.arrow import maps_as_dicts
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.budget import VARIABLE
-from streamplug_parquet.decoded_size import decoded_limit
+from streamplug_parquet.memory_bounds import decoded_limit
 from streamplug_parquet.nested import is_file
 from streamplug_parquet.values import ArrowValue, Binary, Fixed, Text, fixed_of
 

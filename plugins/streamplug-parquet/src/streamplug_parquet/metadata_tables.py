@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamplug.errors import CorruptShardError
-from streamplug_parquet.decoded_size import DecodedSizes, expanded_size
 from streamplug_parquet.footer import parsed, schema_of
+from streamplug_parquet.memory_bounds import DecodedSizes, expanded_size
 
 
 def read_row_groups(data: bytes, names: Sequence[str], max_rows: int) -> Iterator[pa.Table]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streamplug.errors import CorruptShardError
 from streamplug.types import Int64
-from streamplug_parquet.pages import Page
+from streamplug_parquet.page_headers import Page
 
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _NUMBERS_PER_STEP = 1 << 15

@@ -17,8 +17,8 @@ from streamplug.interfaces import Column, ShardReader
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_parquet.budget import budget
 from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, undecodable_error
-from streamplug_parquet.decoded_size import DecodedSizes, describe, expanded_size
 from streamplug_parquet.footer import parsed, schema_of
+from streamplug_parquet.memory_bounds import DecodedSizes, describe, expanded_size
 from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.values import ArrowValue
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from streamplug.errors import CorruptShardError
 from streamplug_parquet.budget import VARIABLE, budget
 from streamplug_parquet.footer import schema_of
+from streamplug_parquet.page_headers import Page, parse_pages
 from streamplug_parquet.page_values import count_missing, count_prefix_bytes, max_text_bytes
-from streamplug_parquet.pages import Page, parse_pages
 from streamplug_parquet.thrift import Chunk, chunks_of
 
 MIN_LIMIT_BYTES, MAX_EXPANSION = 1 << 30, 100

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from streamplug_parquet import decoded_size
+from streamplug_parquet import memory_bounds
 from streamplug_parquet.budget import VARIABLE, Budget
+from streamplug_parquet.page_headers import parse_pages
 from streamplug_parquet.page_values import count_missing, count_prefix_bytes
-from streamplug_parquet.pages import parse_pages
 from streamplug_parquet.thrift import chunks_of
 from streamplug_testing.memory import takes_less_of_the_system
 
@@ -25,8 +25,8 @@ REMEDY = rf"more than the limit of \d+; .*{VARIABLE}=\d+"
 
 @pytest.fixture(autouse=True)
 def low_limit(monkeypatch):
-    monkeypatch.setattr(decoded_size, "MIN_LIMIT_BYTES", 32 * MB)
-    monkeypatch.setattr(decoded_size, "budget", Budget(0))
+    monkeypatch.setattr(memory_bounds, "MIN_LIMIT_BYTES", 32 * MB)
+    monkeypatch.setattr(memory_bounds, "budget", Budget(0))
 
 
 def opened(folder, **options):
@@ -136,13 +136,13 @@ def test_a_page_that_lies_about_its_size_is_refused(tmp_path):
 
 
 def test_the_limit_is_that_of_the_cache_if_it_is_higher(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoded_size, "MIN_LIMIT_BYTES", 1000)
-    monkeypatch.setattr(decoded_size, "budget", Budget(1000))
+    monkeypatch.setattr(memory_bounds, "MIN_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(memory_bounds, "budget", Budget(1000))
     write(tmp_path, pa.array(np.zeros(100_000)), row_group_size=1 << 20)
     with pytest.raises(CorruptShardError, match=REMEDY) as caught:
         opened(tmp_path)[0]
     needed = int(str(caught.value).rpartition("=")[2])
-    monkeypatch.setattr(decoded_size, "budget", Budget(needed))
+    monkeypatch.setattr(memory_bounds, "budget", Budget(needed))
     assert opened(tmp_path)[0]["x"] == 0
 
 
@@ -200,7 +200,7 @@ def test_all_ways_to_read_repeated_text_give_the_same(tmp_path, monkeypatch):
     )
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=400, data_page_size=1000)
     (expected,) = opened(tmp_path, batch_size=1500).batches()
-    monkeypatch.setattr(decoded_size._Leaf, "max_expansion", lambda leaf: 1 << 60)
+    monkeypatch.setattr(memory_bounds._Leaf, "max_expansion", lambda leaf: 1 << 60)
     (batch,) = opened(tmp_path, batch_size=1500).batches()
     assert batch == expected
     assert batch["list"] == table["list"].to_pylist()
