@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from streamplug_parquet import footer as footers
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.format import Parquet
 from streamplug_parquet.thrift import chunks_of
@@ -107,3 +108,19 @@ def test_footers_that_go_on_for_ever_are_refused():
     ):
         with pytest.raises(CorruptShardError, match="footer is damaged"):
             chunks_of(footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+def test_schemas_that_are_nested_deeply_are_refused(monkeypatch):
+    monkeypatch.setattr(footers, "_LIMITS_DEPTH", False)  # as of old versions of pyarrow
+    group, leaf = b"\x35\x02\x18\x01a\x15\x02\0", b"\x15\x04\x25\x02\x18\x01x\0"
+    count = 100_000
+    size = bytes([count & 127 | 128, count >> 7 & 127 | 128, count >> 14])
+    schema = b"\x19\xfc" + size + group * (count - 1) + leaf
+    footer = b"\x15\x02" + schema + b"\x16\0\x19\x0c\0"
+    data = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(CorruptShardError, match="its schema is nested more than 100 times"):
+        footers.parsed(data)
+    wide = pa.table({f"column {n}": [n] for n in range(2000)})
+    out = io.BytesIO()
+    pq.write_table(wide, out)
+    assert footers.parsed(out.getvalue()).num_columns == 2000

@@ -14,6 +14,7 @@ from streamplug_parquet.budget import VARIABLE, Budget
 from streamplug_parquet.page_headers import parse_pages
 from streamplug_parquet.page_values import count_missing, count_prefix_bytes
 from streamplug_parquet.thrift import chunks_of
+from streamplug_parquet.writer import LISTS_OR_NONE
 from streamplug_testing.memory import takes_less_of_the_system
 
 from streamplug import StreamingDataset
@@ -154,6 +155,7 @@ BOXES = pa.array([[[1, 2, 3], None], None, [], [None]] * 300, pa.list_(pa.list_(
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.skipif(not LISTS_OR_NONE, reason="this pyarrow does not write them")
 def test_numbers_inside_of_pages_are_counted(compression, version):
     out = io.BytesIO()
     table = pa.table({"word": WORDS, "box": [*BOXES.to_pylist(), *[None] * 300]})
@@ -186,9 +188,7 @@ def test_all_ways_to_read_repeated_text_give_the_same(tmp_path, monkeypatch):
         {
             "flat": WORDS,
             "list": [[word, "more"] if word else None for word in WORDS],
-            "fixed": pa.array(
-                [[word] * 2 if word else None for word in WORDS], pa.list_(pa.string(), 2)
-            ),
+            "fixed": pa.array([[word, "x"] for word in WORDS], pa.list_(pa.string(), 2)),
             "struct": [{"a": word, "b": [{"c": word}]} for word in WORDS],
             "map": pa.array(
                 [[(word or "", word)] for word in WORDS], pa.map_(pa.string(), pa.string())

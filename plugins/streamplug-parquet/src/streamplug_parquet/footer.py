@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import ScanResult, ScanSource
-from streamplug_parquet.thrift import Chunk, chunks_of
+from streamplug_parquet.thrift import Chunk, check_schema_depth, chunks_of
 from streamplug_parquet.types import plain, spec_of
 
 MIN_FILE_BYTES = 12
@@ -18,6 +18,10 @@ _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _LIKELY = 1 << 16
 """Bytes of the first read, enough for most footers."""
 _NULL = "null"
+_MAX_SHALLOW_BYTES = 10_000
+"""Bytes of a footer whose schema cannot be nested so deeply that pyarrow crashes."""
+
+_LIMITS_DEPTH = int(pa.__version__.partition(".")[0]) >= 26
 
 
 def scanned(file: ScanSource) -> ScanResult:
@@ -71,6 +75,10 @@ def parsed(data: Any) -> pq.FileMetaData:
     Raises:
         CorruptShardError: If it is damaged.
     """
+    view = memoryview(pa.py_buffer(data)).cast("B")
+    size = int.from_bytes(view[-8:-4], "little") + 8
+    if size > _MAX_SHALLOW_BYTES and not _LIMITS_DEPTH:
+        check_schema_depth(bytes(view[-size:]))
     try:
         metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(data)))
         counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]

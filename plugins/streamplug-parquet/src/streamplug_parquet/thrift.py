@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from streamplug.errors import CorruptShardError
 
 _DEEPEST = 32
+_MAX_SCHEMA_DEPTH = 100
 _DAMAGED = (IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError)
 
 Buffer: TypeAlias = "bytes | memoryview"
@@ -49,12 +50,39 @@ def chunks_of(data: bytes) -> Sequence[Sequence[Chunk]]:
         CorruptShardError: If the footer is damaged.
     """
     try:
-        size = int.from_bytes(data[-8:-4], "little")
-        footer = _Compact(data[len(data) - 8 - size : -8]).struct(0)
+        footer = _footer(data)
         return [[_chunk(column[3]) for column in group[1]] for group in footer[4]]
     except _DAMAGED as error:
         kind = type(error).__name__
         raise CorruptShardError(f"its footer is damaged: {kind}: {error}") from error
+
+
+def check_schema_depth(data: bytes) -> None:
+    """Refuse a schema that is nested so deeply that pyarrow would crash, given the end of a file.
+
+    Raises:
+        CorruptShardError: If it is, or the footer is damaged.
+    """
+    open_groups: list[int] = []
+    try:
+        for element in _footer(data)[2]:
+            if len(open_groups) > _MAX_SCHEMA_DEPTH:
+                break
+            open_groups.append(int(element.get(5, 0)))
+            while open_groups and open_groups[-1] <= 0:
+                open_groups.pop()
+                if open_groups:
+                    open_groups[-1] -= 1
+    except _DAMAGED as error:
+        kind = type(error).__name__
+        raise CorruptShardError(f"its footer is damaged: {kind}: {error}") from error
+    if len(open_groups) > _MAX_SCHEMA_DEPTH:
+        raise CorruptShardError(f"its schema is nested more than {_MAX_SCHEMA_DEPTH} times")
+
+
+def _footer(data: bytes) -> Struct:
+    size = int.from_bytes(data[-8:-4], "little")
+    return _Compact(data[len(data) - 8 - size : -8]).struct(0)
 
 
 def _chunk(column: Struct) -> Chunk:
