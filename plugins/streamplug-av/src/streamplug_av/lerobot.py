@@ -94,7 +94,7 @@ def _read_table(path: Path) -> Any:
     return parquet.read_table(path)
 
 
-def _path(pattern: str, episode: Mapping[str, Any], prefix: str, key: str) -> str:
+def _path(pattern: Any, episode: Mapping[str, Any], prefix: str, key: str) -> str:
     number = int(episode["episode_index"])
     size = 1000  # of the chunks of version 2
     chunk = episode.get(f"{prefix}/chunk_index", number // size)

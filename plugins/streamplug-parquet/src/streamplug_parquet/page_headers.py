@@ -67,7 +67,7 @@ def parse_pages(data: memoryview, chunk: Chunk) -> Iterator[Page]:
         header, position = parse_struct(data, position)
         try:
             page, stored = _page(header, position, chunk.codec), int(header[3])
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
             kind = type(error).__name__
             raise CorruptShardError(f"the header of a page is damaged: {kind}: {error}") from error
         if not 0 <= stored <= len(data) - position:
