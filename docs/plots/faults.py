@@ -60,7 +60,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def epochs_table(runs: list[dict[str, Any]]) -> str:
-    head = ["Campaign", "Epochs", "Shards", "Requests", "Failed or late", "Tried again"]
+    head = ["Campaign", "Epochs", "Shards", "Requests", "Failed or late", "Retries"]
     rows = [
         [
             f"{run['name']}, {run['rate']:.0%}",
@@ -77,7 +77,7 @@ def cut_off(runs: list[dict[str, Any]]) -> str:
     """Say which runs were ended before their time; what they read until then was checked all the same."""
     early = [run for run in runs if run["epochs"] < run.get("planned", 0)]
     return "".join(
-        f"\n\nThe run of {run['name']}, {run['rate']:.0%} was ended after {run['epochs']} of its "
+        f"\n\nThe run of {run['name']}, {run['rate']:.0%} stopped after {run['epochs']} of its "
         f"{run['planned']} epochs."
         for run in early
     )
@@ -91,7 +91,7 @@ def kills_table(kills: dict[str, Any]) -> str:
         if what in kills["hit"]
     ]
     rows.append(["at any time", f"{kills['aimed']['any']:,}", ""])
-    return table(["In the midst of", "Aimed at", "Hit"], rows)
+    return table(["Killed during", "Targeted", "Hit"], rows)
 
 
 def losses_table(losses: dict[str, dict[str, int]]) -> str:
@@ -100,7 +100,7 @@ def losses_table(losses: dict[str, dict[str, int]]) -> str:
         [name, *(f"{found.get(key, 0):,}" for key in ("steps", "tried", "states", *outcomes))]
         for name, found in losses.items()
     ]
-    return table(["Way", "Steps", "Tried", "Distinct", "Whole", "As before", "Absent"], rows)
+    return table(["Operation", "Steps", "Tried", "Distinct", "Complete", "Unchanged", "Absent"], rows)
 
 
 def between(text: str, mark: str, new: str) -> str:

@@ -68,8 +68,8 @@ def test_code_goes_to_packages_that_exist():
     assert names - root_names() - distributions - {"plugins", "streamplug_testing"} == set()
 
 
-@pytest.mark.parametrize("title", ["The life of a sample", "The life of a misspelt option"])
-def test_a_life_has_ten_steps(title):
+@pytest.mark.parametrize("title", ["How a sample is read", "How a misspelled option is reported"])
+def test_a_walkthrough_has_ten_steps(title):
     assert re.findall(r"^(\d+)\. ", section(title), re.MULTILINE) == [str(n) for n in range(1, 11)]
 
 
