@@ -41,17 +41,17 @@ _SETTINGS = (
 @click.option(
     "--nodes", metavar="N", help="Number of machines, each with its own cache.  [default: 1]"
 )
-@click.option("--ranks-per-node", metavar="N", help="Ranks of each machine.  [default: 1]")
+@click.option("--ranks-per-node", metavar="N", help="Number of ranks per machine.  [default: 1]")
 @click.option(
     "--workers", metavar="N", help="Loader workers per rank.  [default: from the config, else 0]"
 )
 @click.option(
     "--prefetch-factor",
     metavar="N",
-    help="Batches that a worker prefetches.  [default: from the config, else 2]",
+    help="Batches that each worker prefetches.  [default: from the config, else 2]",
 )
 @click.option(
-    "--batch-size", metavar="N", help="Samples per batch of a rank.  [default: from the config]"
+    "--batch-size", metavar="N", help="Samples per batch of one rank.  [default: from the config]"
 )
 @click.option(
     "--shuffle", metavar="NAME", help="Name of the shuffle, or none.  [default: from the config]"
@@ -59,25 +59,27 @@ _SETTINGS = (
 @click.option(
     "--block-size",
     metavar="N",
-    help="Shuffle block size in samples, or default.  [default: from the config]",
+    help="Shuffle block size in samples; default for that of the shuffle.  [default: from the config]",
 )
 @click.option(
     "--canonical-nodes",
     metavar="N",
-    help="Number of canonical nodes, or default.  [default: from the config]",
+    help="Number of canonical nodes; default for that of the shuffle.  [default: from the config]",
 )
 @click.option(
-    "--predownload", metavar="N", help="Samples to prefetch, or auto.  [default: from the config]"
+    "--predownload",
+    metavar="N",
+    help="Number of samples to prefetch; auto adapts it.  [default: from the config]",
 )
 @click.option(
     "--cache-limit",
     metavar="SIZE",
-    help="Cache limit, such as 10gb, or none.  [default: from the config]",
+    help="Cache limit of each node, such as 10gb; none for no limit.  [default: from the config]",
 )
 @click.option(
     "--bandwidth",
     metavar="SIZE",
-    help="Bytes per second of a node, such as 500mb.  [default: 1,000,000,000]",
+    help="Bytes per second that each node receives, such as 500mb.  [default: 1,000,000,000]",
 )
 @click.option(
     "--latency",
@@ -88,25 +90,26 @@ _SETTINGS = (
     "--step-time",
     "step_seconds",
     metavar="SECONDS",
-    help="Seconds of a training step.  [default: 0.1]",
+    help="Seconds per training step.  [default: 0.1]",
 )
-@click.option("--epochs", metavar="N", help="Epochs to simulate.  [default: 1]")
+@click.option("--epochs", metavar="N", help="Number of epochs.  [default: 1]")
 @click.option("--price", metavar="NUMBER", help="Price of 10⁹ bytes of egress.  [default: 0]")
 @click.option(
     "--needs",
     type=click.IntRange(1),
     default=MAX_NEEDS,
     show_default=True,
-    help="Stop after the step in which this number of needs (a shard for a block of samples) is reached.",
+    help="Stop after the step in which the simulation reaches this number of shard requests, counted once "
+    "per shard and shuffle block.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
-    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots."
+    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page with plots."
 )
 @click.option(
     "--serve",
     is_flag=True,
-    help="Serve the page on this machine, and simulate what is changed on it.",
+    help="Serve the page on 127.0.0.1 until Ctrl-C, and simulate the settings that you change on it.",
 )
 @click.option(
     "--port",
@@ -125,10 +128,10 @@ def simulate(
     port: int,
     **options: Any,
 ) -> None:
-    """Simulate a run: what it downloads, when it waits, what that costs.
+    """Simulate a run: what it downloads, when it waits, and what that costs.
 
-    CONFIG is a config file of StreamingDataset.from_config, or the URL of a data set. Only the index is
-    read.
+    CONFIG is a config file as for StreamingDataset.from_config, or the URL or directory of a data set. The
+    command reads only the index.
     """
     if as_json and serve:
         raise click.UsageError("give --json or --serve, not both")

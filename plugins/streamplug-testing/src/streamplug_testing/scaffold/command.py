@@ -24,7 +24,7 @@ from streamplug_testing.scaffold import new_plugin as make
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="Parent directory of its folder.  [default: here]",
+    help="Where to create the directory of the plugin.  [default: working directory]",
 )
 def new_plugin(name: str, kind: str, out: Path) -> None:
     """Create the files of a plugin, with an example that passes its tests.

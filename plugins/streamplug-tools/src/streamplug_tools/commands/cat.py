@@ -35,12 +35,13 @@ _PRINTING |= {"storage_options"}
     type=int,
     default=0,
     show_default=True,
-    help="First sample; negative: from the end.",
+    help="First sample; a negative number counts from the end.",
 )
 @click.option(
     "--end",
     type=int,
-    help="End of the samples, exclusive; negative: from the end.  [default: after the last]",
+    help="End of the samples, exclusive; a negative number counts from the end.  [default: after the "
+    "last]",
 )
 @job_options
 @click.pass_context
@@ -56,8 +57,8 @@ def cat(
 ) -> None:
     """Print samples as lines of JSON, or write them as one data set.
 
-    The samples of all SOURCEs are printed, or with --out written. Bytes are {"base64": …}. Values that
-    JSON cannot represent, such as images, are printed as stored bytes.
+    The command prints the samples of all SOURCEs, or writes them with --out. It prints bytes as
+    {"base64": …}. For values that JSON cannot represent, such as images, it prints the stored bytes.
     """
     if out is not None:
         run_job(convert, sources, out, options, begin=begin, end=end)

@@ -28,14 +28,19 @@ from streamplug_tools.config_schema import json_schema
 )
 @click.argument("action", type=click.Choice(["schema", "check"]))
 @click.argument("file", required=False, type=click.Path(dir_okay=False))
-@click.option("--open", "opens", is_flag=True, help="With check: also open the data set.")
+@click.option(
+    "--open",
+    "opens",
+    is_flag=True,
+    help="With check: also open the data set, which reads its index.",
+)
 def config(action: str, file: str | None, *, opens: bool) -> None:
     """Check a config file, or print the JSON schema of config files.
 
-    Check validates keys, types, values and names, such as that of a shuffle, a compression or a storage. It
-    reads no data set unless --open is given.
+    check validates the keys, types and values in FILE, and that the shuffles, compressions, storages and
+    other plugins that it names are installed. It does not read the data set unless you pass --open.
 
-    The schema has the section loader if torch is installed.
+    schema prints the JSON schema. It includes the section loader if torch is installed.
     """
     if (action == "check") != (file is not None) or (opens and file is None):
         raise click.UsageError("check takes a FILE, schema takes none, and only check --open")

@@ -34,18 +34,28 @@ _PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
 )
 @click.argument("source")
 @click.option(
-    "--samples", type=click.IntRange(0), default=3, show_default=True, help="Samples to show."
+    "--samples",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Number of samples to show.",
 )
 @source_options
-@click.option("--html", "page", type=_PAGE, help="Write a page about it to this file.")
+@click.option(
+    "--html", "page", type=_PAGE, help="Write an HTML page about the data set to this file."
+)
 @click.option(
     "--measured",
     type=click.IntRange(0),
     default=256,
     show_default=True,
-    help="Samples, about, that a page measures: sizes, lengths and values.",
+    help="Approximate number of samples whose sizes, lengths and values the page measures.",
 )
-@click.option("--allow-unsafe-types", is_flag=True, help="Decode what can run code for a page.")
+@click.option(
+    "--allow-unsafe-types",
+    is_flag=True,
+    help="For the page, also decode columns whose decoding can run code, such as pickle.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def inspect(
     source: str,

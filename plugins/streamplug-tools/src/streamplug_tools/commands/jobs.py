@@ -53,13 +53,16 @@ def convert(source: str, out: str, **options: Any) -> None:
 )
 @click.argument("source")
 @click.argument("out")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Shuffle seed.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the order."
+)
 @job_options
 def shuffle(source: str, out: str, *, seed: int, **options: Any) -> None:
     """Write samples in a random order.
 
-    Any sample can follow any other. The order is computed, not held in memory. What is not a directory of
-    raw shards on this machine is first downloaded into the directory for temporary files, in full.
+    Any sample can follow any other. The order is computed on the fly and not held in memory. Unless SOURCE
+    is a local directory of uncompressed shards, the command first downloads or decompresses all shards into
+    the directory for temporary files.
     """
     run_job(tools.shuffle, [source], out, options, seed=seed)
 
@@ -76,14 +79,15 @@ def shuffle(source: str, out: str, *, seed: int, **options: Any) -> None:
     "--by",
     metavar="EXPRESSION",
     required=True,
-    help="A Python expression, such as the name of a column.",
+    help="Python expression to sort by, such as the name of a column.",
 )
-@click.option("--descending", is_flag=True, help="Sort in descending order.")
+@click.option("--descending", is_flag=True, help="Sort from the largest value to the smallest.")
 @job_options
 def sort(source: str, out: str, *, by: str, descending: bool, **options: Any) -> None:
     """Write samples sorted by an expression.
 
-    The sort is stable. Values are sorted in files, so they need not fit into memory.
+    Samples with equal values keep their order. The values are sorted in files, so they need not fit into
+    memory.
     """
     run_job(tools.sort, [source], out, options, by=by, descending=descending)
 
@@ -100,14 +104,14 @@ def sort(source: str, out: str, *, by: str, descending: bool, **options: Any) ->
     "--where",
     metavar="EXPRESSION",
     required=True,
-    help="A Python expression, such as 'len(text) > 100'.",
+    help="Python expression that selects samples, such as 'len(text) > 100'.",
 )
 @job_options
 def select(source: str, out: str, *, where: str, **options: Any) -> None:
     """Write the samples for which an expression is true.
 
-    The expression is Python and runs as your own code. Its names are columns; sample is a dict of all
-    columns, number counts the samples from 0, and json, math, np and re are those modules.
+    The expression is Python code and runs with your permissions. It can use the names of columns, sample (a
+    dict of all columns), number (the position of the sample, from 0), and the modules json, math, np and re.
     """
     run_job(tools.select, [source], out, options, where=where)
 
@@ -119,19 +123,21 @@ def select(source: str, out: str, *, where: str, **options: Any) -> None:
     )
 )
 @click.argument("sources", metavar="SOURCE SOURCE...", nargs=-1, required=True)
-@click.option("--out", "-o", metavar="LOCATION", required=True, help="Where to write.")
+@click.option(
+    "--out", "-o", metavar="LOCATION", required=True, help="Directory or URL in which to write."
+)
 @click.option(
     "--by",
     metavar="EXPRESSION",
     required=True,
-    help="Key: a Python expression, such as a column's name.",
+    help="Python expression of the key, such as the name of a column.",
 )
 @job_options
 def join(sources: tuple[str, ...], *, out: str, by: str, **options: Any) -> None:
     """Join the columns of several data sets by a key.
 
-    The order is that of the first SOURCE; samples whose key another lacks are left out. Keys are sorted in
-    files, so they need not fit into memory.
+    Samples come in the order of the first SOURCE. The command omits samples whose key is missing in another
+    SOURCE. It sorts the keys in files, so they need not fit into memory.
     """
     run_job(tools.join, sources, out, options, by=by)
 
@@ -192,14 +198,17 @@ def _parse_expression(text: str) -> tuple[str, str]:
 )
 @click.argument("source")
 @click.argument("out")
-@click.option("--samples", type=COUNT, help="Samples of each data set, such as 100k.")
+@click.option("--samples", type=COUNT, help="Number of samples of each data set, such as 100k.")
 @click.option(
-    "--bytes", "bytes_", type=SIZE, help="Approximate raw bytes of each data set, such as 10gb."
+    "--bytes",
+    "bytes_",
+    type=SIZE,
+    help="Approximate uncompressed size of each data set, such as 10gb; without a unit, in bytes.",
 )
 @click.option(
     "--fractions",
     metavar="NAME=SHARE,…",
-    help="Random parts by name, such as train=0.9,val=0.1.",
+    help="Names and shares of random parts, such as train=0.9,val=0.1.",
 )
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed for --fractions."
@@ -218,8 +227,9 @@ def split(
 ) -> None:
     """Split a data set into several data sets.
 
-    They are written to directories in OUT. With --samples or --bytes, they are consecutive parts of SOURCE,
-    named by number. With --fractions, each is a random part in the order of SOURCE; no sample is in two.
+    Pass one of --samples, --bytes and --fractions. The command writes each data set to a directory in OUT.
+    With --samples or --bytes, the data sets are consecutive parts of SOURCE, named by number. With
+    --fractions, each data set is a random part, in the order of SOURCE, and no sample is in two of them.
     """
     if sum(item is not None for item in (samples, bytes_, fractions)) != 1:
         raise click.UsageError("give one of --samples, --bytes and --fractions")

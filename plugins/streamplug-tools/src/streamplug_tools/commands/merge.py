@@ -28,8 +28,9 @@ def merge(
 ) -> None:
     """Write one index.json for all the shards of several data sets.
 
-    Each part is a data set in a folder below OUT; samples are in the order of the parts. Without PARTS, all
-    folders below OUT with an index.json are merged, sorted by name. Shards are neither read nor moved.
+    Each part is a data set in a directory below OUT. Samples come in the order of the parts. Without PARTS,
+    the command merges all directories below OUT with an index.json, sorted by name. It neither reads nor
+    moves shards.
     """
     places = (list(parts), out) if parts else (out,)
     shards = merge_index(*places, storage_options=storage_options)

@@ -29,7 +29,7 @@ _COLUMNS = (
         metavar="NAME:ENCODING,…",
         multiple=True,
         help="Encodings of columns, by their new names.  [default: those of the source, or the nearest "
-        "that the format has]",
+        "ones that the format supports]",
     ),
     click.option("--rename", metavar="OLD=NEW,…", multiple=True, help="New names of columns."),
     click.option(
@@ -65,7 +65,7 @@ _OUTPUT = (
     click.option(
         "--hashes",
         metavar="NAME,…",
-        help="Hash algorithms of the digests, such as sha1, or none.  [default: those of the source, "
+        help="Algorithms of the file checksums, such as sha1, or none.  [default: those of the source, "
         "else xxh3_64]",
     ),
     click.option(

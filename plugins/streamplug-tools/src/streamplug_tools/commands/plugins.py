@@ -33,14 +33,14 @@ _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option(
-    "--check", is_flag=True, help="Import every class; exit with 1 if anything is broken."
+    "--check", is_flag=True, help="Import every class; exit with status 1 if any plugin is broken."
 )
 @click.pass_context
 def plugins(context: click.Context, kind: str | None, *, as_json: bool, check: bool) -> None:
     """List built-in and installed plugins.
 
-    Without --check no class is imported, and usable plugins are listed as "installed". With it, classes that
-    could be imported are "ok".
+    Without --check, the command imports no class and lists usable plugins as "installed". With --check, it
+    imports every class and lists usable plugins as "ok".
     """
     entries = sorted((*_builtin_entries(), *inventory().entries), key=_sort_key)
     # A broken plugin without a kind may have provided names of this kind.

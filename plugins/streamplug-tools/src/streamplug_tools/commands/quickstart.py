@@ -39,15 +39,15 @@ GLOBAL_BATCH = 32
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to write the data set; must be empty.  [default: a directory for temporary files]",
+    help="Empty directory in which to write.  [default: a directory for temporary files]",
 )
-@click.option("--clean", is_flag=True, help="Only remove what an earlier run left there.")
+@click.option("--clean", is_flag=True, help="Only remove the files of an earlier run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
     """Write, stream and check a real data set on this machine.
 
-    It needs no network and no torch. The data set and its cache stay, for a look at them; --clean removes
-    them.
+    The command needs neither a network nor torch. The data set and its cache remain, so that you can inspect
+    them. --clean removes them.
     """
     console = Console(stderr=as_json)
     home = out or make_temp_root() / "quickstart"
