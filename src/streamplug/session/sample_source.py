@@ -274,7 +274,7 @@ class _Share:
         return 2 * block.ids.size <= self.samples and self._needed_bytes(block) <= self.bytes
 
     def _evicts(self, block: Block) -> bool:
-        """Return whether the shards of this block and of those before it that did not fit exceed the cache."""
+        """Return whether the shards of this and earlier blocks that did not fit take more than the cache."""
         shards = {need for need in self._reader.needs(block.ids) if isinstance(need, int)}
         self._shard_bytes += sum(map(self._reader.weight, shards - self._shards))
         self._shards |= shards
