@@ -151,3 +151,22 @@ def test_a_cache_too_small_for_a_batch_is_told_of_once(made, caplog, tmp_path):
     (text,) = [text for text in texts(caplog) if "one batch needs" in text]
     assert text.startswith("cache_limit=5000 is less than twice the ")
     assert "access='range'" in text
+
+
+@pytest.mark.parametrize(("limit", "told"), [(13_000, False), (8000, True)])
+def test_a_cache_is_told_of_only_if_a_node_needs_more(made, caplog, tmp_path, limit, told):
+    # Each of two nodes reads five shards of 2.4 kB, and all of them in each batch.
+    data = StreamingDataset(
+        remote=made,
+        local=str(tmp_path / "cache"),
+        cache_limit=limit,
+        batch_size=50,
+        shuffle=True,
+        shuffle_block_size=100,
+        num_canonical_nodes=2,
+        world=World(nodes=2),
+    )
+    for _ in range(2):
+        list(data.batches())
+    assert any("one batch needs" in text for text in texts(caplog)) is told
+    assert bool(data.stats().evictions) is told

@@ -11,12 +11,14 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamplug_testing import FlakyStorage, isolated_plugins
 from streamplug_testing.callback import EVENTS, CallbackTests
 
 from streamplug import Callback, MDSWriter, World, register_callback
 from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.cache.quota import CacheQuota
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StorageError, Transient, UnknownNameError
 from streamplug.interfaces import (
@@ -32,6 +34,7 @@ from streamplug.interfaces import (
     Stats,
 )
 from streamplug.plugin.registry import unregister
+from streamplug.plugin_kit.cancellation import Cancelled
 from streamplug.session.stream_location import StreamLocation
 from streamplug.stream import Stream
 from streamplug.transfer import retry
@@ -385,6 +388,29 @@ def test_a_callback_that_fails_is_logged_once_and_stops_nothing(make, noted, cap
     assert dataset.stats().downloads == SHARDS
 
 
+@pytest.mark.parametrize("compression", [None, "gz"])
+def test_downloads_count_only_when_they_are_in_the_cache(tmp_path, monkeypatch, compression):
+    far, near = tmp_path / "far", tmp_path / "near"
+    with MDSWriter(
+        out=far, columns={"n": "int"}, compression=compression, max_samples_per_shard=10
+    ) as out:
+        out.write_batch({"n": np.arange(SIZE)})
+    commit = CacheQuota._commit
+
+    def cancelled(self, part, path):  # as where the loop is left before
+        if path.name != "shard.00000.mds":
+            raise Cancelled
+        commit(self, part, path)
+
+    monkeypatch.setattr(CacheQuota, "_commit", cancelled)
+    dataset = StreamingDataset(remote=str(far), local=str(near), batch_size=10)
+    batches = dataset.batches()
+    next(batches)
+    batches.close()
+    assert [path.name for path in near.glob("*.mds*")] == ["shard.00000.mds"]
+    assert dataset.stats().downloads == 1
+
+
 def test_callbacks_have_names(make, folder):
     register_callback("noted", Noted)
     try:
@@ -463,6 +489,7 @@ def test_other_wishes_for_the_line_are_refused(make):
 
 PROGRAM = """
 import sys
+from streamplug.cache.quota import CacheQuota
 from streamplug.dataset import StreamingDataset
 dataset = StreamingDataset(remote=sys.argv[1], local=sys.argv[2])
 assert len(list(dataset)) == 100

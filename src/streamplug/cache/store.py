@@ -26,7 +26,7 @@ from streamplug.cache.staging import staging_path
 from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import ShardFile, Storage
-from streamplug.interfaces.callback import CacheHit, ShardRepaired
+from streamplug.interfaces.callback import CacheHit, ShardDownloaded, ShardRepaired
 from streamplug.plugin_kit.cancellation import sleep
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.transfer.disk_errors import map_disk_errors, prefix_shard_errors
@@ -283,8 +283,8 @@ class ShardStore:
         return isinstance(error, FileNotFoundError)
 
     def _fetch_once(self, shard: int, file: ShardFile, path: Path, wrap: _WrapCommit) -> None:
-        name, root = self._name(path), self._quota.root
-        if self._remote is None:
+        name, root, remote = self._name(path), self._quota.root, self._remote
+        if remote is None:
             with self._quota.reserve(name, file.raw.bytes) as commit:
                 self._unpack_local(shard, file, path, wrap(commit))
             return
@@ -293,32 +293,29 @@ class ShardStore:
             staging_path(root, name) as part,
         ):
             commit = wrap(commit_file)
-            if file.zip is None:
-                self._download(file.raw, part)
-                commit(part, path)
-                return
+            stored = file.zip or file.raw
             # The compressed file may exist without keep_zip=, too: in a copied data set.
-            zip_path = self._local / file.zip.basename
+            zip_path = self._local / stored.basename
             if is_compressed(file) and self._unpack_cached(shard, file, zip_path, path, commit):
                 return
-            self._download(file.zip, part)
-            self._unpack(shard, file, part, path, commit)
+            event = self._download(remote, stored, part)
+            if file.zip is None:
+                commit(part, path)
+            else:
+                self._unpack(shard, file, part, path, commit)
+            emit(event)
             if self._options.keep_zip and is_compressed(file):
                 commit(part, zip_path)
 
-    def _download(self, file: FileInfo, part: Path) -> None:
-        remote, options = self._remote, self._options
-        if remote is not None:
-            where = self._where(file.basename)
-            with track_download(where, file.bytes):
-                download(
-                    remote,
-                    file,
-                    part,
-                    retries=options.retries,
-                    timeout=options.timeout,
-                    check_copy=lambda copy: verify_file(copy, file, options.validate_hash, where),
-                )
+    def _download(self, remote: Storage, file: FileInfo, part: Path) -> ShardDownloaded:
+        where, options = self._where(file.basename), self._options
+
+        def check_copy(copy: Path) -> None:
+            verify_file(copy, file, options.validate_hash, where)
+
+        limited = partial(download, retries=options.retries, timeout=options.timeout)
+        work = partial(limited, remote, file, part, check_copy=check_copy)
+        return track_download(work, where, file.bytes)
 
     def _check_online(self, file: ShardFile) -> None:
         """Check that the remote is reachable again before anything is evicted for a download."""

@@ -18,7 +18,7 @@ class Stats:
     Attributes:
         samples: Samples yielded to the training loop, or by a loader worker to the loader.
         batches: Batches yielded; every sample counts as one without a batch size.
-        downloads: Downloaded files.
+        downloads: Files downloaded into the cache; no downloads that were cancelled, as by leaving a loop.
         downloaded_bytes: Their stored size.
         download_seconds: Sum of the download times, including retries; downloads overlap.
         cache_hits: Files that were in the cache when opened, or that another process downloaded.
@@ -64,7 +64,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class ShardDownloaded(Event):
-    """A file was downloaded.
+    """A file was downloaded, and is in the cache.
 
     Attributes:
         url: URL of the file.

@@ -64,7 +64,10 @@ def warn_about_batches(batch_size: int | None, world: World) -> None:
 
 
 def warn_about_cache(needed: int, limit: int, world: World) -> None:
-    """Warn if a cache of `limit` bytes is less than twice the `needed` bytes of a single batch."""
+    """Warn if a cache of `limit` bytes is less than twice the `needed` bytes of a single batch.
+
+    The caller has found that the process needs more shards than the cache holds.
+    """
     if 2 * needed <= limit or world.rank or world.worker:
         return
     _warn_once(

@@ -254,6 +254,8 @@ class _Share:
 
     def __init__(self, reader: SampleReader, limit: int, row_bytes: int, process: World) -> None:
         self._reader, self._limit, self._process = reader, limit, process
+        self._shards: set[int] = set()  # of the blocks that do not fit, and their bytes
+        self._shard_bytes = 0
         self.bytes = limit // 2  # of the shards for the current block and the prefetch window
         self.samples = self.bytes // (row_bytes * process.ranks_per_node * process.workers_per_rank)
 
@@ -264,12 +266,19 @@ class _Share:
             if not fits and (halves := block.halve()):
                 yield from self.split_to_fit(iter(halves))
                 continue
-            if not fits:
+            if not fits and self._evicts(block):
                 warn_about_cache(self._needed_bytes(block), self._limit, self._process)
             yield block
 
     def _fits(self, block: Block) -> bool:
         return 2 * block.ids.size <= self.samples and self._needed_bytes(block) <= self.bytes
+
+    def _evicts(self, block: Block) -> bool:
+        """Return whether the shards of this and earlier blocks that did not fit take more than the cache."""
+        shards = {need for need in self._reader.needs(block.ids) if isinstance(need, int)}
+        self._shard_bytes += sum(map(self._reader.weight, shards - self._shards))
+        self._shards |= shards
+        return self._shard_bytes > self._limit
 
     def _needed_bytes(self, block: Block) -> int:
         return sum(map(self._reader.weight, self._reader.needs(block.ids)))

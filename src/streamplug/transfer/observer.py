@@ -235,14 +235,13 @@ def emit_retry(cause: str, pause: float) -> None:
         emit(RequestRetried(task.url, cause, pause))
 
 
-@contextmanager
-def track_download(url: str, size: int) -> Iterator[None]:
-    """Emit `ShardDownloaded` after a block that downloads `size` bytes."""
+def track_download(download: Callable[[], object], url: str, size: int) -> ShardDownloaded:
+    """Call a function that downloads `size` bytes; return the event to emit when the file is in the cache."""
     outer, began = _current.task, time.monotonic()
     task = TransferTask(outer.observer if outer else None, url)
     with task_context(task):
-        yield
-    emit(ShardDownloaded(url, size, time.monotonic() - began, 1 + task.retries))
+        download()
+    return ShardDownloaded(url, size, time.monotonic() - began, 1 + task.retries)
 
 
 @contextmanager
