@@ -100,7 +100,9 @@ def losses_table(losses: dict[str, dict[str, int]]) -> str:
         [name, *(f"{found.get(key, 0):,}" for key in ("steps", "tried", "states", *outcomes))]
         for name, found in losses.items()
     ]
-    return table(["Operation", "Steps", "Tried", "Distinct", "Complete", "Unchanged", "Absent"], rows)
+    return table(
+        ["Operation", "Steps", "Tried", "Distinct", "Complete", "Unchanged", "Absent"], rows
+    )
 
 
 def between(text: str, mark: str, new: str) -> str:

@@ -349,6 +349,25 @@ def test_packing_may_begin_after_a_state_of_batches(folder):
     assert sum(read.values()) == SIZE - 8 == len(read)
 
 
+@pytest.mark.parametrize("left", [0, 3])
+def test_a_loop_after_a_state_yields_the_rest_of_its_packs(folder, run, left):
+    loader = make_loader(folder, packs_per_epoch=7)
+    for number, _ in enumerate(loader):
+        state = json.loads(json.dumps(loader.state_dict()))
+        if number == 6 - left:
+            break
+    resumed = make_loader(folder, packs_per_epoch=7)
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    loops = [[digest(pack) for pack in resumed] for _ in range(3)]
+    assert [len(loop) for loop in loops] == [left, 7, 7]
+    assert [pack for loop in loops for pack in loop] == run[0][7 - left : 21]
+    assert resumed.state_dict()["packing"]["packs"] == 0
+    del state["packing"]["packs"]  # of an earlier release
+    resumed.load_state_dict(state)
+    assert len(list(resumed)) == 7
+
+
 @pytest.mark.parametrize("loads", [StreamingDataset.load_state_dict])
 def test_a_data_set_refuses_a_state_of_packs(folder, run, loads):
     with pytest.raises(StateError, match="epoch=None"):
@@ -368,6 +387,7 @@ def test_a_data_set_refuses_a_state_of_packs(folder, run, loads):
         (["packing", "backlog"], [[0, 0, -1]], "expected a whole number"),
         (["packing", "backlog"], [[0, 0, SIZE]], f"has sample {SIZE}"),
         (["packing"], 3, "a state is what state_dict"),
+        (["packing", "packs"], -1, "has packs=-1; expected a whole number"),
         (["order", "shuffle_seed"], 1, "shuffle_seed"),
         (["order", "global_batch"], 0, "no position"),
     ],
@@ -426,6 +446,11 @@ def test_a_list_of_all_states_has_the_own_one(folder):
     again = rank_loader(folder, 1, 2, 1, packs_per_epoch=9)
     again.load_state_dict(states)
     assert [digest(pack) for pack in again] == [digest(pack) for pack in ranks[1]]
+    for loader in ranks:
+        next(iter(loader))
+    alone = rank_loader(folder, 1, 1, 0, packs_per_epoch=9)
+    alone.load_state_dict([loader.state_dict() for loader in ranks])
+    assert [len(list(alone)) for _ in range(2)] == [8, 9]
     order = {**states[0]["order"], "shuffle_seed": 3}
     alone = rank_loader(folder, 1, 1, 0)
     with pytest.raises(StateError, match="of different orders"):

@@ -16,7 +16,7 @@ from streamplug.types import Sample
 from streamplug_packing.handover import hand_over, latest_order, order_position, select_states
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.source import PackSource
-from streamplug_packing.state import PackingState, load_samples
+from streamplug_packing.state import PackingState, count_packs, load_samples
 from streamplug_packing.stream import PackStream, Snapshot
 
 
@@ -30,6 +30,8 @@ class PackIterable:
     ) -> None:
         """Yield the packs of a stream; `move` prepares them where they are used, possibly ahead of use."""
         self._stream, self._move = stream, move
+        # Packs that the current loop has yielded, and those that the next one counts as yielded before.
+        self._num_packs = self._resumed_packs = 0
         self._go_on(stream.state())
 
     def _go_on(self, state: PackingState) -> None:
@@ -48,12 +50,17 @@ class PackIterable:
         return packs
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield packs until the end of the epoch, or `packs_per_epoch` packs."""
+        """Yield packs until the end of the epoch, or `packs_per_epoch` packs, or the rest after a state."""
         limit = self._stream.options.packs_per_epoch
         self._follow_dataset()
         if self._running is None:
             self._running = self._start(self._stream.packs(endless=limit is not None))
-        yield from self._take(self._running, limit)
+        self._num_packs, self._resumed_packs = self._resumed_packs, 0
+        rest = None if limit is None else max(limit - self._num_packs, 0)
+        for pack in self._take(self._running, rest):
+            self._num_packs += limit is not None
+            yield pack
+        self._num_packs = 0
 
     def flush(self) -> GeneratorType[Any, None, None]:
         """Yield packs of all samples that were read and not yielded yet, to end a run or an evaluation."""
@@ -97,11 +104,13 @@ class PackIterable:
         options = self._stream.options.to_state()
         return {
             "order": session.state_at(state.epoch, state.step),
-            "packing": state.save(options, session.world),
+            "packing": {**state.save(options, session.world), "packs": self._num_packs},
         }
 
     def load_state_dict(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Resume from this rank's state, or from those of all ranks.
+
+        With `packs_per_epoch`, the next loop yields those packs that the loop of the state had left.
 
         Args:
             saved: This rank's state. Or a list of the states of all ranks, in any order, after the same
@@ -116,6 +125,7 @@ class PackIterable:
         if isinstance(saved, Mapping) and "packing" not in saved:
             source.go_to(saved)
             self._begin(PackingState(*source.session.run.clock.next()))
+            self._num_packs = self._resumed_packs = 0
             return
         ranks = select_states(saved, source.session)
         size = source.session.size
@@ -123,10 +133,12 @@ class PackIterable:
             load_samples(state["packing"], options, size, *order_position(state["order"]))
             for _, state in ranks
         ]
+        num_packs = max(count_packs(state["packing"]) for _, state in ranks)
         source.go_to(latest_order(ranks))
         worlds = [world for world, _ in ranks]
         is_own = worlds == [source.session.world]
         self._begin(states[0] if is_own else hand_over(list(zip(worlds, states)), source.session))
+        self._num_packs = self._resumed_packs = num_packs
 
     def _begin(self, state: PackingState) -> None:
         self._stream.begin(state)
@@ -154,8 +166,8 @@ class PackedSamples(PackIterable):
             it is.
         open_bins: Number of bins that are filled at a time.
         max_samples: Largest number of samples of a pack; None for any.
-        packs_per_epoch: Packs of each loop, which reads as many epochs as that takes; None ends a loop where
-            the data set's epoch ends.
+        packs_per_epoch: Packs of each loop, which reads as many epochs as that takes; the first loop after a
+            state was loaded yields the rest. None ends a loop where the data set's epoch ends.
         transform: Applied to each sample, a dict. Called with ``(sample)`` or ``(sample, rng)``, see
             `streamplug.sample_rng`.
         collate_fn: Makes a pack of a list of transformed samples; None returns a dict, see

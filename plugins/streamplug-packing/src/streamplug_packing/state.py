@@ -96,6 +96,13 @@ def load_samples(
     return PackingState(epoch, step, _load_places(backlog, samples), tuple(loaded_bins))
 
 
+def count_packs(saved: Mapping[str, Any]) -> int:
+    """Return the packs that the loop of a state had yielded; 0 in a state of an earlier release."""
+    count: int = saved.get("packs", 0)
+    _check_count("packs", count)
+    return count
+
+
 def _load_places(saved: Any, samples: int) -> tuple[SamplePlace, ...]:
     places = [SamplePlace(*_sequence(place, 3)) for place in _sequence(saved)]
     for place in places:
