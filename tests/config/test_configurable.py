@@ -11,7 +11,7 @@ from streamplug import MDSWriter, Stream, Writer, config
 from streamplug.cli import main
 from streamplug.config.parameters import parameters
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, UnknownKeywordError
 from streamplug.types import World
 
 
@@ -103,6 +103,26 @@ def test_a_loader_is_made_with_its_data_set(place):
         streamplug.StreamingDataLoader.from_config({**whole, "loader": {"num_worker": 1}})
     with pytest.raises(ConfigError, match=r"^dataset: missing. It is: A `StreamingDataset`"):
         streamplug.StreamingDataLoader.from_config({"batch_size": 8})
+
+
+def test_a_loader_overrides_single_arguments_of_its_data_set(place, tmp_path):
+    pytest.importorskip("torch")
+    make = streamplug.StreamingDataLoader.from_config
+    whole = {"dataset": {"remote": place, "batch_size": 4}, "loader": {"drop_last": True}}
+    loader = make(whole, dataset={"local": str(tmp_path / "cache"), "batch_size": 8}, num_workers=0)
+    assert [len(batch["n"]) for batch in loader] == [8] * 5
+    assert loader.dataset.streams[0].remote == place
+    assert (tmp_path / "cache" / "index.json").exists()
+    assert make({"loader": {}}, dataset={"local": place, "batch_size": 8}).drop_last is False
+    assert len(list(make({"batch_size": 8}, dataset={"local": place}))) == 5
+    with pytest.raises(UnknownKeywordError, match=r"StreamingDataset\(lokal=…\).* 'local'"):
+        make(whole, dataset={"lokal": place})
+    with pytest.raises(
+        UnknownKeywordError,
+        match=r"^StreamingDataLoader\.from_config\(local=…\): an argument of StreamingDataset; pass "
+        r"dataset={'local': …}$",
+    ):
+        make(whole, local=place)
 
 
 WRONG = [

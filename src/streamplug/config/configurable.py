@@ -10,7 +10,7 @@ from streamplug.config.config_file import Source, load
 from streamplug.config.keywords import suggest_keywords
 from streamplug.config.parameters import has_any_keywords, parameters
 from streamplug.config.validation import check_required, suggest_name, validate_arguments
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, UnknownKeywordError
 
 C = TypeVar("C", bound="Configurable")
 
@@ -40,7 +40,8 @@ class Configurable:
             config: A mapping, or the path of a TOML, YAML or JSON file. Its keys are parameter names, or
                 sections of which that of this class is used.
             **more: Arguments that override those of the configuration, such as functions, which a file
-                cannot hold.
+                cannot hold. For the object of another section, such as `dataset` of a loader, a mapping
+                overrides single arguments of it.
 
         Raises:
             ConfigError: If a key is unknown, a value has the wrong type, or as for the constructor.
@@ -67,16 +68,37 @@ def _construct(cls: type[C], whole: dict[str, Any], overrides: Mapping[str, Any]
     section, key = _section(cls, whole)
     values = {name: value for name, value in section.items() if name not in overrides}
     arguments = {**validate_arguments(cls, values, key), **overrides}
-    for name, nested in _nested_sections(cls, whole).items():
-        if name not in arguments:
-            arguments[name] = _construct(nested, whole, {})
+    for name, nested in _nested_classes(cls).items():
+        more = arguments.get(name, {})
+        if (name in whole or name in overrides) and isinstance(more, Mapping):
+            arguments[name] = _construct(nested, {name: whole.get(name, {})}, more)
     check_required(cls, arguments, key)
-    return cls(**arguments)
+    try:
+        return cls(**arguments)
+    except UnknownKeywordError:
+        _check_nested_overrides(cls, overrides)
+        raise
+
+
+def _check_nested_overrides(cls: type[Configurable], overrides: Mapping[str, Any]) -> None:
+    """Raise `UnknownKeywordError` for an argument that the class of another section has."""
+    for name in overrides.keys() - parameters(cls).keys():
+        for section, nested in _nested_classes(cls).items():
+            if name in parameters(nested):
+                raise UnknownKeywordError(
+                    f"{cls.__name__}.from_config({name}=…): an argument of {nested.__name__}; pass "
+                    f"{section}={{{name!r}: …}}"
+                ) from None
 
 
 def _nested_sections(cls: type, whole: Mapping[str, Any]) -> dict[str, type[Configurable]]:
-    """Return the classes of the parameters that other sections configure, by name."""
-    hints = {name: parameters(cls)[name].hint for name in parameters(cls) if name in whole}
+    """Return the classes of the parameters that other sections of a configuration set, by name."""
+    return {name: nested for name, nested in _nested_classes(cls).items() if name in whole}
+
+
+def _nested_classes(cls: type) -> dict[str, type[Configurable]]:
+    """Return the classes of the parameters that other sections may configure, by name."""
+    hints = {name: parameters(cls)[name].hint for name in SECTIONS if name in parameters(cls)}
     return {
         name: hint
         for name, hint in hints.items()
