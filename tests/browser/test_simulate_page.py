@@ -116,6 +116,19 @@ def test_canonical_nodes_change_the_order(open_page, place):
     assert drawn(page)["moved"] != before["moved"]
 
 
+def test_the_block_size_is_offered_where_the_shuffle_uses_it(open_page, place):
+    page = open_page(place)
+    is_file = str(place).endswith("html")
+    first = page.locator("#set-block_size").input_value()
+    change(page, "block_size", "1" if is_file else "5")
+    change(page, "shuffle", "2" if is_file else "global")
+    assert page.is_hidden("#set-block_size")
+    assert page.is_hidden("#error")
+    change(page, "shuffle", "0" if is_file else "window")
+    assert page.is_visible("#set-block_size")
+    assert page.locator("#set-block_size").input_value() == first
+
+
 def test_a_file_offers_what_it_holds(open_page, as_file):
     page = open_page(as_file)
     for name in ("nodes", "bandwidth"):

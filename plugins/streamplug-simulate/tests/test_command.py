@@ -61,6 +61,19 @@ def test_tables_tell_of_epochs_and_nodes(written):
     assert "as if it were downloaded" in done.output
 
 
+@pytest.mark.parametrize(
+    ("shuffle", "order"),
+    [
+        ("window", "shuffle window, block size 50, canonical nodes default"),
+        ("global", "shuffle global, canonical nodes default"),
+        ("none", "shuffle none, canonical nodes default"),
+    ],
+)
+def test_the_block_size_is_shown_where_it_is_used(written, shuffle, order):
+    done = invoke(written, "--batch-size", 10, "--shuffle", shuffle, "--block-size", 50)
+    assert order in done.output
+
+
 def test_json_tells_the_same(written):
     result = json.loads(
         invoke(written, "--batch-size", 10, "--cache-limit", "300kb", "--json").output
@@ -100,6 +113,7 @@ def test_a_page_holds_all_runs_of_which_two_settings_differ(written, tmp_path, c
     pairs = sum((a - 1) * (b - 1) for n, a in enumerate(values) for b in values[n + 1 :])
     assert len(data["runs"]) == 1 + sum(values) - len(values) + pairs
     assert not data["server"]
+    assert data["without_block_size"] == ["none", "global"]
     assert all(" " not in key and len(key.split(".")) == 8 for key in data["runs"])
 
 

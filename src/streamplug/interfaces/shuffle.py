@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,7 +39,13 @@ class Order(ABC):
 
 
 class ShuffleAlgorithm(Plugin):
-    """A shuffle algorithm; a pure function of its arguments."""
+    """A shuffle algorithm; a pure function of its arguments.
+
+    Attributes:
+        uses_block_size: Whether the order depends on the block size.
+    """
+
+    uses_block_size: ClassVar[bool] = True
 
     def default_canonical_nodes(self, nodes: int) -> int:
         """Return the default number of canonical nodes for a number of machines."""

@@ -102,14 +102,11 @@ class RunOrder:
     def _warn(self, world: World, config: EpochConfig) -> None:
         if self.clock.begun() > 1:  # workers of the first epoch have warned already
             return
-        # Only some shuffles use blocks; an explicit block size indicates one that does.
-        shuffle, blocks = self.options.used_shuffle, self.options.shuffle_block_size is not None
-        blocks = shuffle == "window" or (blocks and shuffle != "global")
         if not self.varies:
             warn_about_batches(self.batch_size, world)
         warn_about_order(
-            shuffle=shuffle,
-            block=config.block_size if blocks else None,
+            shuffle=self.options.used_shuffle,
+            block=config.block_size if self._planner.algorithm.uses_block_size else None,
             canonical_nodes=config.canonical_nodes,
             samples=self._planner.samples,
             shards=self._planner.shards,

@@ -30,12 +30,16 @@ class MosaicShuffle(ShuffleAlgorithm):
 class Naive(MosaicShuffle):
     """``naive``: all samples at once, wherever they lie."""
 
+    uses_block_size = False
+
     def ids(self, sizes: Int64, nodes: int, seed: int, epoch: int, block_size: int) -> Int64:
         return np.random.default_rng(seed + epoch).permutation(int(sizes.sum()))
 
 
 class Py1s(MosaicShuffle):
     """``py1s``: shards, then the samples inside each part of a shard."""
+
+    uses_block_size = False
 
     def default_canonical_nodes(self, nodes: int) -> int:
         return 64 * nodes
@@ -47,6 +51,8 @@ class Py1s(MosaicShuffle):
 
 class Py2s(MosaicShuffle):
     """``py2s``: shards and the samples inside each, then the parts of each canonical node again."""
+
+    uses_block_size = False
 
     def default_canonical_nodes(self, nodes: int) -> int:
         return 64 * nodes

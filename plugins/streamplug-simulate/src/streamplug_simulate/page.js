@@ -81,7 +81,17 @@ function different() {
   return DATA.choices.filter((choice) => controls[choice.name].value !== first(choice)).map((choice) => choice.name);
 }
 
+/* Hides the block size, and resets it, if the shuffle ignores it. */
+function hideBlockSize() {
+  const [shuffle, block] = ["shuffle", "block_size"].map((name) => DATA.choices.find((c) => c.name === name));
+  const value = controls.shuffle.value, name = DATA.server ? value : SETTINGS.shuffle.show(shuffle.values[value]);
+  const ignored = DATA.without_block_size.includes(name);
+  controls.block_size.closest("label").hidden = ignored;
+  if (ignored) controls.block_size.value = first(block);
+}
+
 async function changed() {
+  hideBlockSize();
   const names = different();
   for (const choice of DATA.choices) {
     const control = controls[choice.name], is = names.includes(choice.name);
@@ -207,6 +217,7 @@ window.addEventListener("resize", () => {
   if (window.innerWidth !== drawn) { drawn = window.innerWidth; plots(); }
 });
 build();
+hideBlockSize();
 fixed();
 rule(0);
 show(run);

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from streamplug_simulate.model.planned_dataset import SimulatedDataset
-from streamplug_simulate.model.scenario import Scenario
+from streamplug_simulate.model.scenario import Scenario, uses_block_size
 from streamplug_simulate.variants import MAX_CHANGED_SETTINGS, Choice
 
 _PARTS = ("page.css", "plots.js", "page.js")
@@ -35,6 +35,7 @@ def page(
             server, at ``run`` beside it.
         shuffles: Names of shuffles, for a page with a server.
     """
+    names = shuffles or [name for each in offered if each.name == "shuffle" for name in each.values]
     title = f"Simulated run of {', '.join(plan.urls)}"
     data = {
         "title": title,
@@ -49,6 +50,7 @@ def page(
         "runs": runs,
         "server": len(runs) == 1,
         "shuffles": list(shuffles),
+        "without_block_size": [name or "none" for name in names if not uses_block_size(name)],
     }
     here = files("streamplug_simulate")
     parts = {name.replace(".", "_"): (here / name).read_text("utf-8") for name in _PARTS}

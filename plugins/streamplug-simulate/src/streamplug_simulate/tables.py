@@ -8,6 +8,7 @@ from rich.text import Text
 
 from streamplug.display.tables import make_console, pairs_table, rows_table
 from streamplug_simulate import EpochResult, NodeResult, SimulationResult
+from streamplug_simulate.model.scenario import uses_block_size
 
 _MAX_NODES = 8
 
@@ -55,11 +56,11 @@ def _overview(result: SimulationResult) -> Iterator[tuple[str, str]]:
     world = f"{_many(scenario.nodes, 'node')}, {_many(scenario.ranks_per_node, 'rank')} each, "
     workers = _many(scenario.workers, "worker")
     yield "run", f"{world}{workers} each, batches of {scenario.batch_size:,}"
-    block, canonical_nodes = _or_default(scenario.block_size), _or_default(scenario.canonical_nodes)
-    yield (
-        "order",
-        f"shuffle {scenario.shuffle or 'none'}, block size {block}, canonical nodes {canonical_nodes}",
-    )
+    block = ""
+    if uses_block_size(scenario.shuffle):
+        block = f"block size {_or_default(scenario.block_size)}, "
+    canonical_nodes = f"canonical nodes {_or_default(scenario.canonical_nodes)}"
+    yield "order", f"shuffle {scenario.shuffle or 'none'}, {block}{canonical_nodes}"
     limit = "none" if scenario.cache_limit is None else f"{scenario.cache_limit:,} bytes"
     ahead = "auto" if scenario.predownload is None else f"{scenario.predownload:,} samples"
     yield "cache limit", f"{limit}; predownload {ahead}"

@@ -182,6 +182,13 @@ class ShuffleTests(ConformanceBase):
         assert len(set(orders)) == (len(changes) if self.shuffles else 1)
         assert self.shuffles == (tuple(range(1000)) not in orders)
 
+    def test_block_size_has_no_effect_unless_it_is_used(self) -> None:
+        if self.shuffle_class().uses_block_size:
+            pytest.skip("uses_block_size is True")
+        sizes, arguments = CASES["uneven"]
+        other = {**arguments, "block_size": 5}
+        assert digest(self.algorithm(), sizes, arguments) == digest(self.algorithm(), sizes, other)
+
     # -- the same everywhere --------------------------------------------------
 
     def test_instances_agree(self) -> None:

@@ -98,6 +98,8 @@ class GlobalOrder(Order):
 class GlobalShuffle(ShuffleAlgorithm):
     """A shuffle of the whole data set, independent of the block size; see the module."""
 
+    uses_block_size = False
+
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
     ) -> Order:

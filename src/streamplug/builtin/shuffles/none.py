@@ -23,6 +23,8 @@ class StoredOrder(Order):
 class NoShuffle(ShuffleAlgorithm):
     """No shuffle."""
 
+    uses_block_size = False
+
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
     ) -> Order:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, PluginError
+from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.plugin.registry import make
 
 _COUNTS = ("nodes", "ranks_per_node", "batch_size", "epochs", "prefetch_factor")
 _NUMBERS = ("latency", "step_seconds", "price")
@@ -70,3 +72,12 @@ class Scenario:
     def _check(self, name: str, is_valid: bool, rule: str) -> None:
         if not is_valid:
             raise ConfigError(f"{name}={getattr(self, name)!r}: {rule}")
+
+
+def uses_block_size(shuffle: str | None) -> bool:
+    """Return whether the order of a shuffle depends on its block size; True if it cannot be loaded."""
+    try:
+        algorithm: ShuffleAlgorithm = make("shuffle", shuffle or "none")
+    except PluginError:
+        return True
+    return algorithm.uses_block_size
