@@ -180,3 +180,16 @@ def test_formats_of_files_without_an_index_are_detected_and_named(tmp_path):
     (tmp_path / "empty").mkdir()
     done = CliRunner().invoke(main, ["cat", str(tmp_path / "empty")])
     assert "no files of a format that is known" in done.stderr
+
+
+def test_an_index_of_another_library_is_recognized(tmp_path):
+    pytest.importorskip("streamplug_litdata")
+    chunks = tmp_path / "chunks"
+    chunks.mkdir()
+    (chunks / "index.json").write_text('{"chunks": [], "config": {}}')
+    done = CliRunner().invoke(main, ["inspect", str(chunks)])
+    assert f"{chunks}: read as litdata, since its index.json begins with 'chunks'" in done.stderr
+    (chunks / "index.json").write_text('{"pieces": []}')
+    done = CliRunner().invoke(main, ["inspect", str(chunks)])
+    assert "read as" not in done.stderr
+    assert "is not a data set's index" in done.stderr

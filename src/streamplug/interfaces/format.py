@@ -231,7 +231,13 @@ class FileListFormat(Format):
 
 
 class IndexImportFormat(Format):
-    """A format that can import the index.json of another library."""
+    """A format that can import the index.json of another library.
+
+    Attributes:
+        first_index_key: First key of these files, by which commands detect the format; None for none.
+    """
+
+    first_index_key: ClassVar[str | None] = None
 
     @abstractmethod
     def import_index(self, index: Any, files: DatasetFiles) -> Sequence[Mapping[str, Any]] | None:

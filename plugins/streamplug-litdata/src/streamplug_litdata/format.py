@@ -43,6 +43,7 @@ class LitData(IndexImportFormat, RangeReadableFormat):
     """
 
     suffix = "bin"
+    first_index_key = "chunks"
 
     def __init__(
         self, *, pil: bool = False, raw: bool = False, block: int | None = None, layout: str = ""

@@ -1,23 +1,36 @@
-"""Detection of the format of files without an index."""
+"""Detection of the format of data sets without an index, or with that of another library."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
+from typing import NamedTuple
 
 from streamplug.errors import ConfigError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces import ScannableFormat
+from streamplug.interfaces import Format, IndexImportFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import list_names, resolve
 from streamplug.scan.listing import split_compression
 from streamplug.session.table_format import find_table_format
 from streamplug.stream import Stream
 
 _MAX_LISTED_FILES = 1000
+_NO_INDEX = "there is no index.json"
+_INDEX_HEAD_BYTES = 256
+_FIRST_KEY = re.compile(rb'\s*\{\s*"(\w+)"')
 
 
-def detect_format(stream: Stream) -> str | None:
+class DetectedFormat(NamedTuple):
+    """Name of a format, and why it was chosen."""
+
+    name: str
+    reason: str
+
+
+def detect_format(stream: Stream) -> DetectedFormat | None:
     """Return the format of a stream's files, or None if it has an index or cannot be read.
 
     Raises:
@@ -26,11 +39,13 @@ def detect_format(stream: Stream) -> str | None:
     """
     location = stream.url
     try:
-        if stream.storage.exists(INDEX_NAME) or find_table_format(stream) is not None:
+        if stream.storage.exists(INDEX_NAME):
+            return _format_of_index(stream.storage)
+        if find_table_format(stream) is not None:
             return None
         formats = _formats_by_suffix()
         if (name := _format_of(str(stream.remote), formats)) is not None:
-            return name
+            return DetectedFormat(name, _NO_INDEX)
         keys = [info.key for info in islice(stream.storage.list(""), _MAX_LISTED_FILES)]
     except StreamplugError:  # opening the stream raises a better error
         return None
@@ -47,17 +62,31 @@ def detect_format(stream: Stream) -> str | None:
             "not finished, and no files of a format that is known; check the location and --split, or name "
             "the format by --src-format"
         )
-    return next(iter(counts))
+    return DetectedFormat(next(iter(counts)), _NO_INDEX)
+
+
+def _format_of_index(storage: Storage) -> DetectedFormat | None:
+    """Return the format of an index.json of another library, by its first key; None for any other."""
+    head = _FIRST_KEY.match(storage.read_range(INDEX_NAME, 0, _INDEX_HEAD_BYTES))
+    key = None if head is None else head[1].decode()
+    if key in (None, "shards", "version"):
+        return None
+    for name, cls in _formats():
+        if issubclass(cls, IndexImportFormat) and cls.first_index_key == key:
+            return DetectedFormat(name, f"its index.json begins with {key!r}")
+    return None
+
+
+def _formats() -> Iterator[tuple[str, type[Format]]]:
+    for name in list_names("format"):
+        with suppress(StreamplugError):  # broken, or of tables
+            yield name, resolve("format", name)
 
 
 def _formats_by_suffix() -> dict[str, str]:
     """Return the format that reads files of each suffix without an index."""
     formats: dict[str, str] = {}
-    for name in list_names("format"):
-        try:
-            cls = resolve("format", name)
-        except StreamplugError:  # broken, or of tables
-            continue
+    for name, cls in _formats():
         if issubclass(cls, ScannableFormat):
             for suffix in cls.file_suffixes():
                 if suffix == name or (suffix == cls.suffix and suffix not in formats):

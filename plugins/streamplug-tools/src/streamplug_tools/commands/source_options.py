@@ -23,7 +23,8 @@ _SOURCE = (
         "--src-format",
         metavar="NAME",
         multiple=True,
-        help="Format of sources without an index.json. Pass it once for all sources, or once for each.  "
+        help="Format of sources without an index.json, or with that of another library, such as litdata. "
+        "Pass it once for all sources, or once for each.  "
         "[default: detected]",
     ),
     storage_options(),
@@ -79,11 +80,11 @@ def make_streams(
 
 
 def name_format(stream: Stream) -> Stream:
-    """Return a stream with the detected format of its files, which is printed, unless it has an index."""
-    if stream.format is not None or (name := detect_format(stream)) is None:
+    """Return a stream with the detected format of its files, which is printed, unless it needs none."""
+    if stream.format is not None or (found := detect_format(stream)) is None:
         return stream
     say(
-        f"{stream.remote}: read as {name}, since there is no index.json; --src-format names another format",
+        f"{stream.remote}: read as {found.name}, since {found.reason}; --src-format names another format",
         err=True,
     )
-    return replace(stream, format=name)
+    return replace(stream, format=found.name)
