@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 from streamplug_tools import Output, progress_bars
 from streamplug_tools.options import JobProgress
@@ -49,6 +50,7 @@ def test_samples_of_damaged_shards_are_counted(tmp_path):
 def test_terminals_show_amounts_and_rates(monkeypatch):
     screen = Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
     monkeypatch.setattr("streamplug_tools.progress.Console", lambda **_: screen)
+    monkeypatch.setattr("streamplug_tools.progress.interactive", lambda: True)
     with progress_bars() as on_progress:
         on_progress(JobProgress("writing", 1200, 4000, num_bytes=5_000_000))
         on_progress(JobProgress("simulating", 3, 10, unit="runs"))
@@ -56,3 +58,14 @@ def test_terminals_show_amounts_and_rates(monkeypatch):
     assert "1,200 samples, " in shown or "4,000 samples, " in shown
     assert "5.0 MB, " in shown
     assert " runs, " in shown
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_nothing_is_written_elsewhere(monkeypatch, capsys, forced):
+    # As in rich 13.7, although the bars are disabled.
+    monkeypatch.setattr("rich.progress.Progress.stop", lambda self: self.console.print())
+    if forced:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress_bars() as on_progress:
+        on_progress(JobProgress("writing", 1200, 4000, num_bytes=5_000_000))
+    assert capsys.readouterr() == ("", "")

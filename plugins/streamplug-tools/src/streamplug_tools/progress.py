@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from streamplug.display.notebook import in_notebook
+from streamplug.display.progress import interactive
 from streamplug.display.progress_lines import make_progress
 from streamplug_tools.options import JobProgress, ProgressCallback
 
@@ -30,17 +30,17 @@ def progress_bars() -> Iterator[ProgressCallback]:
     Yields:
         The argument `on_progress` of jobs. A bar appears for each task.
     """
-    console = Console(stderr=True)
-    is_hidden = not (console.is_terminal or in_notebook())
+    if not interactive():  # some releases of rich write an empty line even if the bars are disabled
+        yield lambda _: None
+        return
     with make_progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         TaskProgressColumn(),
         _CountsColumn(),
         TimeRemainingColumn(),
-        console=console,
+        console=Console(stderr=True),
         transient=True,
-        disable=is_hidden,
     ) as bars:
         tasks: dict[str, TaskID] = {}
 
