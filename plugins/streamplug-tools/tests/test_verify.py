@@ -32,7 +32,7 @@ def files(folder):
     return {path: path.read_bytes() for path in folder.iterdir()}
 
 
-def without_digests(folder):
+def without_checksums(folder):
     index = json.loads((folder / "index.json").read_bytes())
     for entry in index["shards"]:
         for key in ("raw_data", "zip_data"):
@@ -67,7 +67,7 @@ def test_damage_is_told_with_its_place(folder):
 def test_samples_that_cannot_be_decoded_are_named(folder):
     if any(folder.glob("*.gz")):
         pytest.skip("damage of a compressed file does not get as far as to a sample")
-    without_digests(folder)
+    without_checksums(folder)
     path = folder / "shard.00001.mds"
     data = path.read_bytes()
     at = data.index(b"text ")
@@ -94,7 +94,7 @@ def test_command_tells_and_exits(folder):
     whole = CliRunner().invoke(main, ["verify", str(folder)])
     assert whole.exit_code == 0
     assert whole.stdout.startswith(f"{folder}: OK: 7 shards, 50 samples decode, ")
-    assert whole.stdout.endswith(" bytes; digests: sha1, xxh64\n")
+    assert whole.stdout.endswith(" bytes; checksums: sha1, xxh64\n")
     min(folder.glob("shard.00000*")).write_bytes(b"")
     damaged = CliRunner().invoke(main, ["verify", str(folder), "--retries", "0"])
     assert damaged.exit_code == 1
@@ -103,7 +103,7 @@ def test_command_tells_and_exits(folder):
     assert [p["shard"] for p in json.loads(as_json.stdout)["problems"]] == [0]
 
 
-def test_without_digests_it_says_that_changed_values_cannot_be_found(tmp_path):
+def test_without_checksums_it_says_that_changed_values_cannot_be_found(tmp_path):
     with MDSWriter(columns={"id": "int"}, out=tmp_path / "set", hashes=[]) as writer:
         for n in range(10):
             writer.write({"id": n})
@@ -113,18 +113,18 @@ def test_without_digests_it_says_that_changed_values_cannot_be_found(tmp_path):
     path.write_bytes(data)
     told = CliRunner().invoke(main, ["verify", str(tmp_path / "set")])
     assert told.exit_code == 0
-    assert "digests: none, so changed bytes in values cannot be found" in told.stdout
+    assert "checksums: none, so changed bytes in values cannot be found" in told.stdout
     said = json.loads(CliRunner().invoke(main, ["verify", str(tmp_path / "set"), "--json"]).stdout)
-    assert (said["ok"], said["digests"], said["without_digests"]) == (True, [], 1)
+    assert (said["ok"], said["checksums"], said["without_checksums"]) == (True, [], 1)
 
 
-def test_a_set_of_which_some_shards_have_digests_says_how_many_have_none(tmp_path):
+def test_a_set_of_which_some_shards_have_checksums_says_how_many_have_none(tmp_path):
     for name, hashes in (("a", ["sha1"]), ("b", [])):
         with MDSWriter(columns={"id": "int"}, out=tmp_path / name, hashes=hashes) as writer:
             writer.write({"id": 1})
     merge_index(tmp_path)
     told = CliRunner().invoke(main, ["verify", str(tmp_path)])
-    assert "digests: sha1, but 1 shard lacks them, where changed bytes" in told.stdout
+    assert "checksums: sha1, but 1 shard lacks them, where changed bytes" in told.stdout
 
 
 def test_shards_whose_columns_differ_are_a_problem(tmp_path):

@@ -56,8 +56,8 @@ class Verified:
         bytes: Stored bytes of all files.
         problems: Defects, sorted by shard; empty if there are none.
         undecoded: Columns that were not decoded because decoding them can run code.
-        digests: Names of the hash algorithms whose checksums were verified.
-        without_digests: Number of shards with a file without checksum, in which only damage that prevents
+        checksums: Names of the hash algorithms whose checksums were verified.
+        without_checksums: Number of shards with a file without checksum, in which only damage that prevents
             decoding is found.
     """
 
@@ -67,8 +67,8 @@ class Verified:
     bytes: int
     problems: tuple[Problem, ...]
     undecoded: tuple[str, ...]
-    digests: tuple[str, ...]
-    without_digests: int
+    checksums: tuple[str, ...]
+    without_checksums: int
 
     @property
     def ok(self) -> bool:
@@ -80,8 +80,8 @@ class Verified:
 class _Checked:
     bytes: int
     problems: list[Problem]
-    digests: set[str]
-    has_all_digests: bool
+    checksums: set[str]
+    has_all_checksums: bool
 
 
 def verify(
@@ -131,15 +131,15 @@ def verify(
         check = _Check(index, store, folder, counts, allow_unsafe_types=allow_unsafe_types)
         problems = [_disagreeing(index, *mismatch) for mismatch in find_shard_mismatches(index)]
         stored, without = 0, 0
-        digests: set[str] = set()
+        checksums: set[str] = set()
         with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
             for start in range(0, len(shards), _SHARDS_PER_THREAD * threads):
                 some = shards[start : start + _SHARDS_PER_THREAD * threads]
                 for checked in pool.map(check, some):
                     stored += checked.bytes
                     problems += checked.problems
-                    digests |= checked.digests
-                    without += not checked.has_all_digests
+                    checksums |= checked.checksums
+                    without += not checked.has_all_checksums
     unsafe = {c.name for schema in index.schemas for c in schema.columns if c.encoding.unsafe}
     return Verified(
         url=fetched.url,
@@ -148,8 +148,8 @@ def verify(
         bytes=stored,
         problems=tuple(sorted(problems, key=lambda problem: problem.shard)),
         undecoded=() if allow_unsafe_types else tuple(sorted(unsafe)),
-        digests=tuple(sorted(digests)),
-        without_digests=without,
+        checksums=tuple(sorted(checksums)),
+        without_checksums=without,
     )
 
 

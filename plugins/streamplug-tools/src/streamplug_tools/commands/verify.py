@@ -72,11 +72,11 @@ def verify(
 ) -> None:
     """Check every file and every sample of a data set.
 
-    The command downloads all files of LOCATION, a directory or URL, checks their sizes and digests, and
+    The command downloads all files of LOCATION, a directory or URL, checks their sizes and checksums, and
     decodes all samples. The exit status is 1 if it finds a problem. The data set is not changed.
 
-    The output says what could not be checked: if the index has no digests, changed bytes are found only if a
-    value can no longer be decoded. Downloaded files go to the directory for temporary files, which needs
+    The output says what could not be checked: without checksums in the index, changed bytes are found only
+    if a value can no longer be decoded. Downloaded files go to the directory for temporary files, which needs
     space for one shard per thread.
     """
     stream = name_format(
@@ -114,16 +114,16 @@ def _show(result: Verified) -> None:
     decoded = "samples decode" if result.ok else "samples"
     say(
         f"{result.url}: {state}: {many(result.shards, 'shard')}, {result.samples:,} {decoded}, "
-        f"{result.bytes:,} bytes; {_of_digests(result)}"
+        f"{result.bytes:,} bytes; {_of_checksums(result)}"
     )
 
 
-def _of_digests(result: Verified) -> str:
-    names = ", ".join(result.digests)
-    if not result.without_digests:
-        return f"digests: {names or 'none'}"
+def _of_checksums(result: Verified) -> str:
+    names = ", ".join(result.checksums)
+    if not result.without_checksums:
+        return f"checksums: {names or 'none'}"
     unseen = "changed bytes in values cannot be found"
     if not names:
-        return f"digests: none, so {unseen}"
-    lack = "shard lacks" if result.without_digests == 1 else "shards lack"
-    return f"digests: {names}, but {result.without_digests:,} {lack} them, where {unseen}"
+        return f"checksums: none, so {unseen}"
+    lack = "shard lacks" if result.without_checksums == 1 else "shards lack"
+    return f"checksums: {names}, but {result.without_checksums:,} {lack} them, where {unseen}"
