@@ -275,9 +275,10 @@ class _Share:
 
     def _evicts(self, block: Block) -> bool:
         """Return whether the shards of this and earlier blocks that did not fit take more than the cache."""
-        shards = {need for need in self._reader.needs(block.ids) if isinstance(need, int)}
-        self._shard_bytes += sum(map(self._reader.weight, shards - self._shards))
-        self._shards |= shards
+        if self._shard_bytes <= self._limit:
+            shards = {need for need in self._reader.needs(block.ids) if isinstance(need, int)}
+            self._shard_bytes += sum(map(self._reader.weight, shards - self._shards))
+            self._shards |= shards
         return self._shard_bytes > self._limit
 
     def _needed_bytes(self, block: Block) -> int:
