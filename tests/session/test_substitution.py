@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from streamplug_testing.fakes import FailingInts
 from streamplug_testing.http import serving
@@ -220,6 +220,7 @@ METHODS += [{"curriculum": {0: [0.9, 0.1], 3: [0.5, 0.5]}, "epoch_size": 400}]
     st.integers(1, 5),
     st.integers(0, 99),
 )
+@example({118, 185}, 1, METHODS[3], 1, 82)  # 185 is found as a substitute for 118 in its own batch
 @settings(max_examples=10, deadline=None)
 def test_substitutes_are_equal_on_all_worlds_and_after_resuming(
     two, bad, ranks, method, first, seed

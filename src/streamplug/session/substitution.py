@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -161,9 +162,11 @@ class Substitution:
     ) -> Iterator[tuple[int, int]]:
         """Yield the samples of a batch that cannot be read, and their substitutes."""
         ids = list(dict.fromkeys(block.ids.tolist()))
-        for sample in filter(self._causes.__contains__, ids):
+        # At once, as substitutes and other threads find more samples that cannot be read.
+        is_known = [sample in self._causes for sample in ids]
+        for sample in compress(ids, is_known):
             yield sample, self._choose(block.step, sample, DataError(self._causes[sample]), probe)
-        untried = [sample for sample in ids if sample not in self._causes]
+        untried = [sample for sample, known in zip(ids, is_known) if not known]
         for sample, error in self._failures(block.step, untried, probe):
             yield sample, self._choose(block.step, sample, error, probe)
 
