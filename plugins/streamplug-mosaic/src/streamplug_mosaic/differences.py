@@ -109,8 +109,8 @@ ALWAYS = (
     ),
     PeerDifference(
         "State of a `StreamingDataLoader` whose batch size differs from that of the data set",
-        "After any batch",
-        "Only after whole global batches of the data set; otherwise an error",
+        "Possible after any batch",
+        "Possible only after a whole global batch of the data set; otherwise an error",
     ),
     PeerDifference(
         "`get_item` of well-known data sets: name of its parameter",
