@@ -216,7 +216,7 @@ BY_DEFAULT = (
         "Files in `local`",
         "Shards and the index",
         (
-            "Also a directory `.streamplug` with locks; the alias puts it next to `local`, "
+            "Also a directory `.streamplug` with locks; the alias creates it next to `local`, "
             "as `.NAME.streamplug`"
         ),
     ),
