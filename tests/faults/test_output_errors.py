@@ -128,6 +128,6 @@ def test_a_disk_that_can_only_be_read(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(os, "mkdir", fail)
+    monkeypatch.setattr(Path, "mkdir", fail)
     with pytest.raises(StorageError, match=r"set: Read-only file system; write to a disk that can"):
         MDSWriter(out=tmp_path / "set", columns=COLUMNS)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from streamplug.read.sample_range import FetchGroup, SampleRange
@@ -42,23 +41,30 @@ class RangeFetcher:
             self.stop()
             raise
 
-    @contextmanager
-    def hold(self, number: int) -> Iterator[None]:
-        """Wait for the sample range of a shard, if there is one, and release it after the block."""
+    # No generators as context managers: in Python 3.10, those that an iterator ends keep files mapped.
+    def __enter__(self) -> RangeFetcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def wait(self, number: int) -> None:
+        """Wait for the sample range of a shard, if there is one."""
         if number not in self._ranges:
-            yield
             return
         if self._single is not None:
             self._fetch(self._single)
             self._single = None
-        sample_range, job = self._ranges[number]
+        _, job = self._ranges[number]
         if job is not None:
             job.wait()
             if job.error is not None:
                 raise job.error
-        yield
-        del self._ranges[number]
-        self._release(sample_range)
+
+    def release(self, number: int) -> None:
+        """Release the sample range of a shard, if there is one, as its samples are decoded."""
+        if number in self._ranges:
+            self._release(self._ranges.pop(number)[0])
 
     def stop(self) -> None:
         """Cancel pending fetches, and release all sample ranges."""

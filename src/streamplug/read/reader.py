@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -158,18 +157,13 @@ class Reader:
     def _release_range(self, sample_range: SampleRange) -> None:
         self._shards_of_range(sample_range).release(sample_range)
 
-    @contextmanager
-    def _fetching(self, groups: ShardGroups) -> Iterator[RangeFetcher]:
+    def _start_fetching(self, groups: ShardGroups) -> RangeFetcher:
         missing = []
         for number, places in groups if self._any_ranged else ():
             shards, shard = self._find(number)
             if isinstance(shards, RangeShards) and shards.is_missing(shard, groups.rows[places]):
                 missing.append(shards.new_range(number, shard, groups.rows[places]))
-        fetcher = RangeFetcher(self._group(missing), self.ensure, self._release_range)
-        try:
-            yield fetcher
-        finally:
-            fetcher.stop()
+        return RangeFetcher(self._group(missing), self.ensure, self._release_range)
 
     def remember_failures(self) -> None:
         """Raise the error of a shard that cannot be opened again without another attempt, from now on.
@@ -253,18 +247,20 @@ class Reader:
 
     def _gather(self, ids: Int64) -> Iterator[GatheredValues]:
         groups = ShardGroups(np.asarray(self.starts), ids)
-        with self._fetching(groups) as fetcher:
+        with self._start_fetching(groups) as fetcher:
             stop = 0
             while stop < len(groups.shards):
                 shards = self.open_uniform(groups.shards, stop)
                 part = slice(stop, stop + len(shards))
                 stop = part.stop
-                with fetcher.hold(groups.shards[part.start]):  # range shards are not uniform
-                    try:
-                        gathered: Iterable[GatheredValues] = [gather_values(shards, groups, part)]
-                    except Exception:  # noqa: BLE001 - reading shard by shard finds the damaged one
-                        gathered = self._gather_one_by_one(shards, groups, part)
-                    yield from gathered
+                number = groups.shards[part.start]  # range shards are not uniform
+                fetcher.wait(number)
+                try:
+                    gathered: Iterable[GatheredValues] = [gather_values(shards, groups, part)]
+                except Exception:  # noqa: BLE001 - reading shard by shard finds the damaged one
+                    gathered = self._gather_one_by_one(shards, groups, part)
+                yield from gathered
+                fetcher.release(number)
 
     def _if_open(self, number: int) -> OpenShard | None:
         shards, shard = self._find(number)
