@@ -41,7 +41,7 @@ def named_by(page: Path) -> frozenset[str]:
             if name in OURS:
                 found.append(f"{name}[{extras}]" if extras else name)
             elif re.fullmatch(r"[a-z][\w-]*", name) and not name.startswith("streamplug"):
-                found.append(PINNED.get(name, name))
+                found.append(PINNED.get(name, f"{name}[{extras}]" if extras else name))
     return frozenset(found)
 
 
