@@ -313,9 +313,11 @@ class ShardStore:
         def check_copy(copy: Path) -> None:
             verify_file(copy, file, options.validate_hash, where)
 
-        limited = partial(download, retries=options.retries, timeout=options.timeout)
-        work = partial(limited, remote, file, part, check_copy=check_copy)
-        return track_download(work, where, file.bytes)
+        def receive() -> None:
+            retries, timeout = options.retries, options.timeout
+            download(remote, file, part, retries=retries, timeout=timeout, check_copy=check_copy)
+
+        return track_download(receive, where, file.bytes)
 
     def _check_online(self, file: ShardFile) -> None:
         """Check that the remote is reachable again before anything is evicted for a download."""

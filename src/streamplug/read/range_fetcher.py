@@ -41,7 +41,8 @@ class RangeFetcher:
             self.stop()
             raise
 
-    # No generators as context managers: in Python 3.10, those that an iterator ends keep files mapped.
+    # `contextlib.contextmanager` leaves a reference cycle in Python 3.10 if GeneratorExit ends its block. It
+    # would keep files mapped until the next garbage collection.
     def __enter__(self) -> RangeFetcher:
         return self
 

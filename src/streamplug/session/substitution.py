@@ -162,7 +162,7 @@ class Substitution:
     ) -> Iterator[tuple[int, int]]:
         """Yield the samples of a batch that cannot be read, and their substitutes."""
         ids = list(dict.fromkeys(block.ids.tolist()))
-        # At once, as substitutes and other threads find more samples that cannot be read.
+        # Decided before any substitute is tried: that, and other threads, add to `_causes`.
         is_known = [sample in self._causes for sample in ids]
         for sample in compress(ids, is_known):
             yield sample, self._choose(block.step, sample, DataError(self._causes[sample]), probe)

@@ -27,7 +27,14 @@ from streamplug_tools.column_mapping import (
     check_writable,
     map_columns,
 )
-from streamplug_tools.options import Columns, JobProgress, Output, ProgressCallback, WriteResult
+from streamplug_tools.options import (
+    Columns,
+    JobProgress,
+    Output,
+    ProgressCallback,
+    WriteResult,
+    ignore_progress,
+)
 from streamplug_tools.part_task import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values
@@ -250,6 +257,10 @@ def copy(
         {"of": of, "samples": [begin, min(begin + rows, size)]}
         for begin in range(0, max(size, 1), rows)
     ]
+
+    def report(counts: NDArray[np.int64]) -> None:
+        on_progress(_writing(counts, parts, size))
+
     make = CopyTask(tuple(inputs), key, change, allow_unsafe_types)
     make.open()
     write_parts(
@@ -261,7 +272,7 @@ def copy(
         engine=output.engine,
         exist_ok=output.exist_ok,
         storage_options=output.storage_options,
-        on_counts=lambda counts: on_progress(_writing(counts, parts, size)),
+        on_counts=None if on_progress is ignore_progress else report,
         batched=True,
         format=RawFormat(target, stored) if stored else target,
         compression=output.compression,

@@ -35,6 +35,7 @@ class JobProgress:
 
 
 ProgressCallback: TypeAlias = "Callable[[JobProgress], None]"
+"""Called from time to time, while a data set is written from another thread."""
 Location: TypeAlias = "str | PathLike[str]"
 Sources: TypeAlias = "Location | Stream | Sequence[Location | Stream]"
 

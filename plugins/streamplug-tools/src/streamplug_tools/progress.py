@@ -20,7 +20,7 @@ from rich.text import Text
 
 from streamplug.display.progress import interactive
 from streamplug.display.progress_lines import make_progress
-from streamplug_tools.options import JobProgress, ProgressCallback
+from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progress
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def progress_bars() -> Iterator[ProgressCallback]:
         The argument `on_progress` of jobs. A bar appears for each task.
     """
     if not interactive():  # some releases of rich write an empty line even if the bars are disabled
-        yield lambda _: None
+        yield ignore_progress
         return
     with make_progress(
         TextColumn("{task.description}"),

@@ -1,9 +1,9 @@
-"""Takes the screenshots of docs/_static/screens: of a terminal as SVG, of pages in Chromium as PNG.
+"""Takes the screenshots of docs/_static/screenshots: of a terminal as SVG, of pages in Chromium as PNG.
 
-    python docs/plots/screens.py [--pages]
+    python docs/plots/screenshots.py [--pages]
 
 The pages need Playwright and Chromium, as in `tox -e browser`. Tests take all of them again and compare:
-tests/repo/test_screens.py and tests/browser/test_screens.py.
+tests/repo/test_screenshots.py and tests/browser/test_screenshots.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rich.text import Text
 
 from streamplug import MDSWriter
 
-SCREENS = Path(__file__).parents[1] / "_static" / "screens"
+FOLDER = Path(__file__).parents[1] / "_static" / "screenshots"
 COLUMNS = 96
 FLOWERS = {"daisy": (13, "white"), "poppy": (4, "red"), "iris": (3, "blue"), "lily": (6, "pink")}
 COLORS = {
@@ -161,12 +161,12 @@ def page_png(browser: Any, page: Path, color_scheme: str) -> bytes:
 
 
 def main() -> None:
-    SCREENS.mkdir(exist_ok=True)
+    FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_flowers(folder / "flowers")
         for name, command in TERMINALS.items():
-            (SCREENS / f"{name}.svg").write_text(terminal_svg(name, command, folder), "utf-8")
+            (FOLDER / f"{name}.svg").write_text(terminal_svg(name, command, folder), "utf-8")
         if "--pages" not in sys.argv:
             return
         from playwright.sync_api import sync_playwright
@@ -178,7 +178,7 @@ def main() -> None:
             for name in PAGES:
                 page = write_page(name, folder)
                 for scheme in ("light", "dark"):
-                    (SCREENS / f"{name}-{scheme}.png").write_bytes(page_png(browser, page, scheme))
+                    (FOLDER / f"{name}-{scheme}.png").write_bytes(page_png(browser, page, scheme))
             browser.close()
 
 
