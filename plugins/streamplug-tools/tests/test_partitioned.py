@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from streamplug_tools.local_engine import Local
-from streamplug_tools.part_task import PartTask
+from streamplug_tools.part_task import PartTask, install_attempt
 
 from streamplug import (
     Encoding,
@@ -299,6 +299,24 @@ def test_of_attempts_that_differ_one_is_the_part(tmp_path):
     named = {e["zip_data"]["basename"] for e in index_of(tmp_path / "set")["shards"]}
     shards = {str(path.relative_to(tmp_path / "set")) for path in tmp_path.glob("set/*/shard*")}
     assert shards == named
+
+
+def test_attempts_that_end_at_the_same_moment_replace_each_other_whole(tmp_path):
+    meet = threading.Barrier(8)
+
+    def attempt(run, number):
+        scratch = run / "attempts" / str(number)
+        scratch.mkdir(parents=True)
+        for name in ("index.json", "shard.00000.mds"):
+            (scratch / name).write_text(str(number))
+        meet.wait(60)
+        install_attempt(scratch, run / "part-00000")
+
+    with ThreadPoolExecutor(8) as pool:
+        for run in (tmp_path / str(n) for n in range(50)):
+            list(pool.map(attempt, [run] * 8, range(8)))
+            assert len({path.read_text() for path in run.glob("part-00000/*")}) == 1
+            assert list(run.glob("attempts/*")) == []
 
 
 def index_of(folder):

@@ -6,6 +6,7 @@ without renames, attempts write the same bytes under the same names, and the ind
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import socket
@@ -42,6 +43,8 @@ ATTEMPTS = ".attempts"
 """Folder of unfinished parts."""
 
 _SAMPLES_PER_COUNT = 64
+_OCCUPIED = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
+"""What renaming a folder to the path of a folder with files, or of a file, raises."""
 
 
 def part_folder(number: int) -> str:
@@ -136,7 +139,7 @@ class PartTask:
                 if not self.options.get("keep_local"):
                     shutil.rmtree(location, ignore_errors=True)  # of another data set
                     return
-            _install(scratch, location)
+            install_attempt(scratch, location)
             if self.options.get("durable", True):
                 sync_directory(local_folder)
         finally:
@@ -168,22 +171,23 @@ def _redact(part: Any) -> Any:
     )
 
 
-def _install(scratch: Path, location: Path) -> None:
-    """Rename the folder of an attempt to that of its part, unless another attempt finished first."""
-    try:
-        scratch.rename(location)
-    except OSError:
-        if not location.exists():
-            raise
-    else:
-        return
-    with suppress(OSError):
-        if (location / INDEX_NAME).read_bytes() == (scratch / INDEX_NAME).read_bytes():
-            return
+def install_attempt(scratch: Path, location: Path) -> None:
+    """Rename the folder of an attempt to that of its part, unless one with the same index is there."""
     stale = scratch.with_name(f"{scratch.name}-stale")
-    location.rename(stale)
-    scratch.rename(location)
-    shutil.rmtree(stale, ignore_errors=True)
+    while True:  # until no other attempt is renamed in between
+        try:
+            scratch.rename(location)
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        else:
+            return
+        with suppress(OSError):
+            if (location / INDEX_NAME).read_bytes() == (scratch / INDEX_NAME).read_bytes():
+                return
+        with suppress(FileNotFoundError):
+            location.rename(stale)
+            shutil.rmtree(stale, ignore_errors=True)
 
 
 def remove_attempts(locations: tuple[str, ...]) -> None:
