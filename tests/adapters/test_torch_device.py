@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import os
 import weakref
 from typing import Any
 
@@ -276,3 +278,35 @@ def test_a_loader_copies_batches_of_workers_and_keeps_its_state_exact(fake, fold
         rest.append(batch["id"].tolist())
     assert rest == ids[3:]
     assert sorted(n for batch in ids for n in batch) == list(range(32))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_forked_processes_leave_batches_that_are_garbage_alone(fake, enabled):
+    class Batch:
+        def __init__(self) -> None:
+            self.cycle, self.process = self, os.getpid()
+
+        def to(self, device: Any) -> Batch:
+            return self
+
+        def __del__(self) -> None:
+            if os.getpid() != self.process:
+                os._exit(1)  # as torch ends a process that frees memory of a device
+
+    def collect() -> None:
+        assert gc.isenabled() == enabled
+        gc.collect()
+
+    try:
+        gc.disable()
+        assert len(list(move_batches(iter([Batch(), Batch()]), CUDA))) == 2
+        if enabled:
+            gc.enable()
+        process = multiprocessing.get_context("fork").Process(target=collect)
+        process.start()
+        process.join(60)
+        assert process.exitcode == 0
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 from typing import Any
 
 import numpy as np
@@ -156,3 +158,17 @@ def rank(number: int, folder: str) -> None:
 
 def test_several_processes_share_a_device(folder):
     torch.multiprocessing.spawn(rank, (folder,), nprocs=2)
+
+
+def test_forked_processes_leave_batches_that_are_garbage_alone(folder):
+    gc.disable()
+    try:
+        for batch in make_loader(folder):
+            batch["cycle"] = batch
+        del batch
+        process = multiprocessing.get_context("fork").Process(target=gc.collect)
+        process.start()
+        process.join(60)
+        assert process.exitcode == 0
+    finally:
+        gc.enable()

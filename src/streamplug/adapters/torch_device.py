@@ -7,6 +7,9 @@ copies from it are complete.
 
 from __future__ import annotations
 
+import gc
+import os
+import threading
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeAlias
@@ -63,6 +66,7 @@ def _can_move(value: Any) -> bool:
 def _copy_ahead(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
     if device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
+    _keep_garbage_in_forks()
     side = _side_stream(device)
     copy: _Copy | None = None
     error: Exception | None = None
@@ -85,6 +89,28 @@ def _copy_ahead(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
             raise error
     finally:
         error = None  # it refers to this frame
+
+
+@cache
+def _keep_garbage_in_forks() -> None:
+    """Keep forked processes from freeing batches that are garbage in this one: CUDA would end them."""
+    enabled = threading.local()
+
+    def before() -> None:
+        enabled.value = gc.isenabled()
+        gc.disable()
+
+    def after_in_parent() -> None:
+        if enabled.value:
+            gc.enable()
+
+    def after_in_child() -> None:
+        gc.freeze()
+        after_in_parent()
+
+    os.register_at_fork(
+        before=before, after_in_parent=after_in_parent, after_in_child=after_in_child
+    )
 
 
 @cache
