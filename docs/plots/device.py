@@ -36,7 +36,7 @@ def draw(copies: list[dict[str, float]], out: Path) -> None:
         axes.bar(places, [row[way] / 1e9 for row in copies], 0.25, color=color, label=name)
     axes.set_xticks(range(len(copies)), [size_text(row["bytes"]) for row in copies])
     axes.set(xlabel="bytes of a batch", ylabel="GB/s to the device")
-    axes.legend(frameon=False)
+    figure.legend(loc="outside upper center", ncols=len(WAYS), frameon=False)
     figure.savefig(out, metadata={"Date": None})
 
 
