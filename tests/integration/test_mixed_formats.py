@@ -34,7 +34,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
     # What coverage says in a forked worker would otherwise end it.
     pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning"),
-    pytest.mark.timeout(120),
 ]
 
 SIZE, BATCH = 26, 6
