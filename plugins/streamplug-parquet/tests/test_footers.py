@@ -12,7 +12,7 @@ import pytest
 from streamplug_parquet import footer as footers
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.format import Parquet
-from streamplug_parquet.thrift import chunks_of
+from streamplug_parquet.thrift import check_schema_depth, chunks_of
 from streamplug_testing.memory_shard import MemoryFile
 from streamplug_testing.shard_headers import info_of
 
@@ -124,3 +124,11 @@ def test_schemas_that_are_nested_deeply_are_refused(monkeypatch):
     out = io.BytesIO()
     pq.write_table(wide, out)
     assert footers.parsed(out.getvalue()).num_columns == 2000
+
+
+@pytest.mark.parametrize("kind", range(1, 13))
+@pytest.mark.parametrize("parse", [chunks_of, check_schema_depth])
+def test_a_footer_that_ends_within_a_value_is_damaged(parse, kind):
+    footer = bytes([0x10 | kind, 0x80])
+    with pytest.raises(CorruptShardError, match="footer is damaged"):
+        parse(footer + len(footer).to_bytes(4, "little") + b"PAR1")

@@ -81,7 +81,8 @@ class Monitor:
                 yield
             complete = not is_interrupted()
         finally:
-            if pid == os.getpid():
+            # Python 3.10 closes generators after it has cleared modules, when a program ends.
+            if os is not None and pid == os.getpid():
                 self.observer.emit(EpochEnded(epoch, complete))
 
     @contextmanager

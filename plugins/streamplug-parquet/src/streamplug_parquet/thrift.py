@@ -108,15 +108,7 @@ def parse_struct(data: Buffer, start: int) -> tuple[Struct, int]:
     parser = _Compact(data, start)
     try:
         return parser.struct(0), parser.position
-    except (
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        AttributeError,
-        struct.error,
-    ) as error:
+    except _DAMAGED as error:
         kind = type(error).__name__
         raise CorruptShardError(f"the header of a page is damaged: {kind}: {error}") from error
 
@@ -170,6 +162,8 @@ class _Compact:
 
     def double(self, _depth: int) -> float:
         self._at += 8
+        if self._at > len(self._data):
+            raise IndexError("a number beyond the end")
         number: float = struct.unpack_from("<d", self._data, self._at - 8)[0]
         return number
 
