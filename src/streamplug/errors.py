@@ -15,7 +15,7 @@ class ConfigError(StreamplugError, ValueError):
 
 
 class UnknownKeywordError(ConfigError, TypeError):
-    """A constructor received an unknown keyword argument."""
+    """A function or a constructor received an unknown keyword argument."""
 
 
 # -- plugins ------------------------------------------------------------------

@@ -210,6 +210,8 @@ def test_errors_do_not_show_what_is_in_variables(monkeypatch):
     ("name", "text", "error"),
     [
         ("a.toml", "x = ", "not TOML"),
+        ("a.toml", ".".join("a" * 20_000) + " = 1", r"a\.toml: a key has more than 100 parts"),
+        ("a.toml", '"=".' * 2000 + "a = 1", r"a\.toml: a key has more than 100 parts"),
         ("a.json", "{", "not JSON"),
         ("a.json", '{"local": "a", "local": "b"}', "the key 'local' is there twice"),
         ("a.json", "[1]", "expected a mapping"),
@@ -229,10 +231,17 @@ def test_files_that_cannot_be_read_are_refused(tmp_path, name, text, error):
         StreamingDataset.from_config(tmp_path / name)
 
 
+def test_dots_in_values_and_comments_are_no_parts_of_keys(tmp_path):
+    text, numbers = "a. " * 200, [0.5] * 200
+    lines = [f"# {text}", f"a.b = {numbers}", f'c = "\'{text}"', f'd = """\n{text}""""']
+    (tmp_path / "a.toml").write_text("\n".join(lines))
+    expected = {"a": {"b": numbers}, "c": f"'{text}", "d": f'{text}"'}
+    assert config.load(tmp_path / "a.toml") == expected
+
+
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"config .*a\.toml: no such file; looked for /.*a\.toml$"
-    ):
+    error = r"config .*a\.toml: no such file; looked for /.*a\.toml$"
+    with pytest.raises(ConfigError, match=error):
         StreamingDataset.from_config(tmp_path / "a.toml")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import streamplug
 from streamplug import MDSWriter, Stream, Writer, dataset
+from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError, UnknownKeywordError
 
 
@@ -86,6 +87,26 @@ def test_subclasses_take_what_they_took(place):
         Popping(local=place, mine=3, shufle=True)
     with pytest.raises(UnknownKeywordError, match=r"^Naming\(transform=.*'transforms'"):
         Naming(place, transform=4)
+
+
+@suggest_keywords
+def mean(first, *others, weight=1):
+    """Return a mean."""
+    return weight * (first + sum(others)) / (1 + len(others))
+
+
+def test_functions_suggest_keywords_too():
+    assert mean(1, 2, 6) == mean(first=3) == 3
+    assert mean(1, weight=2) == 2
+    assert (mean.__name__, mean.__doc__) == ("mean", "Return a mean.")
+    assert list(inspect.signature(mean).parameters) == ["first", "others", "weight"]
+    assert pickle.loads(pickle.dumps(mean)) is mean
+    with pytest.raises(UnknownKeywordError, match=r"^mean\(wieght=…\): .* mean 'weight'\?$"):
+        mean(wieght=2)  # no matter that `first` is missing
+    with pytest.raises(UnknownKeywordError, match=r"no such argument; there are first, weight$"):
+        mean(1, others=2)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'first'"):
+        mean(weight=2)
 
 
 def test_signatures_and_copies_are_as_before(place):

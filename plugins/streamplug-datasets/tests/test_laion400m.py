@@ -17,7 +17,8 @@ torch = pytest.importorskip("torch")
 
 LINE = "laion400m --in original --out converted"
 CRAWL = (
-    "laion400m-crawl --in original --out converted --timeout 30 --retries 0 --threads 4 --part 10"
+    "laion400m-crawl --in original --out converted --timeout 30 --retries 0 --threads 4 --part 10 "
+    "--allow-private"
 )
 BAD = {2: "failed_to_download", 5: "failed_to_resize"}
 

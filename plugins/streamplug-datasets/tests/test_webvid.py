@@ -21,7 +21,10 @@ from streamplug.errors import ConfigError, DataError
 
 torch = pytest.importorskip("torch")
 
-LINE = "webvid --in results.csv --out converted --retries 1 --threads 4 --timeout 30 --part 10"
+LINE = (
+    "webvid --in results.csv --out converted --retries 1 --threads 4 --timeout 30 --part 10 "
+    "--allow-private"
+)
 NAMES = ["videoid", "contentUrl", "duration", "page_dir", "name"]
 COUNT = 24
 

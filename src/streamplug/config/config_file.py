@@ -19,8 +19,14 @@ Source: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str]"
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<what>[^}]*)\}")
 _VARIABLE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>.*))?", re.DOTALL)
 
-
 _MAX_YAML_VALUES = 1_000_000
+_MAX_TOML_KEY_PARTS = 100
+# Single quotes may stay open, or each in a line of escaped quotes is searched to the end of the line.
+_TOML_STRING_OR_COMMENT = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|"(?:[^"\\\n]|\\.)*"?'
+    r"|'''.*?'{3,5}|'[^'\n]*'?|#[^\n]*",
+    re.DOTALL,
+)
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -89,6 +95,10 @@ def _toml(text: str) -> Any:
     if name is None:
         raise ConfigError("TOML needs Python 3.11, or: pip install tomli")
     parser = import_module(name)
+    # Parsers need time and memory proportional to the square of the number of parts of a key.
+    bare = _TOML_STRING_OR_COMMENT.sub("", text)
+    if max(piece.count(".") for piece in re.split(r"[,\n]", bare)) >= _MAX_TOML_KEY_PARTS:
+        raise ConfigError(f"a key has more than {_MAX_TOML_KEY_PARTS} parts; nest fewer tables")
     try:
         return parser.loads(text)
     except parser.TOMLDecodeError as error:

@@ -1,25 +1,42 @@
-"""Suggestions for misspelt keyword arguments of constructors."""
+"""Suggestions for misspelt keyword arguments of functions and constructors."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from typing import Any, TypeVar
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar, cast
 
 from streamplug.config.parameters import constructors, has_any_keywords, parameters
 from streamplug.config.validation import suggest_name
 from streamplug.errors import UnknownKeywordError
 
-T = TypeVar("T")
+C = TypeVar("C", bound=Callable[..., Any])
 
 
-def suggest_keywords(cls: type[T]) -> type[T]:
-    """Make the constructor of a class suggest the nearest keyword for an unknown one.
+def suggest_keywords(target: C) -> C:
+    """Make a function, or the constructor of a class, suggest the nearest keyword for an unknown one.
 
-    The constructor must pass all of ``**kwargs`` to the next class in the MRO, whose constructors
-    determine the valid keywords; nothing is checked if one of them accepts any. Apply outside of
-    ``@dataclass``.
+    A function must not have ``**kwargs``. A constructor must pass all of ``**kwargs`` to the next class in
+    the MRO, whose constructors determine the valid keywords; nothing is checked if one of them accepts any.
+    Apply outside of ``@dataclass``.
     """
+    if isinstance(target, type):
+        _check_constructor(target)
+        return target
+    names = _keyword_names(inspect.signature(target).parameters.values())
+
+    @functools.wraps(target)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in names:
+                raise _unknown_keyword(target.__name__, name, names)
+        return target(*args, **kwargs)
+
+    return cast("C", checked)
+
+
+def _check_constructor(cls: type) -> None:
     init = cls.__dict__["__init__"]
 
     @functools.wraps(init)
@@ -28,8 +45,7 @@ def suggest_keywords(cls: type[T]) -> type[T]:
             _check(_accepted(type(self), cls), kwargs, type(self))
         init(self, *args, **kwargs)
 
-    cls.__init__ = checked  # type: ignore[assignment]  # the signature is that of what it wraps
-    return cls
+    cls.__init__ = checked  # type: ignore[misc]  # the signature is that of what it wraps
 
 
 def check_keywords(cls: type, keywords: Iterable[str], caller: type) -> None:
@@ -41,10 +57,13 @@ def _check(accepted: frozenset[str] | None, keywords: Iterable[str], caller: typ
     for name in keywords:
         if accepted is not None and name not in accepted:
             # Includes keywords of subclasses, which the user may have meant.
-            known = sorted({*accepted, *parameters(caller)})
-            raise UnknownKeywordError(
-                f"{caller.__name__}({name}=…): no such argument{suggest_name(name, known)}"
-            )
+            raise _unknown_keyword(caller.__name__, name, {*accepted, *parameters(caller)})
+
+
+def _unknown_keyword(caller: str, name: str, known: Collection[str]) -> UnknownKeywordError:
+    return UnknownKeywordError(
+        f"{caller}({name}=…): no such argument{suggest_name(name, sorted(known))}"
+    )
 
 
 def _accepted(cls: type, owner: type) -> frozenset[str] | None:
@@ -53,9 +72,13 @@ def _accepted(cls: type, owner: type) -> frozenset[str] | None:
     signatures = [signature for _, signature in constructors(classes[classes.index(owner) :])]
     if has_any_keywords(signatures[-1]):
         return None
-    return frozenset(
-        parameter.name
+    return _keyword_names(
+        parameter
         for signature in signatures
         for parameter in list(signature.parameters.values())[1:]
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     )
+
+
+def _keyword_names(parameters: Iterable[inspect.Parameter]) -> frozenset[str]:
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return frozenset(parameter.name for parameter in parameters if parameter.kind in kinds)

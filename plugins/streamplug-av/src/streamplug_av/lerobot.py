@@ -6,15 +6,17 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import av
 import numpy as np
 
-from streamplug.errors import ConfigError, DataError, InvalidIndexError
+from streamplug.errors import ConfigError, DataError, InvalidIndexError, NotFound
 from streamplug.index.basename import validate_basename
+from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Sample
 from streamplug_av.container import decode_errors
 
@@ -23,6 +25,10 @@ _PATTERN = re.compile(
     r"(?:[^{}]|\{(?:episode_chunk|chunk_index|file_index|episode_index|video_key)(?::0[0-9]{1,2}d)?\})+"
 )
 """What patterns of file names may have."""
+_FREE_ROWS, _MAX_ROWS_PER_BYTE = (
+    1 << 16,
+    1,
+)  # episodes and frames have numbers and times of their own
 
 
 def lerobot_episodes(
@@ -30,7 +36,7 @@ def lerobot_episodes(
 ) -> Iterator[Sample]:
     """Yield a sample for each episode of a data set in LeRobot's layout, version 2 or 3.
 
-    Needs pyarrow.
+    Needs streamplug-parquet, which the extra ``streamplug-av[lerobot]`` installs.
 
     Args:
         root: Directory of the data set, with ``meta/info.json``.
@@ -44,63 +50,101 @@ def lerobot_episodes(
         ``<feature>.start`` and ``<feature>.stop``, the seconds of the episode in it.
 
     Raises:
-        ConfigError: If there is no such data set, or no such feature.
-        DataError: If its files contradict each other.
+        ConfigError: If there is no such data set, or no such feature, or streamplug-parquet is not installed.
+        DataError: If a file is damaged, takes far more memory than its size, or contradicts another.
+        StorageError: If a file is missing or cannot be read.
     """
     base = Path(root)
     try:
-        info = json.loads((base / _INFO).read_text())
-    except FileNotFoundError as error:
+        data = _read_bytes(base / _INFO)
+    except NotFound as error:
         raise ConfigError(f"{base}: no data set of LeRobot, it has no {_INFO}") from error
-    features = {name: feature["dtype"] for name, feature in info["features"].items()}
+    with parsing(str(base / _INFO)):
+        info = {**json.loads(data)}
+        features = {name: feature["dtype"] for name, feature in info["features"].items()}
     if unknown := sorted(set(columns or ()) - features.keys()):
         raise ConfigError(f"columns={unknown}: the data set has {sorted(features)}")
     taken = [name for name in features if columns is None or name in columns]
     videos = [name for name in taken if features[name] == "video"]
-    read = lru_cache(maxsize=2)(_read_table)  # several episodes may be in one file
-    for episode in _episodes(base, info):
-        number = int(episode["episode_index"])
-        table = read(base / _path(info["data_path"], episode, "data", ""))
-        rows = np.flatnonzero(table["episode_index"].to_numpy() == number)
-        if len(rows) != episode["length"]:
-            raise DataError(
-                f"{base}: episode {number} has {episode['length']} frames according to its meta data, and "
-                f"{len(rows)} in its file"
-            )
-        sample: Sample = {"episode": number, "length": len(rows)}
-        for name in taken:
-            if name not in videos and name in table.column_names:
-                sample[name] = _values(table[name].take(rows))
-        for name in videos:
-            sample |= _video(base, info, episode, name, cut)
+    stored = [name for name in taken if name not in videos]
+    # Several episodes may be in one file.
+    read = lru_cache(maxsize=2)(partial(_read_tables, names=["episode_index", *stored]))
+    for where, episode in _episodes(base, info, videos):
+        with parsing(where):
+            number = int(episode["episode_index"])
+            path = _path(base, info.get("data_path"), episode, "data", "")
+        tables = read(path)
+        with parsing(str(path)):
+            length, values = _frames(tables, number, stored)
+        with parsing(where):
+            if length != episode["length"]:
+                raise DataError(
+                    f"{where}: episode {number} has {episode['length']} frames according to its meta data, "
+                    f"and {length} in its file {path}"
+                )
+            sample: Sample = {"episode": number, "length": length, **values}
+            for name in videos:
+                sample |= _video(base, info, episode, name, cut)
         yield sample
 
 
-def _episodes(base: Path, info: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _episodes(
+    base: Path, info: Mapping[str, Any], videos: Sequence[str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the metadata of each episode, and the file and line or row of it, for errors."""
     listed = base / "meta" / "episodes.jsonl"
+    episodes = []
     if listed.exists():
-        return [json.loads(line) for line in listed.read_text().splitlines() if line]
+        for number, line in enumerate(_read_bytes(listed).splitlines(), 1):
+            where = f"{listed}: line {number}"
+            if line.strip():
+                with parsing(where):
+                    episodes.append((where, {**json.loads(line)}))
+        return episodes
     files = sorted((base / "meta" / "episodes").rglob("*.parquet"))
     if not files:
         raise ConfigError(
             f"{base}: version {info.get('codebase_version')}: no meta/episodes of version 2 or 3"
         )
-    return [row for file in files for row in _read_table(file).to_pylist()]
+    names = ["episode_index", "length", "data/chunk_index", "data/file_index"]
+    fields = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")
+    names += [f"videos/{video}/{field}" for video in videos for field in fields]
+    for file in files:
+        tables = _read_tables(file, names)
+        with parsing(str(file)):
+            rows = [row for table in tables for row in table.to_pylist()]
+        episodes += [(f"{file}: row {number}", row) for number, row in enumerate(rows)]
+    return episodes
 
 
-def _read_table(path: Path) -> Any:
-    from pyarrow import parquet
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise storage_error(error, str(path)) from error
 
-    return parquet.read_table(path)
+
+def _read_tables(path: Path, names: Sequence[str]) -> list[Any]:
+    """Return the row groups of a Parquet file, with those of some columns that it has."""
+    try:
+        from streamplug_parquet.memory_bounds import naming
+        from streamplug_parquet.metadata_tables import read_file
+    except ImportError as error:
+        raise ConfigError(
+            "LeRobot's layout needs streamplug-parquet: pip install 'streamplug-av[lerobot]'"
+        ) from error
+    data = _read_bytes(path)
+    with naming(str(path)):
+        return read_file(data, names, _FREE_ROWS + _MAX_ROWS_PER_BYTE * len(data))
 
 
-def _path(pattern: Any, episode: Mapping[str, Any], prefix: str, key: str) -> str:
+def _path(base: Path, pattern: Any, episode: Mapping[str, Any], prefix: str, key: str) -> Path:
     number = int(episode["episode_index"])
     size = 1000  # of the chunks of version 2
     chunk = episode.get(f"{prefix}/chunk_index", number // size)
     file = episode.get(f"{prefix}/file_index", number)
     if not isinstance(pattern, str) or _PATTERN.fullmatch(pattern) is None:
-        raise DataError(f"{_INFO}: {pattern!r:.200} is no pattern of file names")
+        raise DataError(f"{base / _INFO}: {pattern!r:.200} is no pattern of file names")
     # Only what the pattern allows: other formats take any memory, and read attributes.
     path = pattern.format(
         episode_chunk=int(chunk),
@@ -110,13 +154,23 @@ def _path(pattern: Any, episode: Mapping[str, Any], prefix: str, key: str) -> st
         video_key=key,
     )
     try:
-        return validate_basename(path, _INFO)
+        return base / validate_basename(path, f"{base / _INFO}")
     except InvalidIndexError as error:
         raise DataError(str(error)) from None
 
 
-def _values(column: Any) -> Any:
-    values = column.to_pylist()
+def _frames(tables: Sequence[Any], number: int, names: Sequence[str]) -> tuple[int, Sample]:
+    """Return the number of frames of an episode, and those of the columns that the file has."""
+    rows = [np.flatnonzero(table["episode_index"].to_numpy() == number) for table in tables]
+    sample: Sample = {}
+    for name in names:
+        if tables and name in tables[0].column_names:
+            parts = (table[name].take(part) for table, part in zip(tables, rows))
+            sample[name] = _array([value for part in parts for value in part.to_pylist()])
+    return sum(map(len, rows)), sample
+
+
+def _array(values: list[Any]) -> Any:
     try:
         array = np.array(values)
     except ValueError:  # of unequal lengths
@@ -128,10 +182,12 @@ def _video(
     base: Path, info: Mapping[str, Any], episode: Mapping[str, Any], name: str, cut: bool
 ) -> Sample:
     prefix = f"videos/{name}"
-    path = base / _path(info["video_path"], episode, prefix, name)
+    path = _path(base, info.get("video_path"), episode, prefix, name)
     start = float(episode.get(f"{prefix}/from_timestamp", 0.0))
-    stop = float(episode.get(f"{prefix}/to_timestamp", episode["length"] / info["fps"]))
-    data = path.read_bytes()
+    with parsing(str(base / _INFO)):
+        seconds = episode["length"] / info["fps"]
+    stop = float(episode.get(f"{prefix}/to_timestamp", seconds))
+    data = _read_bytes(path)
     if cut and f"{prefix}/from_timestamp" in episode:
         with decode_errors(f"{path}"):
             data, begin = cut_video(data, start, stop)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from streamplug.errors import CorruptShardError
 from streamplug_parquet.footer import parsed, schema_of
-from streamplug_parquet.memory_bounds import DecodedSizes, expanded_size
+from streamplug_parquet.memory_bounds import DecodedSizes, decoded_limit, expanded_size, too_large
 
 
 def read_row_groups(data: bytes, names: Sequence[str], max_rows: int) -> Iterator[pa.Table]:
@@ -38,3 +38,20 @@ def read_row_groups(data: bytes, names: Sequence[str], max_rows: int) -> Iterato
             raise CorruptShardError(f"row group {group} is damaged: {error}") from error
         plan.check_expansion(sum(map(expanded_size, table.columns)), f"row group {group}")
         yield table
+
+
+def read_file(data: bytes, names: Sequence[str], max_rows: int) -> list[pa.Table]:
+    """Return all row groups of a file, as `read_row_groups` yields them.
+
+    Raises:
+        CorruptShardError: As for `read_row_groups`, also if the row groups together take far more memory
+            than the file.
+    """
+    tables: list[pa.Table] = []
+    size, limit = 0, decoded_limit(len(data))
+    for table in read_row_groups(data, names, max_rows):
+        size += table.nbytes + sum(map(expanded_size, table.columns))
+        if size > limit:
+            raise too_large(f"the first {len(tables) + 1} row groups", size, limit)
+        tables.append(table)
+    return tables

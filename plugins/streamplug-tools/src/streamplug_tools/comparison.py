@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -65,6 +66,7 @@ class Difference:
         return alike and self.only == ((), ())
 
 
+@suggest_keywords
 def diff(
     one: Location | Stream,
     other: Location | Stream,

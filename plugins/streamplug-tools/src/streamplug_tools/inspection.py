@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from streamplug.config import suggest_keywords
 from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.index import Index
 from streamplug.stream import Stream
@@ -102,6 +103,7 @@ class DatasetInfo(SummaryRepr):
         return ObjectSummary(type(self).__name__, facts, ("column", "encoding"), columns)
 
 
+@suggest_keywords
 def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
     """Return the summary of a data set.
 

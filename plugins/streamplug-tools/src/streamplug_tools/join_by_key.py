@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from streamplug.config import check_names
+from streamplug.config import check_names, suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -34,6 +34,7 @@ _IDS_PER_BLOCK = 1 << 16
 _NO_MATCH = -1
 
 
+@suggest_keywords
 def join(
     sources: Sequence[Location | Stream],
     output: Output,

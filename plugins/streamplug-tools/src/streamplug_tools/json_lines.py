@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.config import check_names
+from streamplug.config import check_names, suggest_keywords
 from streamplug.errors import DataError
 from streamplug.interfaces import Column
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -105,6 +105,7 @@ def _dtype(column: Column) -> Any:
     return rest.partition(":")[0] or None if dtype is None else dtype.base
 
 
+@suggest_keywords
 def as_lines(
     sources: Sources,
     *,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
@@ -14,6 +15,7 @@ from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, Timeou
 from streamplug_tools.index_merge import write_merged_index
 
 
+@suggest_keywords
 def merge_index(
     *locations: Any,
     keep_local: bool = True,

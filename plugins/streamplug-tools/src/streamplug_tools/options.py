@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any, TypeAlias
 
-from streamplug.config import parse_bytes
+from streamplug.config import parse_bytes, suggest_keywords
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine
 from streamplug.stream import Stream
@@ -54,6 +54,7 @@ def ignore_progress(progress: JobProgress) -> None:
     """Do nothing."""
 
 
+@suggest_keywords
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """Columns that a new data set takes from another, and their encodings.
@@ -82,6 +83,7 @@ ALL_COLUMNS = Columns()
 """All columns, unchanged."""
 
 
+@suggest_keywords
 @dataclass(frozen=True)
 class Output:
     """Location and options of a new data set; None keeps the option of the source.

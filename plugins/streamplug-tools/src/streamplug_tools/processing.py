@@ -10,6 +10,7 @@ from itertools import islice
 from threading import Thread
 from typing import IO
 
+from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError, DataError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format
@@ -59,6 +60,7 @@ class ExpressionTransform:
             yield {**written, **computed}
 
 
+@suggest_keywords
 def process(
     sources: Sources,
     output: Output,
@@ -148,6 +150,7 @@ class ProgramTransform:
                 yield values(columns, some)
 
 
+@suggest_keywords
 def process_with(
     sources: Sources,
     output: Output,

@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 
+from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug_tools.expressions import Expression
 from streamplug_tools.job import DatasetJob, open_job
@@ -26,6 +27,7 @@ from streamplug_tools.sort_keys import number_values, sort_by_key
 _IDS_PER_BLOCK = 1 << 16
 
 
+@suggest_keywords
 def convert(
     sources: Sources,
     output: Output,
@@ -58,6 +60,7 @@ def convert(
         )
 
 
+@suggest_keywords
 def shuffle(
     sources: Sources,
     output: Output,
@@ -85,6 +88,7 @@ def shuffle(
         return job.write(ShuffledOrder(job.table.size, seed), output, ["shuffle", seed])
 
 
+@suggest_keywords
 def sort(
     sources: Sources,
     output: Output,
@@ -125,6 +129,7 @@ def _sort_order(job: DatasetJob, expression: Expression, *, descending: bool) ->
     return lists.orders[""]
 
 
+@suggest_keywords
 def select(
     sources: Sources,
     output: Output,
@@ -158,6 +163,7 @@ def select(
 # -- several sets ------------------------------------------------------------------------------
 
 
+@suggest_keywords
 def split_by_fractions(
     sources: Sources,
     outputs: Callable[[str], Output],
@@ -198,6 +204,7 @@ def split_by_fractions(
         }
 
 
+@suggest_keywords
 def split_by_size(
     sources: Sources,
     outputs: Callable[[str], Output],

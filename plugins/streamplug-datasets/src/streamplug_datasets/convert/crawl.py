@@ -31,6 +31,7 @@ class Crawl(NamedTuple):
         deadline: Seconds that the content may take to arrive.
         retries: How often to try again what may succeed.
         max_bytes: Larger ones are not fetched to their end.
+        allow_private: Whether to fetch from addresses that are not public, such as 127.0.0.1.
     """
 
     threads: int
@@ -38,6 +39,7 @@ class Crawl(NamedTuple):
     deadline: float
     retries: int
     max_bytes: int
+    allow_private: bool = False
 
 
 class Failed(Exception):
@@ -66,6 +68,8 @@ def options(command: F) -> F:
                      help="How often to try again after a timeout, a lost connection, or a busy server."),
         click.option("--max-failed", type=click.FloatRange(0, 1), default=0.9, show_default=True,
                      help="Stop if more than this part of a part's URLs cannot be had."),
+        click.option("--allow-private", is_flag=True,
+                     help="Also fetch from addresses that are not public, such as those of this network."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -179,7 +183,12 @@ class _Fetcher:
         if session is None:
             import requests
 
+            from streamplug_datasets.convert.public_addresses import PublicAdapter
+
             session = self._local.session = requests.Session()
+            if not self._crawl.allow_private:
+                for prefix in ("http://", "https://"):
+                    session.mount(prefix, PublicAdapter())
             session.headers.update({"User-Agent": _AGENT, "Accept-Encoding": "identity"})
             session.auth = _nobody
             session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))

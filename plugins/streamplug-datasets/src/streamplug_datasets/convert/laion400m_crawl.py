@@ -56,6 +56,7 @@ def command(
     deadline: float,
     retries: int,
     max_failed: float,
+    allow_private: bool,
 ) -> list[Split]:
     """Convert LAION-400M from its metadata: fetch the images.
 
@@ -68,7 +69,8 @@ def command(
     if not paths:
         raise DataError(f"{root}: there are no *.parquet")
     failures = f"{context.params['out'].rstrip('/')}/failures"
-    settings = Crawl(threads, timeout, deadline, retries, parse_bytes(max_bytes, "max_bytes"))
+    size = parse_bytes(max_bytes, "max_bytes")
+    settings = Crawl(threads, timeout, deadline, retries, size, allow_private)
     make = partial(samples, crawl=settings, max_failed=max_failed, failures=failures)
     common = {"only_images": only_images, "image_size": image_size}
     places = [

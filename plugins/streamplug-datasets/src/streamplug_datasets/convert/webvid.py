@@ -67,6 +67,7 @@ def command(
     deadline: float,
     retries: int,
     max_failed: float,
+    allow_private: bool,
 ) -> list[Split]:
     """Convert WebVid: fetch the videos of a table.
 
@@ -76,7 +77,8 @@ def command(
     """
     crawling.check_installed()
     out = context.params["out"].rstrip("/")
-    settings = Crawl(threads, timeout, deadline, retries, parse_bytes(max_bytes, "max_bytes"))
+    size = parse_bytes(max_bytes, "max_bytes")
+    settings = Crawl(threads, timeout, deadline, retries, size, allow_private)
     starts = _starts(root, part, limit)
     planned = []
     for word in subsets.split(","):

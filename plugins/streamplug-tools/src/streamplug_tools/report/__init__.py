@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamplug.config import suggest_keywords
 from streamplug.stream import Stream
 from streamplug_tools.options import Location
 from streamplug_tools.report.inline_page import InlinePage
@@ -11,6 +12,7 @@ from streamplug_tools.statistics import collect_statistics
 __all__ = ["InlinePage", "page_about"]
 
 
+@suggest_keywords
 def page_about(
     source: Location | Stream,
     *,
