@@ -25,10 +25,9 @@ _PATTERN = re.compile(
     r"(?:[^{}]|\{(?:episode_chunk|chunk_index|file_index|episode_index|video_key)(?::0[0-9]{1,2}d)?\})+"
 )
 """What patterns of file names may have."""
-_FREE_ROWS, _MAX_ROWS_PER_BYTE = (
-    1 << 16,
-    1,
-)  # episodes and frames have numbers and times of their own
+_FREE_ROWS = 1 << 16
+_MAX_ROWS_PER_BYTE = 1
+"""Of a Parquet file: episodes and frames have numbers and times of their own, so that rows take bytes."""
 
 
 def lerobot_episodes(
