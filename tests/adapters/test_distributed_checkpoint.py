@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.stateful import Stateful  # noqa: E402, TID251
 from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import StateError  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is (disabled|unavailable)")
 
 GLOBAL_BATCH = 12
 WORKERS = pytest.mark.parametrize("workers", [0, 2])

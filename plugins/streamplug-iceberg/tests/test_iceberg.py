@@ -419,7 +419,8 @@ def test_manifests_are_read_within_bounds(two_files, helpers, monkeypatch):
     refused(whole[:-1] + b"\0", "ValueError: a block does not end")
     sync = whole[-16:]
     head = whole[: whole.index(sync) + 16]
-    packed = zlib.compress(b"x" * 50, wbits=-15)
+    packer = zlib.compressobj(wbits=-15)
+    packed = packer.compress(b"x" * 50) + packer.flush()
     block = bytes([2 * len(packed)]) + packed + sync
     refused(head + b"\xfe\1" + block, "ValueError: a block of 50 bytes has 127 records")
     monkeypatch.setattr("streamplug_iceberg.manifest_reader._MAX_BLOCK_BYTES", 49)

@@ -97,5 +97,5 @@ def test_a_heavy_module_of_hooks_is_caught(tmp_path, monkeypatch, code, foreign)
     if not foreign:
         Suite().test_looking_for_names_imports_nothing_foreign(points)
         return
-    with pytest.raises(AssertionError, match=f"acme_hooks imports {foreign}: every user"):
+    with pytest.raises(AssertionError, match=f"acme_hooks imports .*{foreign}: every user"):
         Suite().test_looking_for_names_imports_nothing_foreign(points)
