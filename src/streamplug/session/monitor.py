@@ -82,7 +82,7 @@ class Monitor:
             complete = not is_interrupted()
         finally:
             # Python 3.10 closes generators after it has cleared modules, when a program ends.
-            if os is not None and pid == os.getpid():
+            if os is not None and pid == os.getpid():  # type: ignore[redundant-expr]
                 self.observer.emit(EpochEnded(epoch, complete))
 
     @contextmanager
