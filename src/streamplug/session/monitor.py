@@ -82,7 +82,8 @@ class Monitor:
             complete = not is_interrupted()
         finally:
             # Python 3.10 closes generators after it has cleared modules, when a program ends.
-            if os is not None and pid == os.getpid():  # type: ignore[redundant-expr]
+            has_os = os is not None
+            if has_os and pid == os.getpid():
                 self.observer.emit(EpochEnded(epoch, complete))
 
     @contextmanager
