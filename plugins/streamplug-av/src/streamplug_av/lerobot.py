@@ -25,9 +25,6 @@ _PATTERN = re.compile(
     r"(?:[^{}]|\{(?:episode_chunk|chunk_index|file_index|episode_index|video_key)(?::0[0-9]{1,2}d)?\})+"
 )
 """What patterns of file names may have."""
-_FREE_ROWS = 1 << 16
-_MAX_ROWS_PER_BYTE = 1
-"""Of a Parquet file: episodes and frames have numbers and times of their own, so that rows take bytes."""
 
 
 def lerobot_episodes(
@@ -134,7 +131,7 @@ def _read_tables(path: Path, names: Sequence[str]) -> list[Any]:
         ) from error
     data = _read_bytes(path)
     with naming(str(path)):
-        return read_file(data, names, _FREE_ROWS + _MAX_ROWS_PER_BYTE * len(data))
+        return read_file(data, names)
 
 
 def _path(base: Path, pattern: Any, episode: Mapping[str, Any], prefix: str, key: str) -> Path:

@@ -28,7 +28,6 @@ _CHECKPOINT = re.compile(
 _ACTIONS = ("add", "remove", "metaData", "protocol", "sidecar")
 _MAX_READS_IN_FLIGHT = 16
 _ROWS_PER_BATCH = 1000
-_FREE_ROWS, _MAX_ROWS_PER_BYTE = 1 << 16, 1  # an action has a path, or an id, of its own
 
 READER_FEATURES = {
     "columnMapping",
@@ -188,9 +187,8 @@ class DeltaLog:
             yield from parse(key, data)
 
     def _parse_rows(self, key: str, data: bytes) -> Iterator[Action]:
-        max_rows = _FREE_ROWS + _MAX_ROWS_PER_BYTE * len(data)
         try:
-            for table in read_row_groups(data, _ACTIONS, max_rows):
+            for table in read_row_groups(data, _ACTIONS):
                 for batch in table.to_batches(max_chunksize=_ROWS_PER_BATCH):
                     for row in batch.to_pylist():
                         yield {name: _plain(v) for name, v in row.items() if v is not None}

@@ -11,17 +11,24 @@ from streamplug.errors import CorruptShardError
 from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.memory_bounds import DecodedSizes, decoded_limit, expanded_size, too_large
 
+_FREE_ROWS = 1 << 16
+"""Rows that a file of any size may have. Each further row takes a byte or more, as its values are its own."""
 
-def read_row_groups(data: bytes, names: Sequence[str], max_rows: int) -> Iterator[pa.Table]:
+
+def read_row_groups(
+    data: bytes, names: Sequence[str], max_rows: int | None = None
+) -> Iterator[pa.Table]:
     """Yield the row groups of a file, with those of some columns that it has.
 
-    Repeated text may be in dictionaries.
+    Repeated text may be in dictionaries. By default, a file has at most 65,536 rows and one per byte.
 
     Raises:
         CorruptShardError: If the file is damaged, takes far more memory than its size, or has too many rows.
     """
     metadata = parsed(data)
     names = [name for name in schema_of(metadata).names if name in names]
+    if max_rows is None:
+        max_rows = _FREE_ROWS + len(data)
     if metadata.num_rows > max_rows:
         raise CorruptShardError(
             f"it has {metadata.num_rows} rows in {len(data)} bytes, more than {max_rows}"
@@ -40,7 +47,7 @@ def read_row_groups(data: bytes, names: Sequence[str], max_rows: int) -> Iterato
         yield table
 
 
-def read_file(data: bytes, names: Sequence[str], max_rows: int) -> list[pa.Table]:
+def read_file(data: bytes, names: Sequence[str]) -> list[pa.Table]:
     """Return all row groups of a file, as `read_row_groups` yields them.
 
     Raises:
@@ -49,7 +56,7 @@ def read_file(data: bytes, names: Sequence[str], max_rows: int) -> list[pa.Table
     """
     tables: list[pa.Table] = []
     size, limit = 0, decoded_limit(len(data))
-    for table in read_row_groups(data, names, max_rows):
+    for table in read_row_groups(data, names):
         size += table.nbytes + sum(map(expanded_size, table.columns))
         if size > limit:
             raise too_large(f"the first {len(tables) + 1} row groups", size, limit)

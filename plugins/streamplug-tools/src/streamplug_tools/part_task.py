@@ -43,7 +43,7 @@ ATTEMPTS = ".attempts"
 """Folder of unfinished parts."""
 
 _SAMPLES_PER_COUNT = 64
-_OCCUPIED = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
+_OCCUPIED_ERRNOS = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
 """What renaming a folder to the path of a folder with files, or of a file, raises."""
 
 
@@ -178,7 +178,7 @@ def install_attempt(scratch: Path, location: Path) -> None:
         try:
             scratch.rename(location)
         except OSError as error:
-            if error.errno not in _OCCUPIED:
+            if error.errno not in _OCCUPIED_ERRNOS:
                 raise
         else:
             return
