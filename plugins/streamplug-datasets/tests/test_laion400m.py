@@ -14,6 +14,7 @@ from streamplug import StreamingDataLoader, StreamingDataset
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 torch = pytest.importorskip("torch")
+pytest.importorskip("streamplug_parquet")
 
 LINE = "laion400m --in original --out converted"
 CRAWL = (
@@ -130,10 +131,28 @@ def test_bad_file_is_named(home, refused):
     path = home / "00001.parquet"
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
-    assert "00001.parquet: damaged: " in refused(LINE)
+    assert "00001.parquet: its footer is damaged: " in refused(LINE)
+    damaged = bytearray(whole)
+    damaged[4:20] = bytes(16)
+    path.write_bytes(damaged)
+    assert "00001.parquet: row group 0, column '" in refused(LINE)
     for path in home.iterdir():
         path.unlink()
     assert "there are no *.parquet" in refused(LINE)
+
+
+def test_text_that_expands_too_far_is_refused(home, refused):
+    table = parquet.read_table(home / "00001.parquet")
+    texts = arrow.array(["x" * 10_000_000]).dictionary_encode()
+    repeated = arrow.DictionaryArray.from_arrays([0] * 8, texts.dictionary)
+    place = table.schema.get_field_index("caption")
+    table = arrow.concat_tables(
+        [table.set_column(place, "caption", repeated)] * 200
+    ).combine_chunks()
+    parquet.write_table(table, home / "00001.parquet", use_dictionary=["caption"])
+    message = refused(LINE)
+    assert "00001.parquet: row group 0: the values take up to " in message
+    assert "more than the limit of 1073741824" in message
 
 
 @pytest.fixture

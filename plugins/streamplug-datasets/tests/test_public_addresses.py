@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import socket
+import ssl
 import threading
 from typing import ClassVar
 
@@ -111,6 +112,25 @@ def test_connections_go_to_the_address_that_was_checked(site, names):
     first, second = fetch(urls[0]), fetch(urls[1])
     assert (first, second) == ([f"changes.example:{port}"], [f"both.example:{port}"])
     assert fetch(urls[2]) == ["private address"]
+
+
+def test_certificates_must_be_of_the_name_in_the_url(site, names, tmp_path, monkeypatch):
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "authority.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    asked_for = []
+    context.sni_callback = lambda _, name, __: asked_for.append(name)
+    authority.issue_cert("good.example").configure_cert(context)
+    site.socket = context.wrap_socket(site.socket, server_side=True)
+    names["good.example"] = names["other.example"] = [PUBLIC]
+    assert fetch(f"https://good.example:{site.server_port}/a") == [
+        f"good.example:{site.server_port}"
+    ]
+    assert fetch(f"https://other.example:{site.server_port}/b") == ["connection"]
+    assert asked_for == ["good.example", "other.example", "other.example"]  # which is tried twice
+    assert Site.requests == ["/a"]
 
 
 def test_other_failures_are_as_before(names, monkeypatch):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError, CorruptShardError, DataError
 
 
 class ParquetTable:
@@ -20,23 +20,28 @@ class ParquetTable:
         """Open a file of which these columns are read.
 
         Raises:
-            ConfigError: If pyarrow is not installed.
+            ConfigError: If streamplug-parquet is not installed.
             DataError: If the file is damaged, or lacks a column.
         """
         try:
-            from pyarrow import ArrowException, parquet
+            import pyarrow
+            from streamplug_parquet.footer import parsed, schema_of
+            from streamplug_parquet.memory_bounds import DecodedSizes, naming
         except ImportError as error:
             raise ConfigError(
-                "Parquet needs pyarrow: pip install 'streamplug-datasets[parquet]'"
+                "Parquet needs streamplug-parquet: pip install 'streamplug-datasets[parquet]'"
             ) from error
-        self._path, self._columns, self._errors = path, list(columns), (ArrowException, OSError)
+        self._path, self._columns, self._naming = path, list(columns), naming
         try:
-            self._file = parquet.ParquetFile(path)
-        except self._errors as error:
-            raise self._damaged(error) from error
-        if lacking := sorted(set(columns) - set(self._file.schema_arrow.names)):
+            self._data = pyarrow.memory_map(str(path)).read_buffer()
+        except OSError as error:
+            raise DataError(f"{path}: {error}") from error
+        with naming(str(path)):
+            self._metadata = about = parsed(self._data)
+            names = schema_of(about).names
+            self._sizes = DecodedSizes(memoryview(self._data).cast("B"), about)
+        if lacking := sorted(set(columns) - set(names)):
             raise DataError(f"{path}: lacks the columns {', '.join(lacking)}")
-        about = self._file.metadata
         self.groups = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
 
     def rows(
@@ -50,19 +55,32 @@ class ParquetTable:
             start: The first of them.
 
         Raises:
-            DataError: If the file is damaged.
+            DataError: If the file is damaged, or takes far more memory than its size.
         """
-        groups = None if group is None else [group]
-        try:
-            with self._file as file:
-                for batch in file.iter_batches(at_once, row_groups=groups, columns=self._columns):
-                    if start >= batch.num_rows:
-                        start -= batch.num_rows
-                        continue
-                    yield from batch.slice(start).to_pylist()
-                    start = 0
-        except self._errors as error:
-            raise self._damaged(error) from error
+        for number in range(len(self.groups)) if group is None else [group]:
+            if start >= self.groups[number]:
+                start -= self.groups[number]
+                continue
+            with self._naming(str(self._path)):
+                yield from self._rows_of_group(number, at_once, start)
+            start = 0
 
-    def _damaged(self, error: Exception) -> DataError:
-        return DataError(f"{self._path}: damaged: {type(error).__name__}: {error}")
+    def _rows_of_group(self, group: int, at_once: int, start: int) -> Iterator[dict[str, Any]]:
+        import pyarrow
+        from pyarrow import parquet
+        from streamplug_parquet.memory_bounds import expanded_size
+
+        plan, expanded = self._sizes.plan(group, self._columns), 0
+        try:
+            file = parquet.ParquetFile(
+                pyarrow.BufferReader(self._data),
+                metadata=self._metadata,
+                read_dictionary=plan.dictionaries,
+            )
+            for batch in file.iter_batches(at_once, row_groups=[group], columns=self._columns):
+                expanded += sum(map(expanded_size, batch.columns))
+                plan.check_expansion(expanded, f"row group {group}")
+                yield from batch.slice(start).to_pylist()
+                start = max(start - batch.num_rows, 0)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise CorruptShardError(f"row group {group} is damaged: {error}") from error

@@ -26,7 +26,7 @@ def is_public(text: str) -> bool:
 
 class _PublicHTTPConnection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
-        host = self._dns_host
+        host = self.host
         try:
             found = socket.getaddrinfo(host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
@@ -39,13 +39,13 @@ class _PublicHTTPConnection(HTTPConnection):
         )
         # Connect to the checked addresses: another look-up of the name may return others.
         for address in filter(is_public, addresses):
-            self._dns_host = address
+            self.host = address
             try:
                 return super()._new_conn()
             except (ConnectTimeoutError, NewConnectionError) as error:
                 failure = error
             finally:
-                self._dns_host = host
+                self.host = host  # whose certificate is wanted
         raise failure
 
 
