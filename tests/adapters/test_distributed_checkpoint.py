@@ -112,7 +112,6 @@ def save_as_rank(rank, folders, out):
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.timeout(90)
 def test_a_checkpoint_of_two_ranks_goes_on_with_another_number(folders, tmp_path):
     mp.spawn(save_as_rank, (folders, str(tmp_path / "two")), nprocs=2)
     whole = take(make(folders), 10)

@@ -181,7 +181,9 @@ def free_port() -> int:
 def start_process() -> Callable[..., Any]:
     """Start processes from one that has torch already: importing it takes seconds each time."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch.distributed", "streamplug.adapters.torch"])
+    # Where torch is old, torch.distributed.nn makes a directory that only the server can remove.
+    torch = ["torch", "torch.distributed", "torch.distributed.nn"]
+    context.set_forkserver_preload([*torch, "streamplug.adapters.torch"])
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("COVERAGE", "COV_"))]:
             patch.delenv(name)
