@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import numpy as np
 
 from streamplug import MDSWriter, Writer
 
+GOLDEN = Path(__file__).parents[2] / "plugins/streamplug-litdata/tests/golden/0.2.76"
 ROWS = [{"id": n, "number": n / 2, "text": f"text {n}"} for n in range(6)]
 COLUMNS = {"id": "int", "number": "float64", "text": "str"}
 
@@ -121,6 +123,16 @@ def write_litdata(out: Path) -> None:
     (out / "index.json").write_text(json.dumps({"chunks": [chunk], "config": config}))
 
 
+def copy_litdata(layout: str) -> Callable[[Path], None]:
+    def copy(out: Path) -> None:
+        import streamplug_litdata  # noqa: F401
+        import streamplug_zstandard  # noqa: F401
+
+        shutil.copytree(GOLDEN / layout, out)
+
+    return copy
+
+
 def write_delta(out: Path) -> None:
     import deltalake
     import pyarrow as pa
@@ -162,11 +174,21 @@ def media() -> dict[str, list[Any]]:
         "png": [image],
         "pil": [image],
         "jpeg_array": [[image]],
+        "list[pil]": [[image, image]],
         "list[png]": [[image, image]],
         "list[jpeg]": [[image]],
         "video": [clip],
         "audio": [clip],
     }
+
+
+def tensors() -> dict[str, list[Any]]:
+    """Return values of the encodings of tensors."""
+    import streamplug_torch  # noqa: F401
+    import torch  # noqa: TID251
+
+    values = [torch.arange(6, dtype=torch.int16).reshape(2, 3), torch.ones(2, dtype=torch.bool)]
+    return {"tensor": values, "tensor:int16": values[:1], "tensor:int16:2,3": values[:1]}
 
 
 @dataclass(frozen=True)
@@ -176,18 +198,19 @@ class DataSet:
     Attributes:
         write: Writes it in a folder, which does not exist.
         format: Its format; None if it has an index.
+        is_remote: Whether it is read from storage rather than as local files.
         options: Further options of `StreamingDataset`.
     """
 
     write: Callable[[Path], None]
     format: str | None = None
+    is_remote: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
     def where(self, folder: Path) -> dict[str, Any]:
         """Return the options that name the data set."""
-        if self.format is None:
-            return {"local": str(folder)}
-        return {"remote": str(folder), "format": self.format}
+        where = {"remote" if self.is_remote or self.format else "local": str(folder)}
+        return where if self.format is None else {**where, "format": self.format}
 
 
 CSV = "id,number,text\n" + "".join(f'{r["id"]},{r["number"]},"{r["text"]}"\n' for r in ROWS)
@@ -209,4 +232,15 @@ DATA_SETS = {
     "delta": DataSet(write_delta, "delta"),
     "iceberg": DataSet(write_iceberg, "iceberg"),
     "view": DataSet(write_view, "view"),
+    "mds-ranges": DataSet(write_mds, is_remote=True, options={"access": "range"}),
+    "json-ranges": DataSet(write_as("json", NUMBERS), is_remote=True, options={"access": "range"}),
+    "tar-ranges": DataSet(
+        write_as("webdataset", {"__key__": "str", "txt": "str"}),
+        is_remote=True,
+        options={"access": "range"},
+    ),
+    **{
+        f"litdata-{layout}": DataSet(copy_litdata(layout), "litdata")
+        for layout in ("files", "frames", "items", "packed", "packed-rows", "rows", "tokens")
+    },
 }

@@ -27,6 +27,7 @@ from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import list_names, make
 from streamplug.transfer.file_lock import state_directory
 from tests.fuzz import data_sets
+from tests.fuzz.parsers import find_parsers, make_archives, with_checksums
 
 VALUE_BYTES = 1 << 20
 """What a value may take when it is decoded: far less than the fuzzer allows the process."""
@@ -78,12 +79,16 @@ def find_targets(folder: Path) -> dict[str, Target]:
     targets |= dict(_files_of_data_sets(folder))
     targets |= dict(_cache_records(folder / "cache"))
     targets |= dict(_user_input(folder / "input"))
+    targets |= {name: Target(run, seeds) for name, run, seeds in find_parsers(folder / "parsers")}
+    if tar := targets.get("tar-a.tar"):
+        targets["tar-headers"] = Target(lambda data: tar.run(with_checksums(data)), make_archives())
     return dict(sorted(targets.items()))
 
 
 def _encodings() -> Iterator[tuple[str, Target]]:
-    with suppress(ImportError):
-        VALUES.update(data_sets.media())
+    for more in (data_sets.media, data_sets.tensors):
+        with suppress(ImportError):
+            VALUES.update(more())
     for spec, values in VALUES.items():
         if spec.partition(":")[0] not in list_names("encoding"):
             continue

@@ -1,0 +1,201 @@
+"""Parsers behind a checksum, a size or another parser, which damaged files of data sets do not reach."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BLOCK = 512
+
+Parser = tuple[str, Callable[[bytes], object], list[bytes]]
+"""Name, function and valid inputs of a target."""
+
+
+def find_parsers(folder: Path) -> Iterator[Parser]:
+    """Yield those whose libraries are installed; `folder` is for their files."""
+    for find in (_parquet, _deletion_vectors, _image_parts, _lerobot):
+        with suppress(ImportError):
+            yield from find(folder)
+
+
+# -- archives ----------------------------------------------------------------------------------
+
+
+def with_checksums(data: bytes) -> bytes:
+    """Return an archive whose headers have the checksums of what is in them."""
+    changed, at = bytearray(data), 0
+    while at + BLOCK <= len(changed) and any(changed[at : at + BLOCK]):
+        changed[at + 148 : at + 156] = b" " * 8
+        changed[at + 148 : at + 156] = b"%06o\0 " % sum(changed[at : at + BLOCK])
+        try:
+            size = int(changed[at + 124 : at + 136].strip(b"\0 ") or b"0", 8)
+        except ValueError:
+            break
+        at += BLOCK + max(size, 0) + -max(size, 0) % BLOCK
+    return bytes(changed)
+
+
+def make_archives() -> list[bytes]:
+    """Return archives with each kind of header, in each dialect."""
+    archives = []
+    for kind, name in itertools.product(
+        (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT),
+        ("0000.txt", f"{'d' * 90}/{'f' * 40}.txt"),
+    ):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=kind) as tar:
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            if kind == tarfile.PAX_FORMAT:
+                member.pax_headers = {"size": "4", "comment": "ä"}
+            tar.addfile(member, io.BytesIO(b"text"))
+            for link in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE):
+                other = tarfile.TarInfo(f"1{link.decode()}")
+                other.type, other.linkname = link, name[-50:]
+                tar.addfile(other)
+        archives.append(out.getvalue())
+    return archives
+
+
+# -- Parquet -----------------------------------------------------------------------------------
+
+
+def _parquet(_folder: Path) -> Iterator[Parser]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from streamplug_parquet import memory_bounds
+    from streamplug_parquet.metadata_tables import read_file
+    from streamplug_parquet.thrift import check_schema_depth, chunks_of
+
+    words = ["same prefix, one", None, "same prefix, two", "another"] * 10
+    lists = [[[1, 2], None], None, [], [[3, 4]]] * 10
+    table = pa.table(
+        {
+            "word": words,
+            "list": pa.array(lists, pa.list_(pa.list_(pa.int32()))),
+            "number": pa.array(range(40), pa.int64()),
+            "pairs": pa.array([[[1, 2], [3, 4]], []] * 20, pa.list_(pa.list_(pa.int32(), 2))),
+        }
+    )
+    codecs = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
+    files = []
+    for codec, version, encoding in itertools.product(
+        codecs,
+        ("1.0", "2.0"),
+        (None, {"word": "DELTA_BYTE_ARRAY", "number": "DELTA_BINARY_PACKED"}),
+    ):
+        out = io.BytesIO()
+        pq.write_table(
+            table,
+            out,
+            compression=codec,
+            data_page_version=version,
+            use_dictionary=encoding is None,
+            column_encoding=encoding,
+        )
+        files.append(out.getvalue())
+    footers = [data[-int.from_bytes(data[-8:-4], "little") - 8 :] for data in files]
+
+    def parse_footer(data: bytes) -> None:
+        check_schema_depth(data)
+        chunks_of(data)
+
+    yield "parquet-footer", parse_footer, footers[:4]
+
+    def read_pages(data: bytes) -> None:
+        """Take the first byte as the number of a footer, the rest as the pages in front of it."""
+        number, data = data[0] if data else 0, data[1:]
+        footer = footers[number % len(footers)]
+        decoded_limit, names = memory_bounds.decoded_limit, table.column_names
+        # Pages are looked into only if what their headers say may be too large.
+        memory_bounds.decoded_limit = lambda _: 8_000 if number < 144 else 1 << 20
+        try:
+            read_file(data[: -len(footer)] + footer, names)
+        finally:
+            memory_bounds.decoded_limit = decoded_limit
+
+    yield (
+        "parquet-pages",
+        read_pages,
+        [bytes([n + high]) + data for n, data in enumerate(files) for high in (0, 144)],
+    )
+
+
+def _deletion_vectors(_folder: Path) -> Iterator[Parser]:
+    from pyroaring import BitMap64
+    from streamplug_parquet.deletion_vectors import _MAGIC, parse_vector
+
+    def parse(data: bytes) -> None:
+        with suppress(ValueError):  # which callers turn into ours
+            parse_vector(_MAGIC.to_bytes(4, "little") + data, 1 << 16)
+
+    bitmaps = [BitMap64(range(0, 9000, 2)), BitMap64([1, 2, 3, 1 << 40]), BitMap64(range(5000))]
+    bitmaps[2].run_optimize() if hasattr(bitmaps[2], "run_optimize") else None
+    yield "deletion-vector", parse, [bitmap.serialize() for bitmap in bitmaps]
+
+
+# -- media -------------------------------------------------------------------------------------
+
+
+def _image_parts(_folder: Path) -> Iterator[Parser]:
+    from PIL import Image
+    from streamplug_image import RandomResizedCrop
+
+    crop = RandomResizedCrop((8, 8), scale=(0.05, 0.2), orient=True, max_pixels=1 << 20)
+
+    def decode(data: bytes) -> None:
+        crop.decode(data, np.random.default_rng(0))
+
+    seeds = []
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 48, 3), np.uint8)
+    for mode, options in (
+        ("RGB", {}),
+        ("L", {"progressive": True}),
+        ("CMYK", {}),
+        ("RGB", {"subsampling": 0, "restart_marker_blocks": 2}),
+    ):
+        out, exif = io.BytesIO(), Image.Exif()
+        exif[0x0112] = 6  # turned
+        Image.fromarray(pixels).convert(mode).save(out, "JPEG", exif=exif, **options)
+        seeds.append(out.getvalue())
+    yield "image-part", decode, seeds
+
+
+def _lerobot(folder: Path) -> Iterator[Parser]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from streamplug_av import lerobot_episodes
+
+    info: dict[str, Any] = {
+        "fps": 10,
+        "features": {"action": {"dtype": "float32"}},
+        "data_path": "data/{file_index:03d}.parquet",
+    }
+    episodes = [{"episode_index": n, "length": 5, "data/file_index": 0} for n in range(2)]
+    frames = {"episode_index": [0] * 5 + [1] * 5, "action": [n / 2 for n in range(10)]}
+    root = folder / "lerobot"
+    for name in ("meta", "data"):
+        (root / name).mkdir(parents=True)
+    (root / "meta/info.json").write_text(json.dumps(info))
+    (root / "meta/episodes.jsonl").write_text("\n".join(map(json.dumps, episodes)))
+    pq.write_table(pa.table(frames), root / "data/000.parquet")
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        whole = path.read_bytes()
+
+        def read(data: bytes, path: Path = path, whole: bytes = whole) -> None:
+            path.write_bytes(data)
+            try:
+                for _ in lerobot_episodes(root):
+                    pass
+            finally:
+                path.write_bytes(whole)
+
+        yield f"lerobot-{path.name}", read, [whole]
