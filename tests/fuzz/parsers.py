@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -138,8 +139,42 @@ def _deletion_vectors(_folder: Path) -> Iterator[Parser]:
             parse_vector(_MAGIC.to_bytes(4, "little") + data, 1 << 16)
 
     bitmaps = [BitMap64(range(0, 9000, 2)), BitMap64([1, 2, 3, 1 << 40]), BitMap64(range(5000))]
-    bitmaps[2].run_optimize() if hasattr(bitmaps[2], "run_optimize") else None
-    yield "deletion-vector", parse, [bitmap.serialize() for bitmap in bitmaps]
+    vectors = [bitmap.serialize() for bitmap in bitmaps]
+    yield "deletion-vector", parse, vectors
+
+    from streamplug_delta.deletion_vectors import read_vector
+
+    stored = _MAGIC.to_bytes(4, "little") + vectors[1]
+    stored = len(stored).to_bytes(4, "big") + stored + crc32(stored).to_bytes(4, "big")
+
+    def read(data: bytes) -> None:
+        with suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            descriptor = json.loads(data)
+            if isinstance(descriptor, dict):
+                read_vector(descriptor, lambda _, start, stop: stored[max(start, 0) : max(stop, 0)])
+
+    inline = {
+        "storageType": "i",
+        "pathOrInlineDv": _encode_z85(stored[4:-4]),
+        "sizeInBytes": len(stored) - 8,
+        "cardinality": 4,
+    }
+    file = {
+        "storageType": "u",
+        "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
+        "offset": 0,
+        "sizeInBytes": len(stored) - 8,
+        "cardinality": 4,
+    }
+    yield "delta-vector", read, [json.dumps(each).encode() for each in (inline, file)]
+
+
+def _encode_z85(data: bytes) -> str:
+    from streamplug_delta.deletion_vectors import _Z85
+
+    padded = np.frombuffer(data + bytes(-len(data) % 4), ">u4").astype(np.int64)
+    digits = padded[:, None] // 85 ** np.arange(4, -1, -1) % 85
+    return "".join(_Z85[digit] for digit in digits.ravel().tolist())
 
 
 # -- media -------------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ def parse_vector(data: bytes, max_positions: int) -> Int64:
     """
     if int.from_bytes(data[:4], "little") != _MAGIC:
         raise ValueError("it does not begin as a deletion vector does")
+    if len(data) == 4:
+        raise ValueError("it ends after its first four bytes")
     bitmap = BitMap64.deserialize(data[4:])
     if len(bitmap) > max_positions:  # runs of them take a few bytes
         raise ValueError(f"it has {len(bitmap)} positions, more than {max_positions}")
