@@ -115,9 +115,13 @@ def test_a_directory_that_vanishes(tmp_path, count, durable):
     assert not out.exists()
 
 
-def test_a_directory_of_parts_that_vanishes(tmp_path):
+@pytest.mark.parametrize("content", [None, "", "{", "[" * 100_000])
+def test_a_plan_of_parts_that_vanishes_or_is_damaged(tmp_path, content):
     def samples(n):
-        shutil.rmtree(tmp_path / "set")
+        if content is None:
+            shutil.rmtree(tmp_path / "set")
+        else:
+            (tmp_path / "set/parts.json").write_text(content)
         return [sample(n)]
 
     with pytest.raises(StreamplugError, match=r"finds no parts\.json"):

@@ -115,7 +115,7 @@ class PartTask:
         """Raise if the location is another one on this machine, or now has another data set."""
         try:
             plan = json.loads(home.read(PLAN_NAME))
-        except NotFound:
+        except (NotFound, ValueError, RecursionError):
             plan = None
         if plan != self.plan:
             raise ConfigError(
