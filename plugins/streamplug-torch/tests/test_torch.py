@@ -211,6 +211,7 @@ def test_more_dimensions_than_the_layout_has_are_refused():
         (b"\x0a\x04\x03\x00\x01\x02", "bytes other than 0 and 1"),
         (b"\x08\x0b" + struct.pack("<2Q", 1 << 63, 2), "has 18446744073709551616 bytes, got 0"),
         (b"\x08\x0f" + struct.pack("<3Q", 0, 1 << 62, 1 << 62), r"a tensor of shape \(0, 46116"),
+        (b"\x08\x0b" + struct.pack("<2Q", 0, 1 << 63), r"a tensor of shape \(0, 92233"),
     ],
 )
 def test_damaged_tensors_are_refused(data, reason):

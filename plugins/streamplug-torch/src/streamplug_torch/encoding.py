@@ -125,7 +125,10 @@ class TensorEncoding(Encoding):
             raise DecodeError("a tensor of torch.bool holds bytes other than 0 and 1")
         try:
             return _tensor(values, dtype, shape)
-        except RuntimeError as error:  # an empty tensor with dimensions that torch refuses
+        except (
+            RuntimeError,
+            TypeError,
+        ) as error:  # an empty tensor with dimensions that torch refuses
             raise DecodeError(f"a tensor of shape {shape}: {error}") from error
 
 
