@@ -125,10 +125,8 @@ class TensorEncoding(Encoding):
             raise DecodeError("a tensor of torch.bool holds bytes other than 0 and 1")
         try:
             return _tensor(values, dtype, shape)
-        except (
-            RuntimeError,
-            TypeError,
-        ) as error:  # an empty tensor with dimensions that torch refuses
+        # Of an empty tensor with dimensions that torch refuses.
+        except (RuntimeError, TypeError) as error:
             raise DecodeError(f"a tensor of shape {shape}: {error}") from error
 
 
