@@ -63,7 +63,10 @@ def train(options: argparse.Namespace) -> None:
             f"{GLOBAL_BATCH} samples of a global batch cannot be dealt to {ranks} ranks"
         )
     dataset = StreamingDataset(
-        local=str(options.data), shuffle=True, batch_size=GLOBAL_BATCH // ranks
+        local=str(options.data),
+        shuffle=True,
+        batch_size=GLOBAL_BATCH // ranks,
+        num_canonical_nodes=1,  # not the number of nodes, so that their number does not matter
     )
     loader = StreamingDataLoader(
         dataset, batch_size=GLOBAL_BATCH // ranks, num_workers=options.workers

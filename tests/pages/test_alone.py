@@ -80,6 +80,8 @@ PAGES = {str(path.relative_to(ROOT)): DOCS["parse"](path.read_text()) for path i
 WITH_CODE = [name for name, page in PAGES.items() if page.script.strip() or page.files]
 
 
+# Removing the environments takes minutes, which are not the last page's.
+@pytest.mark.timeout(300, func_only=True)
 @pytest.mark.parametrize("name", WITH_CODE)
 def test_a_page_runs_with_what_it_names(name, tmp_path, python_with):
     page = PAGES[name]
