@@ -95,6 +95,14 @@ def _values(array: Any, kind: str | None) -> _ValueRanges | None:
     return _ValueRanges(data, ends[:-1], sizes)
 
 
+def _check_names(type_: Any) -> None:
+    """Raise UnicodeDecodeError if the name of a field within a type is not UTF-8."""
+    for number in range(type_.num_fields):
+        field = type_.field(number)
+        field.name  # noqa: B018 - decodes it
+        _check_names(field.type)
+
+
 class RowsReader(ShardReader):
     """Reads a chunk of rows; columns stay decompressed in memory after the first read."""
 
@@ -201,6 +209,8 @@ class RowsReader(ShardReader):
         schema = self._opened(None).schema
         try:
             names: list[str] = schema.names
+            for type_ in schema.types:
+                _check_names(type_)
         except UnicodeDecodeError as error:
             raise CorruptShardError(f"the name of a column is not UTF-8: {error}") from error
         return names
