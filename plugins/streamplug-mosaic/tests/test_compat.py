@@ -9,12 +9,13 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamplug_mosaic import install
 from streamplug_mosaic.differences import ALWAYS, BY_DEFAULT, EXCEPTIONS, MISSING
 from streamplug_mosaic.names import MODULES
 
-from streamplug.errors import ConfigError, StreamplugError
+from streamplug.errors import ConfigError, EncodeError, StreamplugError
 
 
 @pytest.mark.parametrize("name", ["MDSWriter", "JSONWriter", "CSVWriter"])
@@ -32,6 +33,39 @@ def test_writers_write_no_digests_unless_they_are_asked_for(streaming, tmp_path,
         [entry] = json.loads((tmp_path / folder / "index.json").read_bytes())["shards"]
         assert entry["hashes"] == (given.get("hashes") or [])
         assert list(entry["raw_data"]["hashes"]) == entry["hashes"]
+
+
+ENCODED = {
+    "str": ("a b ü".encode(), "a b ü"),
+    "json": (b'{"a":  1}', {"a": 1}),
+    "int": (b"\1" + bytes(7), 1),
+    "uint8": (b"\5", 5),
+    "str_int": (b"-12", -12),
+    "ndarray:uint8:2": (b"\1\2", np.uint8([1, 2])),
+    "bytes": (b"\xff", b"\xff"),
+    "pkl": (b"plain", b"plain"),
+}
+
+
+def test_encoded_values_are_stored_as_they_are(streaming, tmp_path):
+    columns = {spec: spec for spec in ENCODED}
+    with streaming.MDSWriter(out=str(tmp_path), columns=columns) as out:
+        out.write({spec: data for spec, (data, _) in ENCODED.items()})
+        out.write({spec: value for spec, (_, value) in ENCODED.items()})
+    dataset = streaming.StreamingDataset(local=str(tmp_path), batch_size=1, allow_unsafe_types=True)
+    expected = {spec: value for spec, (_, value) in ENCODED.items()}
+    np.testing.assert_equal(dataset[0], expected)
+    np.testing.assert_equal(dataset[1], expected)
+    assert b'{"a":  1}' in (tmp_path / "shard.00000.mds").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("spec", "data"), [("str", b"\xff"), ("int", b"1"), ("json", b"{"), ("ndarray", b"\xff\1")]
+)
+def test_bytes_that_are_not_a_value_of_the_column_are_refused(streaming, tmp_path, spec, data):
+    writer = streaming.MDSWriter(out=str(tmp_path), columns={"n": spec})
+    with pytest.raises(EncodeError, match=r"column 'n': .*bytes"):
+        writer.write({"n": data})
 
 
 PROGRAM = """

@@ -48,6 +48,11 @@ ALWAYS = (
         "No index is written, so the data set is visibly incomplete",
     ),
     PeerDifference(
+        "Bytes as the value of an `MDSWriter`, for example of a `str` column",
+        "Stored unchecked",
+        "Stored if the encoding can decode them, otherwise an error; `pkl` pickles them",
+    ),
+    PeerDifference(
         "`pkl` columns in a `LocalDataset`",
         "Decoded",
         "An error; use `StreamingDataset(local=…, allow_unsafe_types=True)`",

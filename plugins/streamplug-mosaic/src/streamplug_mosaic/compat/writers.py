@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import streamplug
 from streamplug.config.parameters import parameters
 from streamplug.config.validation import suggest_name
-from streamplug.errors import ConfigError, WriterError
+from streamplug.errors import ConfigError, EncodeError, WriterError
+from streamplug.interfaces import Column, Encoding, Format
+from streamplug.write.columns import make_columns
 from streamplug_mosaic.compat.parser import bytes_to_int
 
 if TYPE_CHECKING:
@@ -129,8 +133,39 @@ class MosaicWriter(_Base):
             self._flush()
 
 
+class EncodedOrNot(Encoding):
+    """An encoding that stores bytes which it cannot encode as they are, if it can decode them.
+
+    Programs for mosaicml-streaming write encoded values, for example the bytes of a text as a `str`.
+    """
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+        self.size = encoding.size
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            return self._encoding.encode(value)
+        except (EncodeError, TypeError, ValueError, OverflowError, AttributeError):
+            if not (isinstance(value, bytes) and self._decodes(value)):
+                raise
+            return value
+
+    def decode(self, data: memoryview) -> Any:
+        return self._encoding.decode(data)
+
+    def _decodes(self, data: bytes) -> bool:
+        try:
+            self.decode(memoryview(data))
+        except Exception:  # noqa: BLE001 - decoders may raise any for bytes that are not a value
+            return False
+        return True
+
+
 class MDSWriter(MosaicWriter, streamplug.MDSWriter):
     """A `streamplug.MDSWriter` with the attributes of mosaicml-streaming.
+
+    It also takes encoded values, as bytes.
 
     Args:
         columns: Encoding of each column by its name.
@@ -165,6 +200,13 @@ class MDSWriter(MosaicWriter, streamplug.MDSWriter):
             size_limit=size_limit,
             **kwargs,
         )
+
+    @staticmethod
+    def _make_columns(columns: Mapping[str, str] | None, format_: Format) -> list[Column]:
+        return [
+            replace(column, encoding=EncodedOrNot(column.encoding))
+            for column in make_columns(columns, format_)
+        ]
 
     @property
     def column_sizes(self) -> list[int | None]:
