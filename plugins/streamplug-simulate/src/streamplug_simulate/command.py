@@ -59,17 +59,19 @@ _SETTINGS = (
 @click.option(
     "--block-size",
     metavar="N",
-    help="Shuffle block size in samples; default for that of the shuffle.  [default: from the config]",
+    help='Shuffle block size in samples, or "default" for the default of the shuffle.  [default: from the '
+    "config]",
 )
 @click.option(
     "--canonical-nodes",
     metavar="N",
-    help="Number of canonical nodes; default for that of the shuffle.  [default: from the config]",
+    help='Number of canonical nodes, or "default" for the default of the shuffle.  [default: from the '
+    "config]",
 )
 @click.option(
     "--predownload",
     metavar="N",
-    help="Number of samples to prefetch; auto adapts it.  [default: from the config]",
+    help='Number of samples to prefetch, or "auto" for a number that adapts.  [default: from the config]',
 )
 @click.option(
     "--cache-limit",
@@ -84,7 +86,7 @@ _SETTINGS = (
 @click.option(
     "--latency",
     metavar="SECONDS",
-    help="Seconds from a request to its first byte.  [default: 0.03]",
+    help="Seconds from a request to the first byte of its response.  [default: 0.03]",
 )
 @click.option(
     "--step-time",
@@ -99,8 +101,8 @@ _SETTINGS = (
     type=click.IntRange(1),
     default=MAX_NEEDS,
     show_default=True,
-    help="Stop after the step in which the simulation reaches this number of shard requests, counted once "
-    "per shard and shuffle block.",
+    help="Stop after the step in which the simulation reaches this number of needs. A need is a shard that "
+    "one block of samples requires.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
@@ -109,7 +111,8 @@ _SETTINGS = (
 @click.option(
     "--serve",
     is_flag=True,
-    help="Serve the page on 127.0.0.1 until Ctrl-C, and simulate the settings that you change on it.",
+    help="Serve the page on 127.0.0.1 until Ctrl-C, and run a new simulation when you change a setting on "
+    "it.",
 )
 @click.option(
     "--port",
@@ -130,8 +133,8 @@ def simulate(
 ) -> None:
     """Simulate a run: what it downloads, when it waits, and what that costs.
 
-    CONFIG is a config file as for StreamingDataset.from_config, or the URL or directory of a data set. The
-    command reads only the index.
+    CONFIG is a config file that StreamingDataset.from_config accepts, or the URL or directory of a data set.
+    The command reads only the index.
     """
     if as_json and serve:
         raise click.UsageError("give --json or --serve, not both")

@@ -49,12 +49,13 @@ _PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
     type=click.IntRange(0),
     default=256,
     show_default=True,
-    help="Approximate number of samples whose sizes, lengths and values the page measures.",
+    help="Approximate number of samples whose sizes, lengths and values the command measures for the HTML "
+    "page.",
 )
 @click.option(
     "--allow-unsafe-types",
     is_flag=True,
-    help="For the page, also decode columns whose decoding can run code, such as pickle.",
+    help="For the HTML page, also decode columns whose decoding can run code, such as pickle.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def inspect(

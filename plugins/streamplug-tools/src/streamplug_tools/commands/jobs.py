@@ -156,7 +156,7 @@ def join(sources: tuple[str, ...], *, out: str, by: str, **options: Any) -> None
     "expressions",
     metavar="NAME=EXPRESSION",
     multiple=True,
-    help="A new value of a column; may be repeated.",
+    help="Set a column to the value of an expression; can be repeated.",
 )
 @job_options
 def proc(
@@ -171,8 +171,9 @@ def proc(
 
     Expressions are Python, as for select. A new column needs an encoding: --columns NAME:ENCODING.
 
-    COMMAND, after --, reads a line of JSON for each sample and writes one for each sample of the new data
-    set. It is started for each part. If it writes other columns than it reads, --columns names all of them.
+    COMMAND, after --, reads a line of JSON for each sample and writes a line for each sample of the new data
+    set. It is started once for each part of about eight shards. If its output has other columns than its
+    input, list all columns of the output, with their encodings, in --columns.
     """
     if bool(expressions) == bool(command):
         raise click.UsageError("give either --set or a COMMAND after --")

@@ -78,8 +78,8 @@ _OUTPUT = (
     click.option(
         "--processes",
         type=click.IntRange(0),
-        help="Number of processes that write; 0 writes in the process of the command.  [default: one per "
-        "processor]",
+        help="Number of processes that write; with 0, the command writes without other processes.  "
+        "[default: one per processor]",
     ),
     click.option(
         "--engine",

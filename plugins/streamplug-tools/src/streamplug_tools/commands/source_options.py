@@ -23,8 +23,8 @@ _SOURCE = (
         "--src-format",
         metavar="NAME",
         multiple=True,
-        help="Format of sources without an index.json, or with that of another library, such as litdata. "
-        "Pass it once for all sources, or once for each.  "
+        help="Format of sources that have no index.json, such as webdataset, or that have the index.json of "
+        "another library, such as litdata. Pass it once for all sources, or once for each.  "
         "[default: detected]",
     ),
     storage_options(),

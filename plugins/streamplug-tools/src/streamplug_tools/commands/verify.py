@@ -32,8 +32,8 @@ from streamplug_tools.verification import verify as check
     "--src-format",
     "format_",
     metavar="NAME",
-    help="Format of files without an index.json, or with that of another library, such as litdata.  "
-    "[default: detected]",
+    help="Format of files that have no index.json, such as webdataset, or that have the index.json of "
+    "another library, such as litdata.  [default: detected]",
 )
 @storage_options()
 @click.option(
