@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from streamplug_tools.report.text_format import cut, many, number, size
+from streamplug_tools.report.text_format import cut, many, number, size, size_format
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,9 @@ def test_numbers_have_four_digits_or_are_whole():
 def test_texts_are_cut_and_counted():
     assert (cut("abc", 3), cut("abcd", 3)) == ("abc", "ab…")
     assert (many(1, "shard"), many(1200, "shard")) == ("1 shard", "1,200 shards")
+
+
+def test_sizes_that_look_alike_have_all_digits():
+    assert size_format(12_480, 12_498.4)(12_498.4) == "12,498 bytes"
+    assert size_format(12_480, 13_000)(13_000) == "13 kB"
+    assert size_format(12_480, 12_480)(12_480) == "12.5 kB"

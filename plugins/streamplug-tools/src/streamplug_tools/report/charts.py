@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from streamplug_tools.histogram import Histogram
 from streamplug_tools.report.html import Html, element, html
-from streamplug_tools.report.text_format import cut, many, number, percent, size
+from streamplug_tools.report.text_format import cut, many, number, percent, size, size_format
 from streamplug_tools.statistics import ShardGroup
 
 COLOUR_LEVELS = 8
@@ -31,6 +31,8 @@ def histogram(
     if values.minimum == values.maximum:
         line = f"{unit(values.minimum)} in {'each of ' if values.count > 1 else ''}{many(values.count, of)}"
         return element("p", element("b", title), " ", line, class_="same")
+    if unit is size:
+        unit = size_format(values.minimum, values.maximum)
     summary = f"{unit(values.minimum)} to {unit(values.maximum)}, median {unit(values.median)}"
     highest = max(values.counts)
     bars = []

@@ -12,7 +12,7 @@ from streamplug_tools.inspection import ShardKind, TableOrigin
 from streamplug_tools.previews import Preview, Thumbnail
 from streamplug_tools.report.charts import charts, histogram, shard_map
 from streamplug_tools.report.html import Html, element, html
-from streamplug_tools.report.text_format import cut, many, number, percent, size
+from streamplug_tools.report.text_format import cut, many, number, percent, size, size_format
 from streamplug_tools.statistics import DatasetStatistics
 
 _MAX_COLUMNS = 100
@@ -178,7 +178,8 @@ def _usual(column: ColumnStatistics) -> str:
         return "not known"
     if stored.minimum == stored.maximum:
         return size(stored.maximum)
-    return f"{size(stored.median)} ({size(stored.minimum)} to {size(stored.maximum)})"
+    unit = size_format(stored.minimum, stored.maximum)
+    return f"{unit(stored.median)} ({unit(stored.minimum)} to {unit(stored.maximum)})"
 
 
 def _shards(statistics: DatasetStatistics) -> Html:

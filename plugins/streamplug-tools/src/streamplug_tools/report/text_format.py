@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -21,6 +23,13 @@ def size(count: float) -> str:
     if not power:
         return "1 byte" if count == 1 else f"{number(count)} bytes"
     return f"{count:.3g} {_UNITS[power]}" if count < 100 else f"{count:,.0f} {_UNITS[power]}"
+
+
+def size_format(minimum: float, maximum: float) -> Callable[[float], str]:
+    """Return `size`, or a function that shows all digits if `size` does not tell two numbers apart."""
+    if minimum == maximum or size(minimum) != size(maximum):
+        return size
+    return lambda count: f"{count:,.0f} bytes"
 
 
 def percent(share: float) -> str:
