@@ -120,7 +120,7 @@ class Writer(Configurable, section="writer"):
             storage = open_storage(output_locations(out)[-1], storage_options)
             self._appended = AppendedDataset.read(storage, retry)
             columns = self._appended.columns(columns, self._format)
-        encodings = self._make_columns(columns, self._format)
+        encodings = make_columns(columns, self._format)
         self._compression: Compression | None = None
         if compression is not None:
             self._compression = make("compression", compression)
@@ -157,15 +157,14 @@ class Writer(Configurable, section="writer"):
             enabled=progress_bar, title=f"writing {self._destination.url}"
         )
         self._entries: list[dict[str, Any]] = []
-        self._samples = self._written_bytes = self._raw_bytes = 0
+        self._written_bytes = self._raw_bytes = 0
+        self._samples = 0
         self._closed = ""  # or why no more samples can be written
         self._new_shard()
         keep_freed_memory()
 
-    # Attributes of the class, as the writers of streamplug-mosaic accept any limit, and encoded values.
-    _make_columns = staticmethod(make_columns)
-
     def _check_size_limit(self, size_limit: float | str | None) -> None:
+        # A method, as the writers of streamplug-mosaic accept any limit.
         if self._max_bytes <= self._rows.base_size + self._rows.row_overhead:
             raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
 

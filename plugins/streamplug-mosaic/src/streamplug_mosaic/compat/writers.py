@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -12,8 +12,9 @@ import streamplug
 from streamplug.config.parameters import parameters
 from streamplug.config.validation import suggest_name
 from streamplug.errors import ConfigError, EncodeError, WriterError
-from streamplug.interfaces import Column, Encoding, Format
-from streamplug.write.columns import make_columns
+from streamplug.interfaces import Encoding, WriteSettings
+from streamplug.types import Buffer
+from streamplug.write.columns import make_columns, make_encoder
 from streamplug_mosaic.compat.parser import bytes_to_int
 
 if TYPE_CHECKING:
@@ -200,13 +201,23 @@ class MDSWriter(MosaicWriter, streamplug.MDSWriter):
             size_limit=size_limit,
             **kwargs,
         )
+        self._encode_values, self._encode = self._encode, self._encode_either
 
-    @staticmethod
-    def _make_columns(columns: Mapping[str, str] | None, format_: Format) -> list[Column]:
-        return [
+    def _encode_either(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+        try:
+            return self._encode_values(sample)
+        except EncodeError:
+            if not any(isinstance(value, bytes) for value in dict(sample).values()):
+                raise
+        columns = [
             replace(column, encoding=EncodedOrNot(column.encoding))
-            for column in make_columns(columns, format_)
+            for column in make_columns(self.columns, self._format)
         ]
+        rows = self._format.writer(columns, WriteSettings(self.compression, (), None))
+        encode = make_encoder(columns, rows.encode_pieces, "ignore")
+        encoded = encode(sample)
+        self._encode = encode  # later samples have encoded values, too
+        return encoded
 
     @property
     def column_sizes(self) -> list[int | None]:
