@@ -183,6 +183,7 @@ def start_process() -> Callable[..., Any]:
     context = multiprocessing.get_context("forkserver")
     # Where torch is old, torch.distributed.nn makes a directory that only the server can remove.
     torch = ["torch", "torch.distributed", "torch.distributed.nn"]
+    forkserver._forkserver._stop()  # a server that another test started has not imported torch
     context.set_forkserver_preload([*torch, "streamplug.adapters.torch"])
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("COVERAGE", "COV_"))]:

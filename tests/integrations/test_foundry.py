@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 # The lengths of loaders are not compared: only ours counts the samples that fill the last batch.
-pytestmark = pytest.mark.skipif(find_spec("llmfoundry") is None, reason="llm-foundry is not installed")
+pytestmark = pytest.mark.skipif(
+    find_spec("llmfoundry") is None, reason="llm-foundry is not installed"
+)
 
 # Its builds are each for one build of torch. torchmetrics asks whether it is there, and does without.
 WITHOUT_TORCHVISION = """

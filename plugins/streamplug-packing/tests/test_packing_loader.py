@@ -473,10 +473,11 @@ def test_ranks_stay_in_step(folder, tmp_path):
         for rank in range(2)
     ]
     try:
-        assert [child.wait(60) for child in children] == [0, 0]
+        assert [child.wait(240) for child in children] == [0, 0]
     finally:
         for child in children:
             child.kill()
+            child.wait()
     lines = [
         [json.loads(line) for line in (tmp_path / f"{rank}").read_text().splitlines()]
         for rank in range(2)
