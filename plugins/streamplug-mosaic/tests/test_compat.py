@@ -68,6 +68,20 @@ def test_bytes_that_are_not_a_value_of_the_column_are_refused(streaming, tmp_pat
         writer.write({"n": data})
 
 
+@pytest.mark.parametrize("sample", [[1], None, {"n": "1"}, {"n": b"1"}])
+def test_what_is_no_sample_is_refused_as_before(streaming, tmp_path, sample):
+    writer = streaming.MDSWriter(out=str(tmp_path), columns={"n": "int"})
+    with pytest.raises(EncodeError):
+        writer.write(sample)
+    writer.write({"n": bytes(8)})
+    with pytest.raises(EncodeError):  # also after encoded values
+        writer.write(sample)
+    writer.write({"n": 2})
+    writer.finish()
+    dataset = streaming.StreamingDataset(local=str(tmp_path), batch_size=1)
+    assert [dataset[n]["n"] for n in range(dataset.size)] == [0, 2]
+
+
 PROGRAM = """
 import sys
 import numpy as np

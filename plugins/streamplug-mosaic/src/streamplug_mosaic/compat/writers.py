@@ -203,17 +203,19 @@ class MDSWriter(MosaicWriter, streamplug.MDSWriter):
         )
         self._encode_values, self._encode = self._encode, self._encode_either
 
-    def _encode_either(self, sample: Mapping[str, Any]) -> tuple[Sequence[Buffer], int]:
+    def _encode_either(self, sample: Any) -> tuple[Sequence[Buffer], int]:
         try:
             return self._encode_values(sample)
         except EncodeError:
-            if not any(isinstance(value, bytes) for value in dict(sample).values()):
+            values = sample.values() if isinstance(sample, Mapping) else ()
+            if not any(isinstance(value, bytes) for value in values):
                 raise
         columns = [
             replace(column, encoding=EncodedOrNot(column.encoding))
             for column in make_columns(self.columns, self._format)
         ]
-        rows = self._format.writer(columns, WriteSettings(self.compression, (), None))
+        # It only encodes samples: the shards are assembled by the writer that there is.
+        rows = self._format.writer(columns, WriteSettings(None, (), None))
         encode = make_encoder(columns, rows.encode_pieces, "ignore")
         encoded = encode(sample)
         self._encode = encode  # later samples have encoded values, too
