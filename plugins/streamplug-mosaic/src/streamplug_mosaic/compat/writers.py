@@ -134,8 +134,8 @@ class MosaicWriter(_Base):
             self._flush()
 
 
-class EncodedOrNot(Encoding):
-    """An encoding that stores bytes which it cannot encode as they are, if it can decode them.
+class AllowEncodedBytes(Encoding):
+    """An encoding that also takes encoded values: bytes that it can decode are stored as they are.
 
     Programs for mosaicml-streaming write encoded values, for example the bytes of a text as a `str`.
     """
@@ -201,17 +201,17 @@ class MDSWriter(MosaicWriter, streamplug.MDSWriter):
             size_limit=size_limit,
             **kwargs,
         )
-        self._encode_values, self._encode = self._encode, self._encode_either
+        self._encode_strictly, self._encode = self._encode, self._encode_or_store_bytes
 
-    def _encode_either(self, sample: Any) -> tuple[Sequence[Buffer], int]:
+    def _encode_or_store_bytes(self, sample: Any) -> tuple[Sequence[Buffer], int]:
         try:
-            return self._encode_values(sample)
+            return self._encode_strictly(sample)
         except EncodeError:
             values = sample.values() if isinstance(sample, Mapping) else ()
             if not any(isinstance(value, bytes) for value in values):
                 raise
         columns = [
-            replace(column, encoding=EncodedOrNot(column.encoding))
+            replace(column, encoding=AllowEncodedBytes(column.encoding))
             for column in make_columns(self.columns, self._format)
         ]
         # It only encodes samples: the shards are assembled by the writer that there is.
