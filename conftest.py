@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 
 # Coverage would follow every new thread. CPython 3.11 cannot have two threads begin that at the same time:
 # one then dies before it does anything, and whoever waits for it waits for ever.
-threading.settrace(None)  # type: ignore[arg-type]  # typeshed has no None, which ends tracing
+threading.settrace(None)
 
 # The same examples in each run, however busy the machine is; `tox -e soak` draws others, and more.
 settings.register_profile(
@@ -27,29 +27,18 @@ settings.register_profile(
 )
 settings.load_profile("steady")
 
-# Coverage makes tests take up to twice the time, and these run few lines of the core that no other test runs.
-UNMEASURED = re.compile(
-    r"tests/(benchmarks|faults|integration|repo)/|plugins/(?!streamplug-(budget|folder|text|webdataset)/)"
-)
-_coverage = sys.modules["coverage"].Coverage.current() if "coverage" in sys.modules else None
-_children = pytest.MonkeyPatch()
-_stopped = pytest.StashKey[bool]()
+
+def pytest_collection_finish() -> None:
+    """Keep modules and tests, which are there to the end, out of the garbage collector's way."""
+    gc.freeze()
 
 
-def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Have coverage follow the tests that are measured, and the processes that they start."""
-    stop = UNMEASURED.match(item.nodeid) is not None
-    if _coverage is None or stop == item.config.stash.get(_stopped, False):
-        return
-    item.config.stash[_stopped] = stop
-    if not stop:
-        _children.undo()
-        _coverage.start()
-        threading.settrace(None)  # type: ignore[arg-type]  # as above
-    else:
-        _coverage.stop()
-        for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS")]:
-            _children.delenv(name)
+def pytest_sessionfinish() -> None:
+    """Save what coverage measured: pytest-xdist kills a process of tests that takes 10 s to end."""
+    measurement = sys.modules["coverage"].Coverage.current() if "coverage" in sys.modules else None
+    if measurement is not None:
+        measurement.stop()
+        measurement.save()
 
 
 @pytest.fixture(scope="session", autouse=True)
