@@ -14,7 +14,7 @@ NAME = "a\x1b[31mred\x1b]0;title\x07"
 
 def test_control_characters_become_escapes():
     assert visible("a\tb\nü ✓") == "a\tb\nü ✓"
-    assert visible("\x1b[2J\r\x9b\u202e") == r"\x1b[2J\r\x9b\u202e"
+    assert visible("\x1b[2J\r\x9b\u202e\ud800") == r"\x1b[2J\r\x9b\u202e\ud800"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -22,6 +23,9 @@ HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 MAX_SECONDS, MAX_MEGABYTES = 10, 2048
 """What one input may take; the process of a target has some 300 MB of libraries."""
+
+JSON_SHARE = 0.3
+"""How often a value of JSON is replaced, rather than bytes."""
 
 
 def main() -> None:
@@ -91,6 +95,7 @@ def _fuzz(name: str, seconds: int, work: Path) -> None:
     names = {distribution.name.replace("-", "_") for distribution in distributions()}
     plugins = sorted(name for name in names if name.startswith("streamplug"))
     with atheris.instrument_imports(include=[*plugins, "cbor2", "numpy.lib", "tarfile", "zipfile"]):
+        from tests.fuzz.json_values import replace_value
         from tests.fuzz.targets import find_targets, is_ours
 
         target = find_targets(Path(folder) / "data")[name]
@@ -101,6 +106,11 @@ def _fuzz(name: str, seconds: int, work: Path) -> None:
         except Exception as error:
             if not is_ours(error):
                 _keep(name, data, error)
+
+    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+        draw = random.Random(seed)
+        changed = replace_value(data, draw) if draw.random() < JSON_SHARE else None
+        return atheris.Mutate(data, max_size) if changed is None else changed[:max_size]
 
     inputs, findings = work / name, CORPUS / name
     inputs.mkdir(parents=True, exist_ok=True)
@@ -116,7 +126,7 @@ def _fuzz(name: str, seconds: int, work: Path) -> None:
         "-max_len=65536",
         f"-dict={HERE / 'words.dict'}",
     ]
-    atheris.Setup([sys.argv[0], *flags, str(inputs), str(findings)], run)
+    atheris.Setup([sys.argv[0], *flags, str(inputs), str(findings)], run, custom_mutator=mutate)
     atheris.Fuzz()
 
 

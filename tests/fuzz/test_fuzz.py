@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.json_values import replace_value
 from tests.fuzz.targets import Target, find_targets, is_ours
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -23,6 +24,8 @@ def targets(tmp_path_factory) -> dict[str, Target]:
 
 
 def mutated(data: bytes, draw: random.Random) -> bytes:
+    if draw.random() < 0.5 and (replaced := replace_value(data, draw)) is not None:
+        return replaced
     changed = bytearray(data)
     for _ in range(draw.randint(1, 4)):
         place = draw.randint(0, len(changed))

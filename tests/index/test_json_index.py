@@ -289,6 +289,11 @@ def test_hashes_of_another_form_are_refused(hashes):
     assert "raw_data.hashes must map names to hex digests" in refused(index(shard(raw_data=file)))
 
 
+@pytest.mark.parametrize("hashes", [None, "sha1", {"sha1": "a"}, ["sha1", None]])
+def test_names_of_hashes_of_another_form_are_refused(hashes):
+    assert "shard 0: hashes must be a list of names, got" in refused(index(shard(hashes=hashes)))
+
+
 def test_a_compressed_file_without_compression_is_refused():
     stored = {"basename": "shard.mds.gz", "bytes": 10, "hashes": {}}
     assert "zip_data is given, but no compression" in refused(index(shard(zip_data=stored)))

@@ -206,7 +206,13 @@ def test_real_set_must_be_whole(home, refused):
     [
         (b"\x80\x02}(", "no such pickle"),
         (b"\x80\x02]q.", "no such pickle"),
+        (b"\x80\x02]r\xff\xff\xff\x7f.", "a value with the number 2147483647"),
+        (
+            b"\x80\x04\x8e" + b"\0\0\0\0\1\0\0\0" + b".",
+            "no such pickle: ValueError: expected 4294967296",
+        ),
         (pickle.dumps([1], 2), "a list where a dict"),
+        (pickle.dumps({b"\xff": 1}, 2), "lacks an array"),
         (pickle.dumps({b"data": b"x", b"labels": []}, 2), "lacks an array"),
         (pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 10]}, 2), "label 10"),
         (pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}, 2), "1 labels"),
@@ -261,7 +267,8 @@ def test_pickle_changes_no_stand_in(tmp_path, name):
 
 
 def test_pickled_array_is_one_of_bytes(tmp_path):
-    for array in (np.zeros(3), np.array([{}]), np.array(["x"])):
+    many = np.zeros((1,) * 32, np.uint8)[None] if np.__version__ >= "2" else np.zeros(3)
+    for array in (np.zeros(3), np.array([{}]), np.array(["x"]), many):
         path = tmp_path / "pickle"
         path.write_bytes(pickle.dumps(array, 2))
         with pytest.raises(DataError, match="not one of uint8"):

@@ -135,7 +135,12 @@ def change(home, edit):
         (lambda f: f["annotations"][0].update(bbox=[1, 2, 3]), "[1, 2, 3] is no box"),
         (lambda f: f["annotations"][0].update(bbox=[1, 2, 3, float("nan")]), "is no box"),
         (lambda f: f["images"][0].update(file_name="../x.jpg"), "is no name of a file"),
-        (lambda f: f.pop("categories"), "no annotations of COCO: KeyError: 'categories'"),
+        (lambda f: f["annotations"].insert(0, [1]), "is damaged: AttributeError"),
+        (lambda f: f["images"][0].update(id=[1]), "is damaged: TypeError"),
+        (
+            lambda f: f.pop("categories"),
+            "the file of annotations is damaged: KeyError: 'categories'",
+        ),
     ],
 )
 def test_bad_annotation_is_named(home, refused, edit, message):
@@ -150,4 +155,7 @@ def test_damaged_file_is_named(home, refused):
     assert "000000000107.jpg: 64 x 48 pixels, its annotation says 63 x 48" in refused(LINE)
     path = home / "annotations" / "instances_train2017.json"
     path.write_text(path.read_text()[:-100])
-    assert "instances_train2017.json: no annotations of COCO: JSONDecodeError" in refused(LINE)
+    assert (
+        "instances_train2017.json: the file of annotations is damaged: JSONDecodeError"
+        in refused(LINE)
+    )

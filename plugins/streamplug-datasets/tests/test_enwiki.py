@@ -176,6 +176,8 @@ def test_bad_files_are_named(home, refused, tmp_path):
     vocab = tmp_path / "vocab.txt"
     vocab.write_text("\n".join(VOCABULARY[1:]))
     assert "vocab.txt: lacks the token [PAD]" in refused(LINE)
+    vocab.write_bytes(b"\xff")
+    assert "vocab.txt is damaged: UnicodeDecodeError" in refused(LINE)
     vocab.write_text("\n".join(reversed(VOCABULARY)))
     assert "vocab.txt: [PAD] is token 18, expected 0" in refused(LINE)
 

@@ -111,8 +111,9 @@ def test_files_must_be_whole(home, refused):
             '{"count": 9, "successes": 6}',
             "00001.parquet: 8 rows with 6 images, 00001_stats.json says 9",
         ),
-        ('{"count": 8}', "00001_stats.json: KeyError: 'successes'"),
-        ("{", "00001_stats.json: JSONDecodeError"),
+        ('{"count": 8}', "00001_stats.json is damaged: KeyError: 'successes'"),
+        ('{"count": 1e999}', "00001_stats.json is damaged: OverflowError"),
+        ("{", "00001_stats.json is damaged: JSONDecodeError"),
     ):
         stats.write_text(content)
         assert message in refused(LINE)
@@ -139,6 +140,29 @@ def test_bad_file_is_named(home, refused):
     for path in home.iterdir():
         path.unlink()
     assert "there are no *.parquet" in refused(LINE)
+
+
+def broken_text(count):
+    data = arrow.array([b"\xff"] * count)
+    return arrow.StringArray.from_buffers(count, data.buffers()[1], data.buffers()[2])
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("caption", broken_text(8), "row group 0 is damaged: UnicodeDecodeError"),
+        ("width", ["wide"] * 8, "row 1 is damaged: TypeError"),
+        ("width", [math.inf] * 8, "row 1 is damaged: OverflowError"),
+        ("similarity", [[1]] * 8, "row 1 is damaged: TypeError"),
+        ("jpg", ["text"] * 8, "row 1 is damaged: TypeError"),
+    ],
+)
+def test_bad_value_is_named(home, refused, column, values, message):
+    path = home / "00001.parquet"
+    table = parquet.read_table(path)
+    place = table.schema.get_field_index(column)
+    parquet.write_table(table.set_column(place, column, [values]), path)
+    assert f"00001.parquet: {message}" in refused(LINE)
 
 
 def test_text_that_expands_too_far_is_refused(home, refused):
@@ -237,5 +261,12 @@ def test_crawl_stops_where_all_is_in_vain(site, tmp_path, refused):
         table = parquet.read_table(path)
         parquet.write_table(table, path)
     assert "10 of 10 samples failed (status 404: 10)" in refused(CRAWL)
+    for name, values, message in (
+        ("URL", list(range(10)), "the URL 1 is not text"),
+        ("similarity", ["x"] * 10, "is damaged: ValueError: could not convert string to float"),
+    ):
+        place = table.schema.get_field_index(name)
+        parquet.write_table(table.set_column(place, name, [values]), path)
+        assert message in refused(f"{CRAWL} --max-failed 1")
     parquet.write_table(table.drop_columns("URL"), path)
     assert f"{path.name}: lacks the columns URL" in refused(CRAWL)

@@ -314,6 +314,10 @@ def protocol_of(actions):
     return next(action["protocol"] for action in actions if "protocol" in action)
 
 
+def metadata_of(actions):
+    return next(action["metaData"] for action in actions if "metaData" in action)
+
+
 BAD = {
     "feature": (
         lambda actions, _: protocol_of(actions).update(
@@ -331,9 +335,39 @@ BAD = {
         ),
         "no metaData",
     ),
-    "path": (lambda _, add: add.pop("path"), "is damaged: KeyError"),
+    "path": (lambda _, add: add.pop("path"), "is damaged: TypeError: path of add is None"),
     "size": (lambda _, add: add.update(size=None), "is damaged: TypeError"),
+    "infinite size": (lambda _, add: add.update(size=float("inf")), "size of add is inf"),
+    "huge size": (lambda _, add: add.update(size=1 << 63), "size of add is 9223372036854775808"),
+    "time": (lambda _, add: add.update(modificationTime="x"), "modificationTime of add is 'x'"),
+    "partition": (lambda _, add: add.update(partitionValues=True), "partitionValues of add is"),
+    "partition value": (
+        lambda _, add: add.update(partitionValues={"id": 1}),
+        "a value in partitionValues is 1",
+    ),
+    "metadata": (
+        lambda actions, _: metadata_of(actions).update(partitionColumns=True),
+        "partitionColumns of metaData is True",
+    ),
+    "configuration": (
+        lambda actions, _: metadata_of(actions).update(configuration="x"),
+        "configuration of metaData is 'x'",
+    ),
+    "schema": (
+        lambda actions, _: metadata_of(actions).update(schemaString='{"fields": [1]}'),
+        "the schema is damaged: AttributeError",
+    ),
     "stats": (lambda _, add: add.update(stats="{"), "statistics of"),
+    "kind of stats": (lambda _, add: add.update(stats=True), "stats of add is True"),
+    "list of stats": (
+        lambda _, add: add.update(stats="[1]"),
+        r"statistics is \[1\], not an object",
+    ),
+    "nulls": (lambda _, add: add.update(stats='{"nullCount": 1}'), "nullCount of statistics is 1"),
+    "negative rows": (
+        lambda _, add: add.update(stats='{"numRecords": -1}'),
+        "numRecords of statistics is -1",
+    ),
     "rows": (
         lambda _, add: add.update(stats='{"numRecords": 9}'),
         "it has 2 rows that are not deleted, the table says 9",

@@ -6,12 +6,13 @@ import re
 
 import click
 
-# C0 and C1 controls but tabs and line ends, and the characters that reverse what follows them.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# C0 and C1 controls but tabs and line ends, the characters that reverse what follows them, and lone
+# surrogates, which cannot be printed.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    r"""Return a text with control characters as escapes, such as ``\x1b``."""
+    r"""Return a text with control characters and lone surrogates as escapes, such as ``\x1b``."""
     return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 

@@ -145,6 +145,9 @@ def make_schema(entry: Mapping[str, Any]) -> Schema:
         raise InvalidIndexError(f"format must be a name, got {name!r:.60}")
     if compression is not None and not isinstance(compression, str):
         raise InvalidIndexError(f"compression must be a name or null, got {compression!r:.60}")
+    hashes = entry.get("hashes", [])
+    if not isinstance(hashes, list) or not all(isinstance(name, str) for name in hashes):
+        raise InvalidIndexError(f"hashes must be a list of names, got {hashes!r:.60}")
     format_: Format = make("format", name)
     encode = partial(make_encoding, own=format_.encodings)
     return Schema(format_, format_.columns(entry, encode), compression, entry)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.table_snapshot import Bounds
 
-from streamplug_delta.log import Action
+from streamplug_delta.log_checks import Action
 from streamplug_delta.schema import parse_partition_value
 
 _MAX_WHOLE_TEXT = 31
@@ -43,7 +43,7 @@ def column_bounds(
                     _value(highest.get(stored), column.type),
                 )
                 is_missing = nulls.get(stored) != 0
-        except (TypeError, ValueError):
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
             continue
         if None not in values:
             bounds[column.name] = *values, is_missing

@@ -19,6 +19,7 @@ from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table,
 from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import ScanSource, Storage
 from streamplug.plugin.location import is_url, join
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.table_format import TableFormat
 from streamplug.stream import Stream
@@ -27,7 +28,8 @@ from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
 from streamplug_delta.column_bounds import column_bounds
 from streamplug_delta.deletion_vectors import count_positions, read_vector
-from streamplug_delta.log import Action, DeltaLog
+from streamplug_delta.log import DeltaLog
+from streamplug_delta.log_checks import Action, check_fields
 from streamplug_delta.schema import parse_columns, parse_partition_value
 
 _MAX_READS_IN_FLIGHT = 16
@@ -52,7 +54,7 @@ class DeltaFormat(TableFormat):
         deleted = sum(count_positions(add.get("deletionVector")) for add in adds)
         check_positions(deleted, table.where)
         statistics = [table.statistics_of(add) for add in adds]
-        partition = set(state.metadata.get("partitionColumns") or ())
+        partition = state.metadata.get("partitionColumns") or ()
         columns = parse_columns(state.metadata, _count_nulls(adds, statistics), table.where)
         constants = {stored: c for stored, c in columns.items() if c.name in partition}
         pairs = list(zip(adds, statistics))
@@ -92,18 +94,19 @@ class _DeltaFiles:
     def statistics_of(self, add: Action) -> Mapping[str, Any]:
         """Return the statistics of a file, from their text or from columns of a checkpoint."""
         text = add.get("stats")
-        try:
-            statistics = json.loads(text) if text else add.get("stats_parsed")
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{self.where}: statistics of {add['path']!r}: {error}") from None
-        return statistics or {}
+        with parsing(f"{self.where}: the record of statistics of {add['path']!r:.200}"):
+            statistics: dict[str, Any] = (
+                json.loads(text) if text else add.get("stats_parsed")
+            ) or {}
+            check_fields("statistics", statistics)
+        return statistics
 
     def file_of(
         self, add: Action, statistics: Mapping[str, Any], partition: Mapping[str, TableColumn]
     ) -> TableFile:
         """Return a file of the table; `partition` has the partition columns by their names in files."""
         key = self._key_of(add["path"])
-        size, rows = int(add["size"]), statistics.get("numRecords")
+        size, rows = add["size"], statistics.get("numRecords")
         if rows is None:
             rows = scanned(_FooterSource(self, key, size)).samples
         vector, deleted = add.get("deletionVector"), np.empty(0, np.int64)
@@ -118,7 +121,7 @@ class _DeltaFiles:
             column.name: self._value(values.get(stored), column, key)
             for stored, column in partition.items()
         }
-        return TableFile(key, size, int(rows), deleted, constants)
+        return TableFile(key, size, rows, deleted, constants)
 
     def _key_of(self, path: str) -> str:
         if is_url(path) or path.startswith(("/", "file:")):
@@ -129,12 +132,9 @@ class _DeltaFiles:
         return unquote(path)
 
     def _value(self, text: str | None, column: TableColumn, key: str) -> Any:
-        try:
+        value = f"{text!r:.80} for the partition column {column.name!r} of {key}"
+        with parsing(f"{self.where}: {value}"):
             return parse_partition_value(text, column.type)
-        except ValueError as error:
-            raise DataError(
-                f"{self.where}: the partition of {key} has {text!r:.80} for column {column.name!r}: {error}"
-            ) from None
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         """Return bytes of a file of the table."""

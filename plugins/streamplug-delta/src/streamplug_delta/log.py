@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from streamplug_parquet.metadata_tables import read_row_groups
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError, NotFound
 from streamplug.interfaces import Storage
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
+from streamplug_delta.log_checks import Action, check_fields
 
 LOG_FOLDER = "_delta_log/"
 _COMMIT = re.compile(r"([0-9]{20})\.json")
@@ -39,8 +40,6 @@ READER_FEATURES = {
     "vacuumProtocolCheck",
 }
 """Features that a reader must know if the table has them; those of writers do not matter."""
-
-Action = Mapping[str, Any]
 
 
 @dataclass
@@ -69,10 +68,13 @@ class TableState:
         """Apply the actions of one commit."""
         added = {}
         for action in actions:
+            for kind in _ACTIONS:
+                if action.get(kind) is not None:
+                    check_fields(kind, action[kind])
             if (remove := action.get("remove")) is not None:
                 self.adds.pop(_key_of(remove), None)
             elif (add := action.get("add")) is not None:
-                added[_key_of(add)] = {**add, "path": str(add["path"]), "size": int(add["size"])}
+                added[_key_of(add)] = add
             elif (metadata := action.get("metaData")) is not None:
                 self.metadata = metadata
             elif (protocol := action.get("protocol")) is not None:
@@ -145,17 +147,14 @@ class DeltaLog:
             )
         state = TableState(wanted)
         keys = [self._commits[v] for v in range(start + 1, wanted + 1)]
-        where = self._checkpoints.get(start, [""])[0]
-        try:
-            if start >= 0:
+        if start >= 0:
+            with parsing(self._storage.url_of(self._checkpoints[start][0])):
                 state.apply(self._read_checkpoint(self._checkpoints[start]))
-            for key, data in zip(keys, map_threads(self._read, keys, _MAX_READS_IN_FLIGHT)):
-                where = key
+        for key, data in zip(keys, map_threads(self._read, keys, _MAX_READS_IN_FLIGHT)):
+            with parsing(self._storage.url_of(key)):
                 state.apply(self._parse_lines(key, data))
+        with parsing(url):
             _check_protocol(state.protocol, url)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            kind = type(error).__name__
-            raise DataError(f"{self._storage.url_of(where)} is damaged: {kind}: {error}") from error
         if not state.metadata or not state.protocol:
             raise DataError(f"{url}, version {wanted}: the log has no metaData or no protocol")
         return state
@@ -188,11 +187,12 @@ class DeltaLog:
 
     def _parse_rows(self, key: str, data: bytes) -> Iterator[Action]:
         try:
-            for table in read_row_groups(data, _ACTIONS):
-                for batch in table.to_batches(max_chunksize=_ROWS_PER_BATCH):
-                    for row in batch.to_pylist():
-                        yield {name: _plain(v) for name, v in row.items() if v is not None}
-        except (pa.ArrowException, CorruptShardError, ValueError, OSError) as error:
+            with parsing(self._storage.url_of(key)):
+                for table in read_row_groups(data, _ACTIONS):
+                    for batch in table.to_batches(max_chunksize=_ROWS_PER_BATCH):
+                        for row in batch.to_pylist():
+                            yield {name: _plain(v) for name, v in row.items() if v is not None}
+        except CorruptShardError as error:
             raise DataError(f"{self._storage.url_of(key)} is damaged: {error}") from error
 
 

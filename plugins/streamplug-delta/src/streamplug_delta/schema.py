@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 from streamplug_parquet.table_columns import TableColumn, with_field_id
 
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError
+from streamplug.plugin_kit.codec_errors import parsing
 
 _DECIMAL = re.compile(r"decimal\(([0-9]+), *([0-9]+)\)")
 _PRIMITIVE = {
@@ -46,7 +47,7 @@ def parse_columns(
     """
     mode = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
     columns = {}
-    try:
+    with parsing(f"{where}: the schema"):
         for entry in json.loads(metadata["schemaString"])["fields"]:
             details = entry.get("metadata") or {}
             stored = entry["name"] if mode == "none" else details[_PHYSICAL_NAME]
@@ -55,9 +56,6 @@ def parse_columns(
                 field = with_field_id(field, details["delta.columnMapping.id"])
             nullable = null_counts.get(stored) != 0
             columns[stored] = TableColumn(field, nullable, [stored])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        kind = type(error).__name__
-        raise DataError(f"{where}: the schema is damaged: {kind}: {error}") from error
     return columns
 
 

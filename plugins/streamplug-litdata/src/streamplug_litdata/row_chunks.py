@@ -26,6 +26,8 @@ _END = 12
 _NUMBERS, _TEXTS = 1, 2
 """Buffers of an Arrow column: numbers or text offsets; text."""
 
+_SCALARS = ("bool", "bytes", "float", "int", "str")
+
 _FILE, _FILE_HEAD = b"ARROW1", 8
 """What a file of Arrow begins with; bytes before its first message."""
 
@@ -64,6 +66,8 @@ class _ArrowColumn:
         self.values = _values(array, kind)
         if self.values is None:
             array.validate(full=True)  # damaged offsets would point outside the buffers
+            if kind in _SCALARS and array.type.num_fields:
+                raise CorruptShardError(f"its values are {array.type}, the index says {kind}")
 
 
 def _values(array: Any, kind: str | None) -> _ValueRanges | None:

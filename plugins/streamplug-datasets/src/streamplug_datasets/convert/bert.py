@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DataError
+from streamplug.plugin_kit.codec_errors import parsing
 
 Sentence = list[int]
 Article = list[Sentence]
@@ -65,9 +66,11 @@ class Vocabulary(NamedTuple):
         """Read a vocabulary: a token to a line.
 
         Raises:
-            DataError: If it lacks one that is needed, or the first is not that which fills up.
+            DataError: If it lacks one that is needed, the first is not that which fills up, or the text is
+                not UTF-8.
         """
-        tokens = path.read_text(encoding="utf-8").splitlines()
+        with parsing(str(path)):
+            tokens = path.read_text(encoding="utf-8").splitlines()
         places = {token.strip(): number for number, token in enumerate(tokens)}
         for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"):
             if name not in places:

@@ -105,7 +105,9 @@ def _pickled(path: Path) -> tuple[Labels, Pixels]:
     content = load(path)
     if not isinstance(content, dict):
         raise DataError(f"{path}: a {type(content).__name__} where a dict was expected")
-    values = {key.decode() if isinstance(key, bytes) else key: content[key] for key in content}
+    values = {
+        key.decode("latin-1") if isinstance(key, bytes) else key: content[key] for key in content
+    }
     data, labels = values.get("data"), values.get("labels")
     if not isinstance(data, PickledArray) or not isinstance(labels, list):
         raise DataError(f"{path}: lacks an array 'data' or a list 'labels'")

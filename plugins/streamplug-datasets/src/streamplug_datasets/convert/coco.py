@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DataError
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug_datasets.convert import files
 from streamplug_datasets.convert.images import jpeg
 from streamplug_datasets.convert.run import Split, cut, shuffled
@@ -53,7 +54,7 @@ def command(root: Path, splits: Sequence[str], *, seed: int, allow_partial: bool
 
 def _images(path: Path) -> list[list[Any]]:
     """Return the images: file, number, height, width, boxes one after the other, classes."""
-    try:
+    with parsing(f"{path}: the file of annotations"):
         with path.open(encoding="utf-8") as stream:
             content = json.load(stream, object_hook=_lean)
         labels = {entry["id"]: number for number, entry in enumerate(content["categories"], 1)}
@@ -67,12 +68,6 @@ def _images(path: Path) -> list[list[Any]]:
             images[entry["id"]] = [name, entry["id"], entry["height"], entry["width"], [], []]
         for number, entry in enumerate(content["annotations"]):
             _add(entry, images, labels, f"{path}: annotation {entry.get('id', number)}")
-    except (LookupError, TypeError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"{path}: no annotations of COCO: {type(error).__name__}: {error}"
-        ) from error
     return list(images.values())
 
 

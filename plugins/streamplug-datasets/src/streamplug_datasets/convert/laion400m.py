@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from streamplug.errors import DataError
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug_datasets.convert import files
 from streamplug_datasets.convert.failure_report import FailureReport
 from streamplug_datasets.convert.parquet import ParquetTable
@@ -78,9 +79,11 @@ def samples(part: dict[str, Any], *, failures: str) -> Iterator[dict[str, Any]]:
     columns = [_NAMES.get(name, name) for name in COLUMNS]
     for row in ParquetTable(path, columns).rows(_ROWS_PER_READ):
         count += 1
-        sample = _sample(row)
+        with parsing(f"{path}: row {count}"):
+            sample = _sample(row)
+            is_jpeg = sample["jpg"].startswith(_JPEG)
         good = sample["status"] == SUCCESS
-        if good and not sample["jpg"].startswith(_JPEG):
+        if good and not is_jpeg:
             raise DataError(
                 f"{path}: row {count}: its status is {SUCCESS}, but it has no JPEG image"
             )
@@ -95,11 +98,9 @@ def samples(part: dict[str, Any], *, failures: str) -> Iterator[dict[str, Any]]:
 def _check(path: Path, count: int, good: int) -> None:
     """Check that there is what img2dataset says it has written."""
     stats = _stats(path)
-    try:
+    with parsing(str(stats)):
         content = json.loads(stats.read_bytes())
         counts = (int(content["count"]), int(content["successes"]))
-    except (LookupError, TypeError, ValueError) as error:
-        raise DataError(f"{stats}: {type(error).__name__}: {error}") from error
     if counts != (count, good):
         raise DataError(
             f"{path}: {count:,} rows with {good:,} images, {stats.name} says {counts[0]:,} with {counts[1]:,}"

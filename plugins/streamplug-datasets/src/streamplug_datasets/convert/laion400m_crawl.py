@@ -15,6 +15,7 @@ from PIL import ExifTags, Image
 
 from streamplug.config import parse_bytes
 from streamplug.errors import DataError
+from streamplug.plugin_kit.codec_errors import parsing
 from streamplug_datasets.convert import crawl as crawling
 from streamplug_datasets.convert.crawl import Crawl, Failed, fetch_all
 from streamplug_datasets.convert.failure_report import FailureReport
@@ -91,7 +92,8 @@ def samples(
     table = ParquetTable(Path(part["path"]), _WANTED)
     rows, again = tee(islice(table.rows(_ROWS_PER_READ, part["group"], start), count))
     lost = FailureReport()
-    for row, response in zip(again, fetch_all((row["URL"] or "" for row in rows), crawl)):
+    responses = fetch_all((_url(row, part["path"]) for row in rows), crawl)
+    for row, response in zip(again, responses):
         status, message, image = SUCCESS, "", _NOTHING
         if isinstance(response, Failed):
             status, message = "failed_to_download", str(response)
@@ -103,8 +105,17 @@ def samples(
                 status, message = "failed_to_resize", f"{type(error).__name__}: {error}"
                 lost.add("no image")
         if status == SUCCESS or not part["only_images"]:
-            yield {**_about(row), **image, "status": status, "error_message": message}
+            with parsing(f"{part['path']}: the row of {row['URL']!r:.200}"):
+                about = _about(row)
+            yield {**about, **image, "status": status, "error_message": message}
     lost.write(failures, part["number"], count, max_failed)
+
+
+def _url(row: dict[str, Any], path: str) -> str:
+    url = row["URL"] or ""
+    if not isinstance(url, str):
+        raise DataError(f"{path}: the URL {url!r:.40} is not text")
+    return url
 
 
 def _about(row: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamplug.errors import ConfigError, CorruptShardError, DataError
+from streamplug.errors import ConfigError, DataError
+from streamplug.plugin_kit.codec_errors import parsing
 
 
 class ParquetTable:
@@ -61,7 +62,8 @@ class ParquetTable:
             if start >= self.groups[number]:
                 start -= self.groups[number]
                 continue
-            with self._naming(str(self._path)):
+            where = str(self._path)
+            with self._naming(where), parsing(f"{where}: row group {number}"):
                 yield from self._rows_of_group(number, at_once, start)
             start = 0
 
@@ -71,16 +73,13 @@ class ParquetTable:
         from streamplug_parquet.memory_bounds import expanded_size
 
         plan, expanded = self._sizes.plan(group, self._columns), 0
-        try:
-            file = parquet.ParquetFile(
-                pyarrow.BufferReader(self._data),
-                metadata=self._metadata,
-                read_dictionary=plan.dictionaries,
-            )
-            for batch in file.iter_batches(at_once, row_groups=[group], columns=self._columns):
-                expanded += sum(map(expanded_size, batch.columns))
-                plan.check_expansion(expanded, f"row group {group}")
-                yield from batch.slice(start).to_pylist()
-                start = max(start - batch.num_rows, 0)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise CorruptShardError(f"row group {group} is damaged: {error}") from error
+        file = parquet.ParquetFile(
+            pyarrow.BufferReader(self._data),
+            metadata=self._metadata,
+            read_dictionary=plan.dictionaries,
+        )
+        for batch in file.iter_batches(at_once, row_groups=[group], columns=self._columns):
+            expanded += sum(map(expanded_size, batch.columns))
+            plan.check_expansion(expanded, f"row group {group}")
+            yield from batch.slice(start).to_pylist()
+            start = max(start - batch.num_rows, 0)

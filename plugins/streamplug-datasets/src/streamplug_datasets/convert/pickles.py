@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import pickletools
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DataError
+
+_MAX_DIMENSIONS = 32
+"""Of arrays in all versions of NumPy."""
 
 
 class PickledArray:
@@ -31,8 +36,8 @@ class PickledArray:
             DataError: If it is none.
         """
         match self.state:
-            case (_, tuple(shape), _DType(name="u1"), fortran, bytes(data)) if all(
-                isinstance(n, int) and n >= 0 for n in shape
+            case (_, tuple(shape), _DType(name="u1"), fortran, bytes(data)) if (
+                all(isinstance(n, int) and n >= 0 for n in shape) and len(shape) <= _MAX_DIMENSIONS
             ):
                 values = np.frombuffer(data, np.uint8)
                 if values.size == math.prod(shape):
@@ -75,6 +80,9 @@ _STAND_INS: dict[tuple[str, str], type] = {
 }
 
 
+_PUTS = ("PUT", "LONG_BINPUT")
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
@@ -94,9 +102,20 @@ def load(path: Path) -> Any:
         DataError: If it is damaged, or holds something else.
     """
     try:
-        with path.open("rb") as stream:
-            return _Unpickler(stream, encoding="bytes").load()
+        data = path.read_bytes()
+        _check_sizes(data)
+        return _Unpickler(BytesIO(data), encoding="bytes").load()
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except Exception as error:  # damaged pickles raise what they run into
         raise DataError(f"{path}: no such pickle: {type(error).__name__}: {error}") from error
+
+
+def _check_sizes(data: bytes) -> None:
+    """Check that what follows is as long as it says, and that no memo is larger than the pickle.
+
+    The unpickler would allocate the memory first.
+    """
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name in _PUTS and isinstance(argument, int) and argument >= len(data):
+            raise DataError(f"it has {len(data)} bytes, and a value with the number {argument}")

@@ -1,0 +1,60 @@
+"""The types that the fields of a log's actions must have, whatever its text or Parquet says.
+
+The source is the protocol of Delta Lake, https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Action = Mapping[str, Any]
+
+_OPTIONAL = type(None)
+_FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
+    "add": {
+        "path": (str,),
+        "size": (int,),
+        "modificationTime": (int, _OPTIONAL),
+        "partitionValues": (dict, _OPTIONAL),
+        "stats": (str, _OPTIONAL),
+        "stats_parsed": (dict, _OPTIONAL),
+        "deletionVector": (dict, _OPTIONAL),
+    },
+    "remove": {"path": (str,), "deletionVector": (dict, _OPTIONAL)},
+    "metaData": {
+        "schemaString": (str,),
+        "configuration": (dict, _OPTIONAL),
+        "partitionColumns": (list, _OPTIONAL),
+    },
+    "protocol": {"minReaderVersion": (int,), "readerFeatures": (list, _OPTIONAL)},
+    "sidecar": {"path": (str,)},
+    "statistics": {
+        "numRecords": (int, _OPTIONAL),
+        "nullCount": (dict, _OPTIONAL),
+        "minValues": (dict, _OPTIONAL),
+        "maxValues": (dict, _OPTIONAL),
+    },
+}
+_COUNTS = ("size", "numRecords")
+_COUNT_LIMIT = 1 << 63
+
+
+def check_fields(kind: str, action: Any) -> None:
+    """Check those fields of an action, or of the statistics of a file, that are used.
+
+    Raises:
+        TypeError: If a field has another type.
+        ValueError: If a count is negative, or 2**63 or more.
+    """
+    if not isinstance(action, dict):
+        raise TypeError(f"{kind} is {action!r:.40}, not an object")
+    for name, types in _FIELDS[kind].items():
+        value = action.get(name)
+        if not isinstance(value, types):
+            raise TypeError(f"{name} of {kind} is {value!r:.40}")
+        if name in _COUNTS and isinstance(value, int) and not 0 <= value < _COUNT_LIMIT:
+            raise ValueError(f"{name} of {kind} is {value!r:.40}")
+    for text in (action.get("partitionValues") or {}).values():
+        if not isinstance(text, (str, _OPTIONAL)):
+            raise TypeError(f"a value in partitionValues is {text!r:.40}")
