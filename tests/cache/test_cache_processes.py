@@ -120,6 +120,7 @@ def test_a_process_may_die_at_any_point(
         )  # fmt: skip
 
 
+@pytest.mark.timeout(3000 if SOAK else 300)
 def test_processes_may_be_killed_at_any_time(
     tmp_path, serve, write, readers, ends_well, check_cache, starting
 ):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import json
+import pickle
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +24,7 @@ Parser = tuple[str, Callable[[bytes], object], list[bytes]]
 
 def find_parsers(folder: Path) -> Iterator[Parser]:
     """Yield those whose libraries are installed; `folder` is for their files."""
-    for find in (_parquet, _deletion_vectors, _image_parts, _lerobot):
+    for find in (_parquet, _deletion_vectors, _image_parts, _lerobot, _converters):
         with suppress(ImportError):
             yield from find(folder)
 
@@ -234,3 +236,75 @@ def _lerobot(folder: Path) -> Iterator[Parser]:
                 path.write_bytes(whole)
 
         yield f"lerobot-{path.name}", read, [whole]
+
+
+# -- files of well-known data sets -----------------------------------------------------------------
+
+
+def _converters(folder: Path) -> Iterator[Parser]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import zstandard
+    from PIL import Image
+    from streamplug_datasets.convert import bert, cifar10, coco, images, laion400m, text, webvid
+
+    folder /= "converters"
+    folder.mkdir()
+
+    def of_file(name: str, read: Callable[[Path], object], *seeds: bytes) -> Parser:
+        path = folder / name
+
+        def run(data: bytes) -> None:
+            path.write_bytes(data)
+            read(path)
+
+        return f"convert-{name}", run, list(seeds)
+
+    annotations = {
+        "categories": [{"id": 3}],
+        "images": [{"id": 7, "file_name": "7.jpg", "height": 4, "width": 6}],
+        "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [0, 1.5, 2, 2]}],
+    }
+    yield of_file("coco.json", coco._images, json.dumps(annotations).encode())
+
+    pickled = {b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 2]}
+    for protocol in (0, 2, 4):
+        data = pickle.dumps(pickled, protocol)
+        yield of_file(f"cifar{protocol}", lambda path: cifar10.read(str(path)), data)
+
+    pixels = Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3))
+    for kind, convert in (("jpeg", images.jpeg), ("png", lambda path: images.classes(path, 255))):
+        out = io.BytesIO()
+        (pixels if kind == "jpeg" else pixels.convert("L")).save(out, kind)
+        yield of_file(kind, convert, out.getvalue())
+
+    row = {"status": "success", "jpg": b"\xff\xd8\xff", "width": 8.0, "exif": None}
+    row = {laion400m._NAMES.get(name, name): None for name in laion400m.COLUMNS} | row
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([row, row]), out)
+    stats = json.dumps({"count": 2, "successes": 2}).encode()
+
+    def read_laion(path: Path) -> None:
+        table = folder / "laion.parquet"
+        if path.suffix == ".json":
+            table.write_bytes(out.getvalue())
+        else:
+            laion400m._stats(table).write_bytes(stats)
+        part = {"path": str(table), "number": 0, "only_images": False}
+        list(laion400m.samples(part, failures=str(folder / "failures")))
+
+    yield of_file("laion.parquet", read_laion, out.getvalue())
+    yield of_file("laion_stats.json", read_laion, stats)
+
+    fields = {"text": str, "meta": dict}
+    line = json.dumps({"text": "a", "meta": {}}).encode() + b"\n"
+    for suffix, pack in (("", bytes), (".gz", gzip.compress), (".zst", zstandard.compress)):
+        yield of_file(
+            f"lines.jsonl{suffix}", lambda path: list(text.json_lines(path, fields)), pack(2 * line)
+        )
+
+    table = "videoid,contentUrl,duration,page_dir,name\n1,https://x/1.mp4,PT00H00M30S,b,a\n"
+    yield of_file("webvid.csv", lambda path: webvid._starts(path, 10, None), table.encode())
+
+    tokens = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
+    yield of_file("vocab.txt", bert.Vocabulary.of, tokens.encode())

@@ -5,10 +5,10 @@ import json
 
 import pytest
 from streamplug_datasets import StreamingC4
-from streamplug_datasets.convert import c4
+from streamplug_datasets.convert import c4, text
 
 from streamplug import StreamingDataLoader, StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, DataError
 
 torch = pytest.importorskip("torch")
 
@@ -111,9 +111,20 @@ def test_bad_line_is_named(home, refused, content, message):
 def test_damaged_file_is_named(home, refused):
     path = home / "c4-train.00001-of-00003.json.gz"
     whole = path.read_bytes()
-    for data in (whole[:-3], whole[:50], whole[:-8] + b"\0" * 8, b"x" * 40):
+    deflated = whole[:20] + b"\xff" * 20 + whole[40:]
+    for data in (whole[:-3], whole[:50], whole[:-8] + b"\0" * 8, b"x" * 40, deflated):
         path.write_bytes(data)
         assert f"{path.name}: damaged behind line " in refused(LINE)
+
+
+def test_lines_that_take_too_much_memory_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "_LINE_LIMIT", 1000)
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(b"x" * 999 + b"\n" + b"x" * 100_000))
+    lines = text.lines(path)
+    assert next(lines) == (1, b"x" * 999 + b"\n")
+    with pytest.raises(DataError, match=r"a\.json\.gz: line 2 is longer than 1000 bytes"):
+        next(lines)
 
 
 def test_tokenizer_has_to_be_given(home, converted):

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,22 +18,26 @@ from streamplug.errors import DataError
 
 _WINDOW = 1 << 31
 """The largest that files compressed with ``zstd --long`` ask for."""
+_LINE_LIMIT = 1 << 30
+"""Bytes of a line. A small compressed file may have a line that takes all memory."""
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the number, from 1, and the bytes of each line.
 
     Raises:
-        DataError: If the file is damaged.
+        DataError: If the file is damaged, or a line is longer than 1 GiB.
     """
     number = 0
     try:
         with _opened(path) as stream:
-            for number, line in enumerate(stream, 1):
+            for number, line in enumerate(iter(partial(stream.readline, _LINE_LIMIT + 1), b""), 1):
+                if len(line) > _LINE_LIMIT:
+                    raise DataError(f"line {number} is longer than {_LINE_LIMIT} bytes")
                 yield number, line
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    except (OSError, EOFError, ValueError, zstandard.ZstdError) as error:
+    except Exception as error:  # decompressors raise what they run into
         raise DataError(
             f"{path}: damaged behind line {number}: {type(error).__name__}: {error}"
         ) from error
