@@ -72,7 +72,7 @@ def write_tar_lists(out: Path) -> None:
 def write_energon_lists(out: Path) -> None:
     write_tar(out)
     (out / ".nv-meta").mkdir()
-    (out / ".nv-meta" / ".info.yaml").write_text("shard_counts:\n  a.tar: 2\n")
+    (out / ".nv-meta" / ".info.yaml").write_text('{"shard_counts": {"a.tar": 2}}')
 
 
 def write_parquet(out: Path) -> None:

@@ -188,7 +188,8 @@ def _user_input(folder: Path) -> Iterator[tuple[str, Target]]:
             path.write_bytes(data)
             load(path)
 
-        yield f"config-{suffix}", Target(configure, [text.encode()])
+        seeds = [text.encode(), b'{"batch_size": 4, "streams": [{"remote": "a"}]}']  # JSON is YAML
+        yield f"config-{suffix}", Target(configure, seeds if suffix == "yaml" else seeds[:1])
 
     data_sets.write_mds(folder / "set")
     dataset = StreamingDataset(local=str(folder / "set"), batch_size=2)
