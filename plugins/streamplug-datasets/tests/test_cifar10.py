@@ -206,7 +206,7 @@ def test_real_set_must_be_whole(home, refused):
     [
         (b"\x80\x02}(", "no such pickle"),
         (b"\x80\x02]q.", "no such pickle"),
-        (b"\x80\x02]r\xff\xff\xff\x7f.", "a value with the number 2147483647"),
+        (b"\x80\x02]r\xff\xff\xff\x7f.", "it stores a value as number 2147483647"),
         (
             b"\x80\x04\x8e" + b"\0\0\0\0\1\0\0\0" + b".",
             "no such pickle: ValueError: expected 4294967296",

@@ -81,6 +81,7 @@ _STAND_INS: dict[tuple[str, str], type] = {
 
 
 _PUTS = ("PUT", "LONG_BINPUT")
+"""Instructions that store a value in the memo, with a number of up to 2**32 or more."""
 
 
 class _Unpickler(pickle.Unpickler):
@@ -118,4 +119,6 @@ def _check_sizes(data: bytes) -> None:
     """
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name in _PUTS and isinstance(argument, int) and argument >= len(data):
-            raise DataError(f"it has {len(data)} bytes, and a value with the number {argument}")
+            raise DataError(
+                f"it stores a value as number {argument}, but has only {len(data)} bytes"
+            )
