@@ -65,12 +65,18 @@ def write_tar(out: Path) -> None:
 
 def write_tar_lists(out: Path) -> None:
     write_tar(out)
+    with tarfile.open(out / "a.tar") as tar:
+        lines = [f"{m.name.partition('.')[2]} {m.offset_data} {m.size} {m.name}" for m in tar]
+    (out / "a.idx").write_text("\n".join([f"v1.2 {len(lines)}", " ".join(lines)]))
     entry = {"url": "a.tar", "nsamples": 2}
     (out / "shardindex.json").write_text(json.dumps({"wids_version": 1, "shardlist": [entry]}))
 
 
 def write_energon_lists(out: Path) -> None:
     write_tar(out)
+    with tarfile.open(out / "a.tar") as tar:
+        starts = [m.offset for m in tar if m.name.endswith(".json")]
+        np.array([*starts, tar.offset], "<u8").tofile(out / "a.tar.idx")
     (out / ".nv-meta").mkdir()
     (out / ".nv-meta" / ".info.yaml").write_text('{"shard_counts": {"a.tar": 2}}')
 
@@ -150,6 +156,8 @@ def write_iceberg(out: Path) -> None:
     catalog = SqlCatalog("fuzz", uri="sqlite:///:memory:", warehouse=f"file://{out.parent}")
     catalog.create_namespace("n")
     catalog.create_table("n.t", schema=table.schema, location=f"file://{out}").append(table)
+    latest = max((out / "metadata").glob("*.metadata.json"))
+    (out / "metadata" / "version-hint.text").write_text(latest.name)
 
 
 def write_view(out: Path) -> None:

@@ -278,6 +278,9 @@ def test_the_latest_metadata_file_of_a_folder(two_files, helpers):
     older = sorted(metadata.glob("*.metadata.json"))[-2]
     (metadata / "version-hint.text").write_text(older.name.removesuffix(".metadata.json"))
     assert ids(folder) == list(range(10))
+    (metadata / "version-hint.text").write_bytes(b"\xff")
+    with pytest.raises(DataError, match=r"version-hint\.text is damaged: UnicodeDecodeError"):
+        read(folder)
     (metadata / "version-hint.text").unlink()
     latest = helpers.path_of(table.metadata_location)
     shutil.copy(latest, metadata / f"{latest.name.partition('-')[0]}-{uuid.uuid4()}.metadata.json")

@@ -53,11 +53,14 @@ class TableFiles:
         Raises:
             NotFound: If there is none.
             ConfigError: If it is not clear which is the latest.
+            DataError: If the file that names it is damaged.
         """
         try:
-            hint = self.read(_HINT).decode().strip()
+            data = self.read(_HINT)
         except NotFound:
-            hint = ""
+            data = b""
+        with parsing(self._storage.url_of(_HINT)):
+            hint = data.decode().strip()
         if hint:
             name = f"v{hint}" if hint.isdigit() else hint.removesuffix(".metadata.json")
             return f"{METADATA_FOLDER}{name}.metadata.json"
