@@ -143,9 +143,10 @@ def write_delta(out: Path) -> None:
     import deltalake
     import pyarrow as pa
 
-    table = pa.table({name: [row[name] for row in ROWS] for name in COLUMNS})
-    deltalake.write_deltalake(str(out), table)
-    deltalake.write_deltalake(str(out), table, mode="append")
+    columns = {name: [row[name] for row in ROWS] for name in COLUMNS}
+    table = pa.table({**columns, "part": ["a"] * len(ROWS)})
+    for mode in ("error", "append"):
+        deltalake.write_deltalake(str(out), table, mode=mode, partition_by=["part"])
 
 
 def write_iceberg(out: Path) -> None:

@@ -25,8 +25,9 @@ def replace_value(data: bytes, draw: random.Random) -> bytes | None:
         number = draw.choice([n for n, part in enumerate(parts) if part] or [0])
         tree = _parse(parts[number])
         if isinstance(tree, (dict, list)):
-            changed = json.dumps(_changed(tree, draw)).encode()
-            return b"\n".join([*parts[:number], changed, *parts[number + 1 :]])
+            with suppress(RecursionError):
+                changed = json.dumps(_changed(tree, draw)).encode()
+                return b"\n".join([*parts[:number], changed, *parts[number + 1 :]])
     return None
 
 

@@ -211,6 +211,7 @@ def test_real_set_must_be_whole(home, refused):
             b"\x80\x04\x8e" + b"\0\0\0\0\1\0\0\0" + b".",
             "no such pickle: ValueError: expected 4294967296",
         ),
+        (b"(lp999999\n.", "it stores a value as number 999999"),
         (pickle.dumps([1], 2), "a list where a dict"),
         (pickle.dumps({b"\xff": 1}, 2), "lacks an array"),
         (pickle.dumps({b"data": b"x", b"labels": []}, 2), "lacks an array"),
@@ -273,6 +274,12 @@ def test_pickled_array_is_one_of_bytes(tmp_path):
         path.write_bytes(pickle.dumps(array, 2))
         with pytest.raises(DataError, match="not one of uint8"):
             load(path).array()
+
+
+def test_pickle_of_python_2_is_read(tmp_path):
+    path = tmp_path / "pickle"
+    path.write_bytes(b"(dp0\nS'data'\np1\nS'\\xff\x80'\np2\ns.")  # protocol 0, as of cPickle
+    assert load(path) == {b"data": b"\xff\x80"}
 
 
 def test_pickle_of_today_is_read(tmp_path):

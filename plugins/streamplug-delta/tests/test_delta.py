@@ -335,7 +335,7 @@ BAD = {
         ),
         "no metaData",
     ),
-    "path": (lambda _, add: add.pop("path"), "is damaged: TypeError: path of add is None"),
+    "path": (lambda _, add: add.pop("path"), "is damaged: KeyError: 'path'"),
     "size": (lambda _, add: add.update(size=None), "is damaged: TypeError"),
     "infinite size": (lambda _, add: add.update(size=float("inf")), "size of add is inf"),
     "huge size": (lambda _, add: add.update(size=1 << 63), "size of add is 9223372036854775808"),
@@ -345,6 +345,24 @@ BAD = {
         lambda _, add: add.update(partitionValues={"id": 1}),
         "a value in partitionValues is 1",
     ),
+    "surrogate": (
+        lambda actions, add: (
+            metadata_of(actions).update(
+                partitionColumns=["text"],
+                schemaString='{"fields": [{"name": "text", "type": "string"}]}',
+            ),
+            add.update(partitionValues={"text": "\ud800"}),
+        ),
+        "for the partition column 'text' of .* is damaged: UnicodeEncodeError",
+    ),
+    "number of rows": (
+        lambda actions, add: (
+            add.update(stats=f'{{"numRecords": {(1 << 63) - 1}}}'),
+            actions.append({"add": {**add, "path": "b.parquet"}}),
+        ),
+        "has more samples than can be counted",
+    ),
+    "kind of size": (lambda _, add: add.update(size=True), "size of add is True"),
     "metadata": (
         lambda actions, _: metadata_of(actions).update(partitionColumns=True),
         "partitionColumns of metaData is True",
@@ -407,6 +425,26 @@ def test_damaged_or_unknown_logs_are_refused(table, kind):
     damage(table, change)
     with pytest.raises(DataError, match=message):
         read(table)
+
+
+def test_newer_logs_are_not_called_damaged(table):
+    def change(actions, add):
+        protocol_of(actions).update(minReaderVersion=9)
+        add.update(size="1 kB")
+
+    damage(table, change)
+    with pytest.raises(DataError, match="needs version 9 of readers"):
+        read(table)
+
+
+def test_bounds_that_are_no_numbers_are_left_out(table):
+    damage(
+        table,
+        lambda _, add: add.update(
+            stats='{"numRecords": 2, "minValues": {"id": Infinity}, "maxValues": {"id": 1e999}}'
+        ),
+    )
+    assert [sample["id"] for sample in read(table, select="id > 1")] == [2]
 
 
 def test_lines_and_vectors_that_are_cut_are_refused(table):

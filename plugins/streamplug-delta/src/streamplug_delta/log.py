@@ -68,9 +68,6 @@ class TableState:
         """Apply the actions of one commit."""
         added = {}
         for action in actions:
-            for kind in _ACTIONS:
-                if action.get(kind) is not None:
-                    check_fields(kind, action[kind])
             if (remove := action.get("remove")) is not None:
                 self.adds.pop(_key_of(remove), None)
             elif (add := action.get("add")) is not None:
@@ -153,10 +150,15 @@ class DeltaLog:
         for key, data in zip(keys, map_threads(self._read, keys, _MAX_READS_IN_FLIGHT)):
             with parsing(self._storage.url_of(key)):
                 state.apply(self._parse_lines(key, data))
-        with parsing(url):
-            _check_protocol(state.protocol, url)
         if not state.metadata or not state.protocol:
             raise DataError(f"{url}, version {wanted}: the log has no metaData or no protocol")
+        with parsing(f"{url}, version {wanted}: the log"):
+            # First, as newer versions of the protocol may have other fields.
+            check_fields("protocol", state.protocol)
+            _check_protocol(state.protocol, url)
+            check_fields("metaData", state.metadata)
+            for add in state.adds.values():
+                check_fields("add", add)
         return state
 
     def _read(self, key: str) -> bytes:

@@ -21,14 +21,12 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "stats_parsed": (dict, _OPTIONAL),
         "deletionVector": (dict, _OPTIONAL),
     },
-    "remove": {"path": (str,), "deletionVector": (dict, _OPTIONAL)},
     "metaData": {
         "schemaString": (str,),
         "configuration": (dict, _OPTIONAL),
         "partitionColumns": (list, _OPTIONAL),
     },
     "protocol": {"minReaderVersion": (int,), "readerFeatures": (list, _OPTIONAL)},
-    "sidecar": {"path": (str,)},
     "statistics": {
         "numRecords": (int, _OPTIONAL),
         "nullCount": (dict, _OPTIONAL),
@@ -51,10 +49,11 @@ def check_fields(kind: str, action: Any) -> None:
         raise TypeError(f"{kind} is {action!r:.40}, not an object")
     for name, types in _FIELDS[kind].items():
         value = action.get(name)
-        if not isinstance(value, types):
+        if not isinstance(value, types) or isinstance(value, bool):
             raise TypeError(f"{name} of {kind} is {value!r:.40}")
         if name in _COUNTS and isinstance(value, int) and not 0 <= value < _COUNT_LIMIT:
             raise ValueError(f"{name} of {kind} is {value!r:.40}")
-    for text in (action.get("partitionValues") or {}).values():
-        if not isinstance(text, (str, _OPTIONAL)):
-            raise TypeError(f"a value in partitionValues is {text!r:.40}")
+    if kind == "add":
+        for text in (action.get("partitionValues") or {}).values():
+            if not isinstance(text, (str, _OPTIONAL)):
+                raise TypeError(f"a value in partitionValues is {text!r:.40}")

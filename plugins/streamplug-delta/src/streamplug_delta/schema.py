@@ -91,11 +91,12 @@ def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:
 
     Raises:
         ValueError: If it is not of the type.
+        pyarrow.ArrowException: If it is not of the type, or columns of the type have no such values.
     """
     if text is None or text == "":
         return None
     if pa.types.is_string(type_):
-        return text
+        return pa.scalar(text).as_py()  # refuses lone surrogates
     if pa.types.is_binary(type_):
         return text.encode()
     if pa.types.is_timestamp(type_):

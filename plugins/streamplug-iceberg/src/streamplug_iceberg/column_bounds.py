@@ -40,11 +40,7 @@ def column_bounds(file: DataFile, schema: Schema) -> Bounds:
             continue
         try:
             lowest, highest = (_value(type_, values[number]) for values in (lower, upper))
-        except (
-            ArithmeticError,
-            ValueError,
-            struct.error,
-        ):  # the column had another type when the file was written
+        except (ValueError, struct.error):  # the column had another type when the file was written
             continue
         if lowest is not None and not any(map(_is_nan, (lowest, highest))):
             bounds[field.name] = lowest, highest, nulls.get(number) != 0

@@ -66,6 +66,7 @@ class _ArrowColumn:
         self.values = _values(array, kind)
         if self.values is None:
             array.validate(full=True)  # damaged offsets would point outside the buffers
+            # Lists of different lengths would not fit into an array of scalars.
             if kind in _SCALARS and array.type.num_fields:
                 raise CorruptShardError(f"its values are {array.type}, the index says {kind}")
 

@@ -30,6 +30,8 @@ from streamplug_parquet.encodings import ArrowTypes
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.table_reader import TableFile, TableFileReader
 
+_MAX_SAMPLES = 1 << 63
+
 Bounds = Mapping[str, tuple[Any, Any, bool]]
 
 
@@ -96,6 +98,8 @@ class TableSnapshot:
         if not self.columns:
             raise DataError(f"{self.where} has no columns")
         files = [file for file in self.files if file.samples]
+        if sum(file.samples for file in files) >= _MAX_SAMPLES:
+            raise DataError(f"{self.where} has more samples than can be counted")
         names = TextColumnBuilder()
         try:
             names.put(0, [validate_basename(file.key, "file").encode() for file in files])

@@ -54,7 +54,7 @@ def command(root: Path, splits: Sequence[str], *, seed: int, allow_partial: bool
 
 def _images(path: Path) -> list[list[Any]]:
     """Return the images: file, number, height, width, boxes one after the other, classes."""
-    with parsing(f"{path}: the file of annotations"):
+    with parsing(f"{path}", "expected annotations of COCO for detection"):
         with path.open(encoding="utf-8") as stream:
             content = json.load(stream, object_hook=_lean)
         labels = {entry["id"]: number for number, entry in enumerate(content["categories"], 1)}

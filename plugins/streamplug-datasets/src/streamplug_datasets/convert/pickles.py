@@ -42,7 +42,9 @@ class PickledArray:
                 values = np.frombuffer(data, np.uint8)
                 if values.size == math.prod(shape):
                     return values.reshape(shape, order="F" if fortran else "C")
-        raise DataError("an array that is not one of uint8, or has other bytes than it says")
+        raise DataError(
+            "an array that is not one of uint8, has other bytes than it says, or more than 32 dimensions"
+        )
 
 
 class _DType:
@@ -80,6 +82,7 @@ _STAND_INS: dict[tuple[str, str], type] = {
 }
 
 
+_OPCODES = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
 _PUTS = ("PUT", "LONG_BINPUT")
 """Instructions that store a value in the memo, with a number of up to 2**32 or more."""
 
@@ -117,8 +120,16 @@ def _check_sizes(data: bytes) -> None:
 
     The unpickler would allocate the memory first.
     """
-    for opcode, argument, _ in pickletools.genops(data):
+    stream = BytesIO(data)
+    while code := stream.read(1):
+        opcode = _OPCODES[code]
+        if opcode.name == "STRING":  # of Python 2: any bytes, which pickletools would decode
+            stream.readline()
+            continue
+        argument = opcode.arg.reader(stream) if opcode.arg else None
         if opcode.name in _PUTS and isinstance(argument, int) and argument >= len(data):
             raise DataError(
                 f"it stores a value as number {argument}, but has only {len(data)} bytes"
             )
+        if opcode.name == "STOP":
+            break
