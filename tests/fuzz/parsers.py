@@ -150,10 +150,11 @@ def _deletion_vectors(_folder: Path) -> Iterator[Parser]:
     stored = len(stored).to_bytes(4, "big") + stored + crc32(stored).to_bytes(4, "big")
 
     def read(data: bytes) -> None:
-        with suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        descriptor = None
+        with suppress(ValueError, RecursionError):  # of json, which is not ours
             descriptor = json.loads(data)
-            if isinstance(descriptor, dict):
-                read_vector(descriptor, lambda _, start, stop: stored[max(start, 0) : max(stop, 0)])
+        if isinstance(descriptor, dict):
+            read_vector(descriptor, lambda _, start, stop: stored[max(start, 0) : max(stop, 0)])
 
     inline = {
         "storageType": "i",
