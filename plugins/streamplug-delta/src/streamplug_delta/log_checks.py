@@ -10,28 +10,28 @@ from typing import Any
 
 Action = Mapping[str, Any]
 
-_OPTIONAL = type(None)
+_NONE = type(None)
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     "add": {
         "path": (str,),
         "size": (int,),
-        "modificationTime": (int, _OPTIONAL),
-        "partitionValues": (dict, _OPTIONAL),
-        "stats": (str, _OPTIONAL),
-        "stats_parsed": (dict, _OPTIONAL),
-        "deletionVector": (dict, _OPTIONAL),
+        "modificationTime": (int, _NONE),
+        "partitionValues": (dict, _NONE),
+        "stats": (str, _NONE),
+        "stats_parsed": (dict, _NONE),
+        "deletionVector": (dict, _NONE),
     },
     "metaData": {
         "schemaString": (str,),
-        "configuration": (dict, _OPTIONAL),
-        "partitionColumns": (list, _OPTIONAL),
+        "configuration": (dict, _NONE),
+        "partitionColumns": (list, _NONE),
     },
-    "protocol": {"minReaderVersion": (int,), "readerFeatures": (list, _OPTIONAL)},
+    "protocol": {"minReaderVersion": (int,), "readerFeatures": (list, _NONE)},
     "statistics": {
-        "numRecords": (int, _OPTIONAL),
-        "nullCount": (dict, _OPTIONAL),
-        "minValues": (dict, _OPTIONAL),
-        "maxValues": (dict, _OPTIONAL),
+        "numRecords": (int, _NONE),
+        "nullCount": (dict, _NONE),
+        "minValues": (dict, _NONE),
+        "maxValues": (dict, _NONE),
     },
 }
 _COUNTS = ("size", "numRecords")
@@ -55,5 +55,5 @@ def check_fields(kind: str, action: Any) -> None:
             raise ValueError(f"{name} of {kind} is {value!r:.40}")
     if kind == "add":
         for text in (action.get("partitionValues") or {}).values():
-            if not isinstance(text, (str, _OPTIONAL)):
+            if not isinstance(text, (str, _NONE)):
                 raise TypeError(f"a value in partitionValues is {text!r:.40}")

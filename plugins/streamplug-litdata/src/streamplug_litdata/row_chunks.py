@@ -26,7 +26,7 @@ _END = 12
 _NUMBERS, _TEXTS = 1, 2
 """Buffers of an Arrow column: numbers or text offsets; text."""
 
-_SCALARS = ("bool", "bytes", "float", "int", "str")
+_SCALAR_KINDS = ("bool", "bytes", "float", "int", "str")
 
 _FILE, _FILE_HEAD = b"ARROW1", 8
 """What a file of Arrow begins with; bytes before its first message."""
@@ -67,7 +67,7 @@ class _ArrowColumn:
         if self.values is None:
             array.validate(full=True)  # damaged offsets would point outside the buffers
             # Lists of different lengths would not fit into an array of scalars.
-            if kind in _SCALARS and array.type.num_fields:
+            if kind in _SCALAR_KINDS and array.type.num_fields:
                 raise CorruptShardError(f"its values are {array.type}, the index says {kind}")
 
 

@@ -83,7 +83,7 @@ _STAND_INS: dict[tuple[str, str], type] = {
 
 
 _OPCODES = {opcode.code.encode("latin-1"): opcode for opcode in pickletools.opcodes}
-_PUTS = ("PUT", "LONG_BINPUT")
+_MEMO_WRITES = ("PUT", "LONG_BINPUT")
 """Instructions that store a value in the memo, with a number of up to 2**32 or more."""
 
 
@@ -127,7 +127,7 @@ def _check_sizes(data: bytes) -> None:
             stream.readline()
             continue
         argument = opcode.arg.reader(stream) if opcode.arg else None
-        if opcode.name in _PUTS and isinstance(argument, int) and argument >= len(data):
+        if opcode.name in _MEMO_WRITES and isinstance(argument, int) and argument >= len(data):
             raise DataError(
                 f"it stores a value as number {argument}, but has only {len(data)} bytes"
             )
