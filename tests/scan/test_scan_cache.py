@@ -15,6 +15,7 @@ from streamplug.plugin.registry import unregister
 from streamplug.scan import scan_cache as derived
 from streamplug.scan import scanner as scanning
 from streamplug.scan.glob import FileSet
+from streamplug.transfer.scan_files import read_with_digest
 
 
 class Bytes(ScannableFormat):
@@ -110,7 +111,7 @@ def test_files_without_an_index_are_a_data_set(folder, looked, tmp_path):
 def test_an_index_json_goes_before_looking(folder, looked):
     assert text(folder) == "abcdefghi"
     made = next(scans(folder).glob("*.index"))
-    index = json.loads(made.read_bytes())
+    index = json.loads(read_with_digest(made))
     for entry in index["shards"]:
         name = entry["raw_data"]["basename"] + ".count"
         content = (made.parent / entry["raw_count"]["basename"]).read_bytes()
@@ -148,6 +149,41 @@ def test_what_was_kept_and_is_damaged_is_found_again(folder, looked):
         path.unlink()
     assert text(folder) == "abcdefghi"
     assert len(looked) == 9
+
+
+def damages(content):
+    yield b""
+    yield content[:-1]
+    for at in range(0, len(content), 7):
+        yield content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".json"])
+def test_damaged_results_are_scanned_again(folder, suffix):
+    assert text(folder) == "abcdefghi"
+    index = next(scans(folder).glob("*.index"))
+    path = next(scans(folder).glob(f"*{suffix}"))
+    whole = path.read_bytes()
+    for damaged in damages(whole):
+        index.unlink()
+        path.write_bytes(damaged)
+        assert text(folder) == "abcdefghi"
+        assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("local", [None, "cache"])
+def test_the_start_after_damage_of_a_scanned_file_scans_again(folder, tmp_path, local):
+    options = {} if local is None else {"local": str(tmp_path / local)}
+    assert text(folder, **options) == "abcdefghi"
+    kept = scans(folder) if local is None else tmp_path / local / ".streamplug" / "scan"
+    path = min(kept.glob("*.count"))
+    whole = path.read_bytes()
+    for damaged in (*damages(whole), None):
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        with pytest.raises(CorruptShardError, match=rf"{path.name}.*scans its files again"):
+            text(folder, **options)
+        assert text(folder, **options) == "abcdefghi"
+        assert path.read_bytes() == whole
 
 
 def test_files_that_cannot_be_one_data_set_are_refused(folder):

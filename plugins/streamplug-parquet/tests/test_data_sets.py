@@ -27,6 +27,7 @@ from streamplug.errors import (
     InvalidIndexError,
 )
 from streamplug.interfaces import Encoding
+from streamplug.transfer.scan_files import read_with_digest
 
 COUNT = 40
 
@@ -200,7 +201,7 @@ def test_what_files_say_of_missing_values_is_not_trusted(files, tmp_path):
     dataset = opened(files / "data")
     dataset[0]
     (index,) = source_cache_dir(str(files / "data")).glob(".streamplug/scan/*.index")
-    shards = json.loads(index.read_text())
+    shards = json.loads(read_with_digest(index))
     for entry in shards["shards"]:
         entry["columns"]["maybe"] = "int32"
         entry["raw_data"]["hashes"] = {}

@@ -509,7 +509,16 @@ def test_an_index_that_names_files_elsewhere_removes_none(tmp_path, name):
     assert (tmp_path / "notes.txt").exists()
 
 
-@pytest.mark.parametrize("plan", ["[" * 100_000, "7", '{"parts": "../.."}', "\0a"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "[" * 100_000,
+        "7",
+        '{"parts": "../.."}',
+        '{"parts": "", "parts_digest": "", "columns": {}}',
+        "\0a",
+    ],
+)
 def test_a_plan_that_is_none_of_ours_is_another_set(tmp_path, plan):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "parts.json").write_text(plan)
@@ -518,15 +527,26 @@ def test_a_plan_that_is_none_of_ours_is_another_set(tmp_path, plan):
     write_parts(samples, range(1), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
 
 
-def test_a_part_that_names_files_elsewhere_is_written_again(tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new"), [("shard.00000", "../../shard.00000"), ('"int"', '"imt"'), ("bytes", "bites")]
+)
+def test_a_part_with_a_damaged_index_is_written_again(tmp_path, old, new):
     write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
     (tmp_path / "set" / "index.json").unlink()
     index = tmp_path / "set" / "part-00001" / "index.json"
-    index.write_text(index.read_text().replace("shard.00000", "../../shard.00000"))
+    index.write_text(index.read_text().replace(old, new))
     (tmp_path / "shard.00000.mds.gz").touch()
     write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
     assert len(list(StreamingDataset(local=str(tmp_path / "set")))) == 2 * SIZE
     assert (tmp_path / "shard.00000.mds.gz").exists()
+
+
+def test_a_plan_of_more_parts_than_can_be_counted_is_replaced(tmp_path, undisturbed):
+    (tmp_path / "set").mkdir()
+    plan = {"parts": 10**30, "parts_digest": "", "columns": {}}
+    (tmp_path / "set" / "parts.json").write_text(json.dumps(plan))
+    write_parts(samples, range(5), out=tmp_path / "set", processes=0, **OPTIONS)
+    assert content(tmp_path / "set") == undisturbed
 
 
 @pytest.mark.parametrize("size", [0, 1])

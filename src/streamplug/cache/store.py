@@ -34,6 +34,7 @@ from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
 from streamplug.transfer.observer import Observer, emit, observer_context, track_download
 from streamplug.transfer.probe import check_reachable
+from streamplug.transfer.scan_files import find_scan_file
 from streamplug.transfer.verify import verify_file
 from streamplug.types import FileInfo
 
@@ -131,7 +132,7 @@ class ShardStore:
             prefix_shard_errors(shard),
         ):
             return {
-                role: self._scanned_file(file) or self._ensure_file(shard, role, file, opened)
+                role: find_scan_file(self.derived, file.raw) or self._ensure_file(shard, role, file, opened)
                 for role, file in info.files.items()
             }
 
@@ -155,6 +156,7 @@ class ShardStore:
         `inodes` are those of the damaged files by role; a file with another inode has been replaced since.
         """
         files = self._index.shard(shard).files
+        scanned = {r for r, file in files.items() if find_scan_file(self.derived, file.raw)}
         if self._remote is None and not all(is_compressed(file) for file in files.values()):
             return False
         if self._offline and not all(has_zip(self._local, file) for file in files.values()):
@@ -164,7 +166,7 @@ class ShardStore:
                 return False  # it may be the only copy
         with map_disk_errors(self._local), observer_context(self.observer):
             for role, file in files.items():
-                if self._scanned_file(file):
+                if role in scanned:
                     continue
                 path = self._raw_path(file)
                 if self._in_source(path):
@@ -194,11 +196,6 @@ class ShardStore:
                     stored = [self._local / file.zip.basename] if file.zip is not None else []
                     self._quota.remove([path, *stored])
         _close_evicted()
-
-    def _scanned_file(self, file: ShardFile) -> Path | None:
-        """Return the path of a file that the scan wrote; None if it is a shard file."""
-        path = None if self.derived is None else self.derived / file.raw.basename
-        return path if path is not None and is_complete(path, file) else None
 
     def _ensure_file(
         self, shard: int, role: str, file: ShardFile, opened: _OpenFiles | None

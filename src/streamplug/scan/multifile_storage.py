@@ -17,6 +17,7 @@ from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.scan.multifile_shards import MULTIFILE_PREFIX
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.pool import map_threads
+from streamplug.transfer.scan_files import find_scan_file
 from streamplug.transfer.storage_wrapper import StorageWrapper
 from streamplug.types import Buffer
 
@@ -77,10 +78,10 @@ class _MultifileStorage(StorageWrapper):
         if shard is None:
             return None
         info = self._index.shard(shard)
-        name = info.files[MANIFEST_ROLE].raw.basename
-        path = None if self._derived is None else self._derived / name
+        manifest = info.files[MANIFEST_ROLE].raw
+        path = find_scan_file(self._derived, manifest)
         with map_disk_errors(path or Path()):
-            data = path.read_bytes() if path and path.exists() else self._storage.read(name)
+            data = path.read_bytes() if path else self._storage.read(manifest.basename)
         size = info.files["data"].raw.bytes
         return _ShardFiles(folder, ShardManifest.unpack(data, info.samples, size))
 

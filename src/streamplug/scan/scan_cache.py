@@ -35,6 +35,7 @@ from streamplug.scan.scanner import scan_file
 from streamplug.transfer.disk_errors import map_disk_errors, prefix_data_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 from streamplug.transfer.pool import map_threads
+from streamplug.transfer.scan_files import INDEX_SUFFIX, add_digest, read_with_digest
 
 _LOCK_NAME = "scan"
 _VERSION = 1
@@ -80,8 +81,8 @@ class _ScanFolder:
         digest = xxhash.xxh3_64_hexdigest(content)
         return {"basename": name, "bytes": len(content), "hashes": {"xxh3_64": digest}}
 
-    def write_index(self, name: str, entries: Sequence[_Entry]) -> None:
-        """Write an index, when the files that it names are on the disk."""
+    def write_index(self, name: str, entries: Sequence[_Entry]) -> bytes:
+        """Write an index, when the files that it names are on the disk; return its content."""
         names = {file["basename"] for entry in entries for file in _written_files(entry)}
         paths = [self.path / name for name in names]
         # Several at once, as file systems sync files together.
@@ -89,17 +90,22 @@ class _ScanFolder:
             pass
         for folder in {path.parent for path in paths}:
             sync_directory(folder)
-        self.write(name, format_index(entries, {}), durable=True)
+        data = format_index(entries, {})
+        self.write(name, add_digest(data), durable=True)
+        return data
 
     def read_result(self, key: str) -> _Entry | None:
         """Return the stored result of a scanned file; None if it is missing or incomplete."""
+        content = read_with_digest(self.path / f"{key}.json")
+        if content is None:
+            return None
+        result: _Entry = json.loads(content)
         try:
-            result: _Entry = json.loads((self.path / f"{key}.json").read_bytes())
             for file in _written_files(result["own"]):
-                content = (self.path / file["basename"]).read_bytes()
-                if xxhash.xxh3_64_hexdigest(content) != file["hashes"]["xxh3_64"]:
+                written = (self.path / file["basename"]).read_bytes()
+                if xxhash.xxh3_64_hexdigest(written) != file["hashes"]["xxh3_64"]:
                     return None
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        except OSError:
             return None
         return result
 
@@ -142,13 +148,15 @@ class ScanCache:
                 return self._scan(data_files, keys, claims, folder, report)
 
         folder = _ScanFolder(base, self._storage.url)
-        path = folder.path / f"{key}.index"
+        path = folder.path / f"{key}{INDEX_SUFFIX}"
         with map_disk_errors(folder.path):
-            if not path.exists():
+            data = read_with_digest(path)
+            if data is None:
                 with cache_lock(folder.base, _LOCK_NAME):
-                    if not path.exists():  # no other process made it meanwhile
-                        folder.write_index(path.name, make_entries(folder))
-            return ScannedIndex(path.read_bytes(), folder.path)
+                    data = read_with_digest(path)  # another process may have made it meanwhile
+                    if data is None:
+                        data = folder.write_index(path.name, make_entries(folder))
+            return ScannedIndex(data, folder.path)
 
     def _scannable(self) -> ScannableFormat:
         if not isinstance(self._format, ScannableFormat):
@@ -247,7 +255,7 @@ class ScanCache:
                 "zip_data": stored if file.compression else None,
             },
         }
-        folder.write(f"{key}.json", json.dumps(result).encode())
+        folder.write(f"{key}.json", add_digest(json.dumps(result).encode()))
         return result, scan.result.notes
 
     def _merge(self, results: Sequence[_Entry], files: Sequence[DataFile]) -> list[_Entry]:

@@ -16,6 +16,7 @@ from streamplug.interfaces import Storage
 from streamplug.interfaces.callback import RangesRead
 from streamplug.transfer.observer import Observer, track_ranges
 from streamplug.transfer.ranges import PART_BYTES, read_many_files, read_ranges
+from streamplug.transfer.scan_files import find_scan_file
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 
 _MAX_RANGES_PER_CALL = 32  # of one file
@@ -37,7 +38,7 @@ class RangeReader:
         Raises:
             TruncatedFileError: If the file is shorter than a range.
         """
-        if self.derived is not None and (path := self.derived / file.basename).exists():
+        if path := find_scan_file(self.derived, file):
             data = np.fromfile(path, np.uint8)
             return [data[start:stop] for start, stop in ranges.tolist()]
         requests = _split_ranges(ranges)

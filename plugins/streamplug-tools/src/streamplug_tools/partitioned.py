@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -49,6 +50,7 @@ from streamplug_tools.part_task import (
 )
 
 _LOG = logging.getLogger("streamplug.write")
+_PART_INDEX = re.compile(rf"part-([0-9]{{5,18}})/{re.escape(INDEX_NAME)}")
 
 
 def write_parts(
@@ -239,13 +241,11 @@ class _PartitionedOutput:
 
     def finished(self, count: int) -> set[int]:
         """Return the numbers of the finished parts."""
-        keys = {info.key for info in self._storage.list("part-")}
+        keys = (_PART_INDEX.fullmatch(info.key) for info in self._storage.list("part-"))
+        numbers = {int(match[1]) for match in keys if match is not None}
         root = local_path(self._storage.url)
         return {
-            n
-            for n in range(count)
-            if f"{part_folder(n)}/{INDEX_NAME}" in keys
-            and (root is None or is_whole(root / part_folder(n)))
+            n for n in numbers if n < count and (root is None or is_whole(root / part_folder(n)))
         }
 
 
@@ -294,7 +294,11 @@ def _lock_of(url: str) -> Iterator[bool]:
 
 
 def _is_plan(content: Any) -> bool:
-    return isinstance(content, dict) and content.keys() >= {"parts", "parts_digest", "columns"}
+    return (
+        isinstance(content, dict)
+        and content.keys() >= {"parts_digest", "columns"}
+        and isinstance(content.get("parts"), int)
+    )
 
 
 def _difference(existing: Any, plan: dict[str, Any]) -> str:
