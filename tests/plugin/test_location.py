@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from streamplug_testing.isolation import isolated_plugins
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.builtin.storages.http import Http
-from streamplug.errors import UnknownNameError
+from streamplug.errors import ConfigError, UnknownNameError
 from streamplug.plugin import Provider, open_storage
 from streamplug.plugin.location import is_url, join, local_path
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
@@ -52,6 +53,16 @@ def test_which_locations_are_local(location, path):
 def test_a_local_path_may_begin_at_home(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     assert local_path("~/set") == Path("/home/me/set")
+
+
+@pytest.mark.parametrize("location", ["a\0b", "file:///a\0b", "\ud800"])
+def test_what_no_file_can_be_called_is_refused(location):
+    with pytest.raises(ConfigError, match="no file can have such a path"):
+        local_path(location)
+
+
+def test_a_name_that_is_not_utf8_is_a_path():
+    assert local_path(os.fsdecode(b"/a/\xff")) == Path(os.fsdecode(b"/a/\xff"))
 
 
 def test_join():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from streamplug.errors import ConfigError
+from streamplug.plugin.registry import make
+
 ENCODING = """
 from streamplug import Encoding
 
@@ -37,6 +40,12 @@ def test_an_unknown_name_tells_what_may_be_meant_and_what_there_is(site):
         "UnknownNameError: unknown compression 'wavlet'. Did you mean 'wavelet'?\n"
         "Available: bz2, gz, none, wavelet, xz\n"
     )
+
+
+@pytest.mark.parametrize("spec", [0, b"mds", ["mds"], None])
+def test_a_spec_that_is_no_text_is_refused(spec):
+    with pytest.raises(ConfigError, match=r"format=.*: expected a name, such as"):
+        make("format", spec)
 
 
 def test_an_unknown_name_near_one_of_ours_tells_what_to_install(site):

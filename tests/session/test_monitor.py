@@ -428,7 +428,12 @@ def test_callbacks_have_names(make, folder):
 
 @pytest.mark.parametrize(
     ("given", "why"),
-    [([print], "no Callback"), ("noted", "expected a list"), (Failing(), "expected a list")],
+    [
+        ([print], "no Callback"),
+        ("noted", "expected a list"),
+        (Failing(), "expected a list"),
+        (0, "expected a list"),
+    ],
 )
 def test_what_is_no_callback_is_refused(make, given, why):
     with pytest.raises(ConfigError, match=why):

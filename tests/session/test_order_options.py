@@ -64,6 +64,7 @@ WRONG = [
     ({"sampling_granularity": None}, "sampling_granularity=None: must be a whole number"),
     ({"epoch_size": "many"}, "epoch_size='many': expected a count"),
     ({"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
+    ({"batch_size": 2**31}, "batch_size=2147483648: must be at most 2147483647"),
     ({"predownload": -1}, "predownload=-1: must be a whole number of at least 0"),
     ({"replication": 0}, "replication=0: must be a whole number of at least 1"),
     (

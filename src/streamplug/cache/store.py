@@ -132,7 +132,8 @@ class ShardStore:
             prefix_shard_errors(shard),
         ):
             return {
-                role: find_scan_file(self.derived, file.raw) or self._ensure_file(shard, role, file, opened)
+                role: find_scan_file(self.derived, file.raw)
+                or self._ensure_file(shard, role, file, opened)
                 for role, file in info.files.items()
             }
 

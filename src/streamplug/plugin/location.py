@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from os import PathLike
@@ -36,10 +37,23 @@ def strip_client(location: str) -> str:
 
 
 def local_path(location: str) -> Path | None:
-    """Return the path of a location on the local file system, or None if it is remote."""
+    """Return the path of a location on the local file system, or None if it is remote.
+
+    Raises:
+        ConfigError: If no file can have such a path.
+    """
     if location.startswith("file://"):
-        return Path(location[len("file://") :])
-    return None if is_url(location) else Path(location).expanduser()
+        path = Path(location[len("file://") :])
+    elif is_url(location):
+        return None
+    else:
+        path = Path(location).expanduser()
+    try:
+        if b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise ConfigError(f"{location!r:.200}: no file can have such a path")
 
 
 def join(location: str, *parts: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamplug.errors import (
     AmbiguousNameError,
     BrokenPluginError,
+    ConfigError,
     NameTakenError,
     PluginError,
     UnknownNameError,
@@ -119,7 +120,14 @@ def list_names(kind: str) -> list[str]:
 
 
 def make(kind: str, spec: str) -> Any:
-    """Return an object from its spec: ``name`` or ``name:argument``, optionally ``distribution:…``."""
+    """Return an object from its spec: ``name`` or ``name:argument``, optionally ``distribution:…``.
+
+    Raises:
+        ConfigError: If the spec is no text, or its argument is invalid.
+        PluginError: If the name cannot be resolved; see `resolve`.
+    """
+    if not isinstance(spec, str):
+        raise ConfigError(f"{kind}={spec!r:.80}: expected a name, such as {list_names(kind)[0]!r}")
     head, colon, tail = spec.partition(":")
     if colon and not is_known(kind, head):
         name, inner, argument = tail.partition(":")

@@ -32,6 +32,8 @@ _LOWEST_VALUES = {
 }
 """Lowest value of each option that is a whole number."""
 
+_MAX_BATCH_SIZE = (1 << 31) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class OrderOptions:
@@ -73,6 +75,8 @@ class OrderOptions:
                 # NumPy would draw a different seed in each process.
                 raise ConfigError(f"{name}=None: must be a whole number, the same on all ranks")
             object.__setattr__(self, name, number)
+        if self.batch_size is not None and self.batch_size > _MAX_BATCH_SIZE:
+            raise ConfigError(f"batch_size={self.batch_size}: must be at most {_MAX_BATCH_SIZE}")
         if self.epoch_size is not None:
             object.__setattr__(self, "epoch_size", parse_count(self.epoch_size, "epoch_size"))
         if self.curriculum is not None:
