@@ -90,6 +90,10 @@ def test_what_does_not_exist_is_refused(folders):
     plan = dataset(folders)
     with pytest.raises(ConfigError, match="step=9: epoch 0 has the steps 0 to 8"):
         plan.explain(9)
+    with pytest.raises(ConfigError, match=r"step=0.5: epoch 0 has the steps 0 to 8"):
+        plan.explain(0.5)
+    with pytest.raises(ConfigError, match="sample_id='': there are the samples 0 to"):
+        plan.where("")
     with pytest.raises(ConfigError, match="rank=4: there are the ranks 0 to 3"):
         plan.explain(0, rank=4)
     with pytest.raises(ConfigError, match="sample_id=100: there are the samples 0 to 99"):

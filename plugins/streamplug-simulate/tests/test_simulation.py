@@ -184,7 +184,10 @@ def test_what_cannot_be_simulated_is_refused(written):
         ({"block_size": 0}, "at least 1"),
         ({"workers": -1}, "0 or more"),
         ({"predownload": -1}, "0 or more"),
-        ({"latency": float("nan")}, "0 or more"),
+        ({"latency": float("nan")}, "must be 0 to 1e"),
+        ({"price": 1e300}, "must be 0 to 1e"),
+        ({"batch_size": 10**15}, "must be below"),
+        ({"nodes": 10**4, "workers": 10**4}, "nodes=10000, .*workers=10000: must be at most"),
         ({"bandwidth": 0.5}, "at least 1 byte per second"),
     ],
 )

@@ -17,7 +17,7 @@ import streamplug
 from streamplug import MDSWriter, Stream, TokenBlocks, TokenPacks, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cli import main
-from streamplug.errors import PluginError, UnknownKeywordError
+from streamplug.errors import ConfigError, PluginError, UnknownKeywordError
 from streamplug.plugin.registry import unregister
 
 BLOCKS = TokenBlocks(column="tokens", length=4)
@@ -46,6 +46,25 @@ def test_the_data_set_of_torch_knows_the_same_keywords():
     assert streamplug.TokenDataset.__doc__ == TokenDataset.__doc__
     with pytest.raises(UnknownKeywordError, match=r"^TokenDataset.*'local'"):
         streamplug.TokenDataset(tokens=BLOCKS, locl="set")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"length": None},
+        {"length": 0},
+        {"length": 2**31},
+        {"separator": ""},
+        {"separator": 0.5},
+        {"padding": None},
+        {"extras": 0},
+        {"extras": "targets"},
+    ],
+)
+def test_what_has_no_meaning_is_refused(wrong):
+    [(name, value)] = wrong.items()
+    with pytest.raises(ConfigError, match=f"{name}={value!r}"):
+        TokenBlocks(**{"column": "text", "length": 4, **wrong})
 
 
 def test_signatures_and_copies():

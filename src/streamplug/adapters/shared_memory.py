@@ -85,7 +85,10 @@ class SharedArrays:
         return _from_descriptor, (reduction.DupFd(self._descriptor), self._slots, self.key)
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        if (
+            descriptor := getattr(self, "_descriptor", None)
+        ) is not None:  # else creating it failed
+            os.close(descriptor)
 
     def pack(self, arrays: Mapping[Any, NDArray[Any]]) -> PackedArrays | None:
         """Copy arrays without Python objects into a free slot, in the worker; None if there is none."""

@@ -95,10 +95,12 @@ def resolve(kind: str, name: str) -> type[Any]:
     """Return the class of a name, which may be qualified as ``distribution:name``.
 
     Raises:
+        ConfigError: If the name is no text.
         UnknownNameError: If nothing provides it; the message suggests names and distributions.
         AmbiguousNameError: If several distributions provide it.
         BrokenPluginError: If its plugin cannot be imported or has the wrong type.
     """
+    _check_text(kind, name)
     cls = _registered[kind].get(name) or _resolved.get((kind, name))
     if cls is None:
         cls = _resolved[kind, name] = _resolve(kind, name)
@@ -107,7 +109,8 @@ def resolve(kind: str, name: str) -> type[Any]:
 
 def is_known(kind: str, name: str) -> bool:
     """Return whether a name can be resolved; built-in names do not trigger plugin discovery."""
-    return (
+    given: Any = name  # unchecked so far
+    return isinstance(given, str) and (
         name in _registered[kind] or name in KINDS[kind].builtin or bool(_find_entries(kind, name))
     )
 
@@ -126,14 +129,18 @@ def make(kind: str, spec: str) -> Any:
         ConfigError: If the spec is no text, or its argument is invalid.
         PluginError: If the name cannot be resolved; see `resolve`.
     """
-    if not isinstance(spec, str):
-        raise ConfigError(f"{kind}={spec!r:.80}: expected a name, such as {list_names(kind)[0]!r}")
+    _check_text(kind, spec)
     head, colon, tail = spec.partition(":")
     if colon and not is_known(kind, head):
         name, inner, argument = tail.partition(":")
         if _find_entries(kind, f"{head}:{name}"):
             return resolve(kind, f"{head}:{name}").from_spec(argument if inner else None)
     return resolve(kind, head).from_spec(tail if colon else None)
+
+
+def _check_text(kind: str, spec: object) -> None:
+    if not isinstance(spec, str):
+        raise ConfigError(f"{kind}={spec!r:.80}: expected a name, such as {list_names(kind)[0]!r}")
 
 
 @contextmanager

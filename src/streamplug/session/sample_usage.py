@@ -50,10 +50,10 @@ def explain(
     run, world = session.run, session.world
     epoch = _epoch(session, epoch)
     plan = run.epoch(epoch, world)
-    if not 0 <= step < plan.steps:
-        raise ConfigError(f"step={step}: epoch {epoch} has the steps 0 to {plan.steps - 1}")
-    if rank is not None and not 0 <= rank < world.ranks:
-        raise ConfigError(f"rank={rank}: there are the ranks 0 to {world.ranks - 1}")
+    if not _is_index(step, plan.steps):
+        raise ConfigError(f"step={step!r}: epoch {epoch} has the steps 0 to {plan.steps - 1}")
+    if rank is not None and not _is_index(rank, world.ranks):
+        raise ConfigError(f"rank={rank!r}: there are the ranks 0 to {world.ranks - 1}")
     uses = []
     for reading_rank in range(world.ranks) if rank is None else [rank]:
         ids = plan.ids(replace(world, rank=reading_rank), run.batch, np.array([step]))[0]
@@ -68,14 +68,19 @@ def explain(
 def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[SampleUse]:
     """Yield the uses of a sample in an epoch, see `explain`, in the order of steps."""
     size = session.size
-    if not 0 <= sample < size:
-        raise ConfigError(f"sample_id={sample}: there are the samples 0 to {size - 1}")
+    if not _is_index(sample, size):
+        raise ConfigError(f"sample_id={sample!r}: there are the samples 0 to {size - 1}")
     run, world = session.run, session.world
     epoch = _epoch(session, epoch)
     for place in run.epoch(epoch, world).where(world, run.batch, sample):
         yield SampleUse(
             epoch, place.step, place.rank, place.position, sample, *session.reader.locate(sample)
         )
+
+
+def _is_index(value: object, stop: int) -> bool:
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return is_whole and value in range(stop)
 
 
 def _epoch(session: Session, epoch: int | None) -> int:

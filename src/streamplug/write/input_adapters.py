@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.plugin_kit.arrow import maps_as_dicts, to_python
 
@@ -34,8 +35,7 @@ def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) 
     if size is None:
         table = arrow and hasattr(data, "schema") and hasattr(data, "slice")
         size = 1 << 14 if table else 1 << 10
-    if size < 1:
-        raise ConfigError(f"size={size}: must be at least 1")
+    size = whole_number("size", size, 1)
     if arrow and hasattr(data, "features") and hasattr(data, "with_format"):
         data = data.with_format("arrow")
     for part in _parts(data, size):

@@ -61,7 +61,7 @@ def _schema_dtype(
         raise ConfigError(f"{what}, does not say of what dtype its tokens are: pass dtype=")
     try:
         given_dtype = np.dtype(dtype_name).newbyteorder("<") if dtype_name is not None else None
-    except TypeError:
+    except (TypeError, ValueError):
         raise ConfigError(
             f"dtype={dtype_name!r}: expected the name of one, such as 'uint16'"
         ) from None

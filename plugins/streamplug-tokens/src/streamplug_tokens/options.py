@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 EXTRAS = ("targets", "documents", "positions", "mask")
 """Names of the extra columns of rows."""
+
+
+_MAX_LENGTH = (1 << 31) - 1
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +52,17 @@ class TokenRowOptions:
     extras: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        whole_number("length", self.length, 1)
-        if isinstance(self.extras, str) or not set(self.extras) <= set(EXTRAS):
-            raise ConfigError(f"extras={self.extras!r}: a list of some of {', '.join(EXTRAS)}")
+        if not (_is_whole(self.length) and 1 <= self.length <= _MAX_LENGTH):
+            raise ConfigError(
+                f"length={self.length!r:.60}: must be a whole number of 1 to {_MAX_LENGTH}"
+            )
+        for name, token in (("separator", self.separator), ("padding", self.padding)):
+            if not _is_whole(token) and (name, token) != ("separator", None):
+                raise ConfigError(f"{name}={token!r:.60}: must be a token, which is a whole number")
+        extras: Any = self.extras  # unchecked so far
+        is_list = isinstance(extras, Iterable) and not isinstance(extras, (str, bytes))
+        if not (is_list and set(extras) <= set(EXTRAS)):
+            raise ConfigError(f"extras={extras!r}: a list of some of {', '.join(EXTRAS)}")
         if self.column in self.extras:
             raise ConfigError(f"extras: the tokens' own column is named {self.column!r}")
         object.__setattr__(self, "extras", tuple(self.extras))

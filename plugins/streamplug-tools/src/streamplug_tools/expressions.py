@@ -47,6 +47,8 @@ class Expression:
     text: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise ConfigError(f"expected an expression as text, got {self.text!r:.80}")
         if not _COLUMN_NAME.fullmatch(
             self.text.strip()
         ):  # else it may be a column's name: see `for_columns`

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from os import PathLike, fspath
 from typing import Any
 
@@ -26,6 +27,10 @@ from streamplug_views.view_base import EvaluationOptions, ViewBase
 
 _RETRIES = 2
 _MISSING_POLICIES = ("error", "drop", "null")
+
+
+def _are_names(values: object) -> bool:
+    return isinstance(values, Collection) and all(isinstance(value, str) for value in values)
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,7 @@ class View(SummaryRepr):
         Raises:
             ConfigError: If the share is not in that range.
         """
-        if not 0 <= share <= 1:
+        if not (isinstance(share, Real) and 0 <= share <= 1):
             raise ConfigError(f"sample({share!r:.40}): expected a share from 0 to 1")
         return self._with(operations.Sample(share, whole_number("seed", seed, 0) or 0))
 
@@ -222,12 +227,17 @@ class View(SummaryRepr):
 
     def rename(self, names: Mapping[str, str]) -> View:
         """Rename columns; `names` has the new name of each."""
+        given: Any = names  # unchecked so far
+        if not isinstance(given, Mapping) or not _are_names([*given, *given.values()]):
+            raise ConfigError(f"rename({given!r:.80}): expected names, such as {{'old': 'new'}}")
         return self._with(operations.ChangeColumns(rename=dict(names)))
 
     def drop(self, columns: Sequence[str]) -> View:
         """Leave out columns."""
         if isinstance(columns, str):
             raise ConfigError(f"drop({columns!r}): expected a list of names, such as [{columns!r}]")
+        if not _are_names(columns):
+            raise ConfigError(f"drop({columns!r:.80}): expected a list of names")
         return self._with(operations.ChangeColumns(drop=list(columns)))
 
     # -- results ------------------------------------------------------------------

@@ -11,6 +11,8 @@ from streamplug.plugin.registry import make
 
 _COUNTS = ("nodes", "ranks_per_node", "batch_size", "epochs", "prefetch_factor")
 _NUMBERS = ("latency", "step_seconds", "price")
+_MAX_NUMBER = 1e12
+_MAX_PROCESSES = 1 << 20  # each takes about a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,17 @@ class Scenario:
         self._check("predownload", ahead is None or ahead >= 0, "must be 0 or more")
         for name in _NUMBERS:
             value = getattr(self, name)
-            self._check(name, math.isfinite(value) and value >= 0, "must be 0 or more")
+            self._check(name, 0 <= value <= _MAX_NUMBER, f"must be 0 to {_MAX_NUMBER:g}")
         good = math.isfinite(self.bandwidth) and self.bandwidth >= 1
         self._check("bandwidth", good, "must be at least 1 byte per second")
+
+        self._check("batch_size", self.batch_size < 1 << 31, "must be below 2**31")
+        processes = self.nodes * self.ranks_per_node * max(self.workers, 1)
+        if processes > _MAX_PROCESSES:
+            raise ConfigError(
+                f"nodes={self.nodes}, ranks_per_node={self.ranks_per_node}, workers={self.workers}: must be "
+                f"at most {_MAX_PROCESSES} processes together"
+            )
 
     def _check(self, name: str, is_valid: bool, rule: str) -> None:
         if not is_valid:
