@@ -15,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.avro.decoder import StreamingBinaryDecoder
+from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
+from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -428,6 +431,82 @@ def test_manifests_are_read_within_bounds(two_files, helpers, monkeypatch):
     refused(head + b"\xfe\1" + block, "ValueError: a block of 50 bytes has 127 records")
     monkeypatch.setattr("streamplug_iceberg.manifest_reader._MAX_BLOCK_BYTES", 49)
     refused(head + b"\2" + block, "ValueError: a block is cut short, or has more than 49")
+
+
+def avro_int(number):
+    """Return the bytes of an int in Avro."""
+    number = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def avro_file(schema, block, count=1):
+    """Return an Avro file with one block that is not compressed."""
+    head = b"".join(
+        avro_int(len(part)) + part for part in (b"avro.schema", json.dumps(schema).encode())
+    )
+    sync = b"s" * 16
+    return b"".join(
+        [
+            b"Obj\1",
+            avro_int(1),
+            head,
+            b"\0",
+            sync,
+            avro_int(count),
+            avro_int(len(block)),
+            block,
+            sync,
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (avro_int(-1), "ValueError: Requested -1 bytes"),
+        (avro_int(1 << 40), "EOFError"),
+        (b"\xff" * 1000, "ValueError: a number takes more than 10 bytes"),
+    ],
+)
+def test_numbers_in_manifests_lead_forward_and_not_beyond_the_end(two_files, helpers, length, text):
+    table, _ = two_files
+    path = helpers.path_of(table.current_snapshot().manifest_list)
+    header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(
+        StreamingBinaryDecoder(path.read_bytes())
+    )
+    schema = json.loads(header.meta["avro.schema"])
+    schema["fields"].insert(0, {"name": "unknown", "field-id": 9999, "type": "bytes"})
+    path.write_bytes(avro_file(schema, length))
+    with pytest.raises(DataError, match=rf"\.avro is damaged: {text}"):
+        read(table.metadata_location)
+
+
+def test_a_manifest_does_not_decompress_to_many_times_its_size(two_files, helpers):
+    table, _ = two_files
+    path = helpers.path_of(table.current_snapshot().manifest_list)
+    whole = path.read_bytes()
+    sync = whole[-16:]
+    packer = zlib.compressobj(wbits=-15)
+    packed = packer.compress(bytes(5_000_000)) + packer.flush()
+    head = whole[: whole.index(sync) + 16]
+    path.write_bytes(head + avro_int(1) + avro_int(len(packed)) + packed + sync)
+    with pytest.raises(DataError, match=r"has more than 4\d{6} bytes"):
+        read(table.metadata_location)
+
+
+def test_metadata_without_their_snapshot_or_its_schema_are_refused(two_files):
+    table, _ = two_files
+    number = table.current_snapshot().snapshot_id
+    change_metadata(table.metadata_location, lambda m: m["snapshots"][-1].update({"schema-id": 77}))
+    with pytest.raises(DataError, match=f"do not have the schema of snapshot {number}"):
+        read(table.metadata_location, version=number)
+    change_metadata(table.metadata_location, lambda m: m.update(snapshots=[], refs={}))
+    with pytest.raises(DataError, match=rf"current snapshot, {number}|is damaged"):
+        read(table.metadata_location)
 
 
 def test_a_table_without_rows_is_refused_like_a_data_set_without_samples(tables):

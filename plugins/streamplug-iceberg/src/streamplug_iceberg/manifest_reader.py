@@ -39,6 +39,9 @@ _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4  # after a block that Snappy compressed
 _COMPRESSIONS = {"bzip2": "bz2", "snappy": "snappy", "zstandard": "zstd"}
 _MAX_BLOCK_BYTES = 1 << 28  # decompressed; writers make blocks of some 16 kB to 16 MB
+_MAX_RATIO = 64  # of a file to what it decompresses to, beyond the bytes below; usual are 2 to 20
+_MIN_LIMIT_BYTES = 1 << 22
+_MAX_INT_BYTES = 10  # of 64 bits
 
 
 def parse_manifest_list(data: bytes) -> list[ManifestFile]:
@@ -64,30 +67,49 @@ def parse_manifest(data: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def _records(data: bytes, schema: Any, types: Any, enums: Any) -> Iterator[Any]:
-    decoder = StreamingBinaryDecoder(data)
+    decoder = _Decoder(data)
     header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
     reader: Reader = resolve_reader(header.get_schema(), schema, types, enums)
+    remaining = _MIN_LIMIT_BYTES + _MAX_RATIO * len(data)
     while decoder.tell() < len(data):
         count = decoder.read_int()
-        block = _decompress(decoder.read_bytes(), header.meta.get("avro.codec", "null"))
+        limit = min(remaining, _MAX_BLOCK_BYTES)
+        block = _decompress(decoder.read_bytes(), header.meta.get("avro.codec", "null"), limit)
+        remaining -= len(block)
         if decoder.read(_SYNC_BYTES) != header.sync:
             raise ValueError("a block does not end where it should")
         if not 0 <= count <= len(block):  # each record takes a byte or more
             raise ValueError(f"a block of {len(block)} bytes has {count} records")
-        records = StreamingBinaryDecoder(block)
+        records = _Decoder(block)
         yield from (reader.read(records) for _ in range(count))
 
 
-def _decompress(data: bytes, codec: str) -> bytes:
+class _Decoder(StreamingBinaryDecoder):
+    """A decoder that only goes forward, and raises at the end of the data."""
+
+    def read_int(self) -> int:
+        number = 0
+        for place in range(_MAX_INT_BYTES):
+            byte = self.read(1)[0]
+            number |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1)
+        raise ValueError(f"a number takes more than {_MAX_INT_BYTES} bytes")
+
+    def skip(self, n: int) -> None:
+        self.read(n)
+
+
+def _decompress(data: bytes, codec: str, max_size: int) -> bytes:
     if codec == "null":
         return data
     if codec == "deflate":
         stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        block = stream.decompress(data, _MAX_BLOCK_BYTES)
-        if not stream.eof:
-            raise ValueError(f"a block is cut short, or has more than {_MAX_BLOCK_BYTES} bytes")
+        block = stream.decompress(data, max_size + 1)  # 0 would be no limit
+        if not stream.eof or len(block) > max_size:
+            raise ValueError(f"a block is cut short, or has more than {max_size} bytes")
         return block
     if codec == "snappy":
         data = data[:-_CHECKSUM_BYTES]
     compression: Compression = make("compression", _COMPRESSIONS[codec])
-    return compression.decompress(data, max_size=_MAX_BLOCK_BYTES)
+    return compression.decompress(data, max_size=max_size)

@@ -44,9 +44,14 @@ def find_snapshot(
 
     Raises:
         ConfigError: If there is no such snapshot.
+        DataError: If the metadata do not have the current snapshot, or its schema.
     """
     if version is None:
-        return metadata.current_snapshot(), metadata.schema()
+        current = metadata.current_snapshot()
+        if current is None and metadata.current_snapshot_id is not None:
+            number = metadata.current_snapshot_id
+            raise DataError(f"{where}: the metadata do not have the current snapshot, {number}")
+        return current, metadata.schema()
     number = metadata.refs[version].snapshot_id if version in metadata.refs else version
     snapshot = metadata.snapshot_by_id(number) if isinstance(number, int) else None
     if snapshot is None:
@@ -57,7 +62,9 @@ def find_snapshot(
             f"{ids or 'none'}, its branches and tags {refs or 'none'}"
         )
     by_id = {schema.schema_id: schema for schema in metadata.schemas}
-    schema = metadata.schema() if snapshot.schema_id is None else by_id[snapshot.schema_id]
+    schema = metadata.schema() if snapshot.schema_id is None else by_id.get(snapshot.schema_id)
+    if schema is None:
+        raise DataError(f"{where}: the metadata do not have the schema of snapshot {number}")
     return snapshot, schema
 
 
@@ -162,6 +169,8 @@ def _positions_of(
         puffin = PuffinFile(content)
         for blob in puffin.footer.blobs:
             if blob.type == "deletion-vector-v1":
+                if blob.compression_codec is not None:  # as the specification demands
+                    raise ValueError("its deletion vectors are compressed")
                 yield (
                     blob.properties["referenced-data-file"],
                     positions := parse_stored_vector(puffin.get_blob_payload(blob), max_positions),
