@@ -49,8 +49,9 @@ def find_snapshot(
     if version is None:
         current = metadata.current_snapshot()
         if current is None and metadata.current_snapshot_id is not None:
-            number = metadata.current_snapshot_id
-            raise DataError(f"{where}: the metadata do not have the current snapshot, {number}")
+            raise DataError(
+                f"{where}: the metadata do not have the current snapshot, {metadata.current_snapshot_id}"
+            )
         return current, metadata.schema()
     number = metadata.refs[version].snapshot_id if version in metadata.refs else version
     snapshot = metadata.snapshot_by_id(number) if isinstance(number, int) else None
