@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from streamplug.plugin.registry import list_names, make
 from streamplug.transfer.file_lock import state_directory
 from tests.fuzz import data_sets
 from tests.fuzz.parsers import find_parsers, make_archives, with_checksums
+from tests.fuzz.records import find_records
 
 VALUE_BYTES = 1 << 20
 """What a value may take when it is decoded: far less than the fuzzer allows the process."""
@@ -79,7 +81,8 @@ def find_targets(folder: Path) -> dict[str, Target]:
     targets |= dict(_files_of_data_sets(folder))
     targets |= dict(_cache_records(folder / "cache"))
     targets |= dict(_user_input(folder / "input"))
-    targets |= {name: Target(run, seeds) for name, run, seeds in find_parsers(folder / "parsers")}
+    parsers = chain(find_parsers(folder / "parsers"), find_records(folder / "records"))
+    targets |= {name: Target(run, seeds) for name, run, seeds in parsers}
     if tar := targets.get("tar-a.tar"):
         targets["tar-headers"] = Target(lambda data: tar.run(with_checksums(data)), make_archives())
     return dict(sorted(targets.items()))

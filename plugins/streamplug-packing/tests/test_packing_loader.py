@@ -381,6 +381,7 @@ def test_a_data_set_refuses_a_state_of_packs(folder, run, loads):
         (["packing", "version"], 2, "version: 2 in the state"),
         (["packing", "rank"], 1, r"rank=1"),
         (["packing", "nodes"], None, "nodes=None"),
+        (["packing", "nodes"], 10**15, f"1 states, of the ranks .* of {10**15} on {10**15} nodes"),
         (["packing", "bins"], 3, "has 3 where a list is expected"),
         (["packing", "bins"], [[1]], "where a list of 2 is expected"),
         (["packing", "backlog"], [[0, 0]], "where a list of 3 is expected"),
@@ -390,6 +391,9 @@ def test_a_data_set_refuses_a_state_of_packs(folder, run, loads):
         (["packing", "packs"], -1, "has packs=-1; expected a whole number"),
         (["order", "shuffle_seed"], 1, "shuffle_seed"),
         (["order", "global_batch"], 0, "no position"),
+        (["order", "epoch"], [1], "no position"),
+        (["order", "epoch"], -1, "no position"),
+        (["order", "sample_in_epoch"], None, "no position"),
     ],
 )
 def test_damaged_states_are_refused(folder, run, keys, value, error):
@@ -454,6 +458,9 @@ def test_a_list_of_all_states_has_the_own_one(folder):
     order = {**states[0]["order"], "shuffle_seed": 3}
     alone = rank_loader(folder, 1, 1, 0)
     with pytest.raises(StateError, match="of different orders"):
+        alone.load_state_dict([{**states[0], "order": order}, states[1]])
+    order = {**states[0]["order"], "epoch": 10**12}
+    with pytest.raises(StateError, match="more than 1000 epochs apart"):
         alone.load_state_dict([{**states[0], "order": order}, states[1]])
     for state, step in zip(states, (5, 6)):
         state["order"]["curriculum"] = [{"step": step, "proportions": [1], "by_hand": True}]

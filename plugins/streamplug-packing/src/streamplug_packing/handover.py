@@ -17,6 +17,8 @@ from streamplug_packing.state import PackingState, SamplePlace, world_of_state
 POSITION_KEYS = ("epoch", "sample_in_epoch", "curriculum")
 """Keys of the state of an order that tell where a rank stands, rather than which order it is."""
 
+_MAX_EPOCHS_APART = 1000
+
 RankStates = Sequence["tuple[World, Mapping[str, Any]]"]
 """Places of ranks, and their states."""
 
@@ -39,7 +41,10 @@ def select_states(saved: Any, session: Session) -> RankStates:
         if world == own:
             return [(world, state)]
     first = ranks[0][0]
-    if [world for world, _ in ranks] != [replace(first, rank=n) for n in range(first.ranks)]:
+    # The number of ranks is compared first: that of a damaged state may be any.
+    if len(ranks) != first.ranks or any(
+        world != replace(first, rank=n) for n, (world, _) in enumerate(ranks)
+    ):
         raise StateError(
             f"{len(ranks)} states, of the ranks {[w.rank for w, _ in ranks]} of {first.ranks} on "
             f"{first.nodes} nodes; this is rank {own.rank} of {own.ranks} on {own.nodes}: load its own "
@@ -63,13 +68,15 @@ def latest_order(ranks: RankStates) -> Mapping[str, Any]:
     """Return the state of the order of the rank that has read most.
 
     Raises:
-        StateError: If the states are of different orders.
+        StateError: If the states are of different orders, or of epochs far from each other.
     """
     orders: list[Mapping[str, Any]] = [state["order"] for _, state in ranks]
     first, *others = ({k: v for k, v in o.items() if k not in POSITION_KEYS} for o in orders)
     if any(other != first for other in others):
         raise StateError("the states of the ranks are of different orders")
-    latest = max(orders, key=order_position)
+    earliest, latest = min(orders, key=order_position), max(orders, key=order_position)
+    if latest["epoch"] - earliest["epoch"] > _MAX_EPOCHS_APART:
+        raise StateError(f"the states of the ranks are more than {_MAX_EPOCHS_APART} epochs apart")
     changes = latest.get("curriculum", [])
     for order in orders:
         own = order.get("curriculum", [])
@@ -84,12 +91,11 @@ def latest_order(ranks: RankStates) -> Mapping[str, Any]:
 
 def order_position(order: Mapping[str, Any]) -> tuple[int, int]:
     """Return the epoch and the step of the state of an order."""
-    try:
-        return order["epoch"], order["sample_in_epoch"] // order["global_batch"]
-    except (KeyError, TypeError, ZeroDivisionError):
-        raise StateError(
-            f"the state has order={reprlib.repr(order)}, which has no position"
-        ) from None
+    numbers = [order.get(key) for key in ("epoch", "sample_in_epoch", "global_batch")]
+    epoch, samples, batch = (n if type(n) is int and n >= 0 else None for n in numbers)
+    if epoch is None or samples is None or not batch:
+        raise StateError(f"the state has order={reprlib.repr(order)}, which has no position")
+    return epoch, samples // batch
 
 
 def hand_over(ranks: Sequence[tuple[World, PackingState]], session: Session) -> PackingState:
