@@ -10,10 +10,11 @@ import pytest
 
 from streamplug import MDSWriter, Stream
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.errors import StorageError, Transient
+from streamplug.errors import CorruptShardError, StorageError, Transient
 from streamplug.read import RangeShards, Reader
 from streamplug.transfer.pool import ThreadPool
 from streamplug.transfer.range_reader import RangeReader
+from streamplug.types import FileInfo
 
 
 class Gated(AnyFsspec):
@@ -114,6 +115,12 @@ def counting(folder, retries=0, lost=()):
     storage = Counting(str(folder), lost)
     shards = RangeShards(index, RangeReader(storage, retries), None)
     return Reader([index.starts], [shards]), storage
+
+
+def test_a_range_that_no_memory_holds_is_refused_before_it_is_split(folder):
+    file = FileInfo("shard.00000.mds", 1 << 60, {})
+    with pytest.raises(CorruptShardError, match=r"shard\.00000\.mds: a range of \d+ bytes"):
+        RangeReader(AnyFsspec(str(folder)), 0).read(file, np.array([[0, 8], [8, 1 << 60]]))
 
 
 def test_each_head_is_read_once(many):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from streamplug.errors import StreamplugError
+from streamplug.errors import CorruptShardError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.callback import RangesRead
 from streamplug.transfer.observer import Observer, track_ranges
@@ -20,6 +20,7 @@ from streamplug.transfer.scan_files import find_scan_file
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 
 _MAX_RANGES_PER_CALL = 32  # of one file
+_MAX_RANGE_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,13 @@ class RangeReader:
         """Read byte ranges of a file: start and stop offsets, shape ``[n, 2]``, none empty.
 
         Raises:
+            CorruptShardError: If a range is absurdly large.
             TruncatedFileError: If the file is shorter than a range.
         """
         if path := find_scan_file(self.derived, file):
             data = np.fromfile(path, np.uint8)
             return [data[start:stop] for start, stop in ranges.tolist()]
-        requests = _split_ranges(ranges)
+        requests = _split_ranges(file, ranges)
         parts: list[Buffer] = []
         with track_ranges(self.observer, self.storage.url_of(file.basename), requests):
             for first in range(0, len(requests), _MAX_RANGES_PER_CALL):
@@ -63,7 +65,7 @@ class RangeReader:
             for position, (file, ranges) in enumerate(files):
                 yield position, partial(self.read, file, ranges)
             return
-        requests = [(file, _split_ranges(ranges)) for file, ranges in files]
+        requests = [(file, _split_ranges(file, ranges)) for file, ranges in files]
         began = time.monotonic()
         for position, result in read_many_files(
             self.storage, requests, self.retries, self.observer
@@ -81,8 +83,14 @@ class RangeReader:
             self.observer.emit(RangesRead(url, len(requests), size, seconds))
 
 
-def _split_ranges(ranges: Int64) -> list[tuple[int, int]]:
-    """Split ranges into requests of at most `PART_BYTES`."""
+def _split_ranges(file: FileInfo, ranges: Int64) -> list[tuple[int, int]]:
+    """Split ranges of a file into requests of at most `PART_BYTES`."""
+    largest = int((ranges[:, 1] - ranges[:, 0]).max(initial=0))
+    if largest > _MAX_RANGE_BYTES:
+        raise CorruptShardError(
+            f"{file.basename}: a range of {largest} bytes is too large to be read; the index or the header "
+            "of the file is damaged"
+        )
     return [
         (at, min(at + PART_BYTES, stop))
         for start, stop in ranges.tolist()
