@@ -16,6 +16,9 @@ from zlib import crc32
 
 import numpy as np
 
+from streamplug.plugin_kit.codec_errors import parsing
+from tests.fuzz.data_sets import write_iceberg
+
 BLOCK = 512
 
 Parser = tuple[str, Callable[[bytes], object], list[bytes]]
@@ -24,7 +27,7 @@ Parser = tuple[str, Callable[[bytes], object], list[bytes]]
 
 def find_parsers(folder: Path) -> Iterator[Parser]:
     """Yield those whose libraries are installed; `folder` is for their files."""
-    for find in (_parquet, _deletion_vectors, _image_parts, _lerobot, _converters):
+    for find in (_parquet, _deletion_vectors, _manifests, _image_parts, _lerobot, _converters):
         with suppress(ImportError):
             yield from find(folder)
 
@@ -66,6 +69,17 @@ def make_archives() -> list[bytes]:
                 tar.addfile(other)
         archives.append(out.getvalue())
     return archives
+
+
+def with_digest(data: bytes) -> bytes:
+    """Return a file of sample locations whose head has the digest of what is in it."""
+    from streamplug_webdataset.sample_locations import _HEAD, _digest
+
+    if len(data) < _HEAD.size:
+        return data
+    *head, _ = _HEAD.unpack(data[: _HEAD.size])
+    rest = data[_HEAD.size :]
+    return _HEAD.pack(*head, _digest(head[2:], rest)) + rest
 
 
 # -- Parquet -----------------------------------------------------------------------------------
@@ -170,6 +184,62 @@ def _deletion_vectors(_folder: Path) -> Iterator[Parser]:
         "cardinality": 4,
     }
     yield "delta-vector", read, [json.dumps(each).encode() for each in (inline, file)]
+
+
+def _manifests(folder: Path) -> Iterator[Parser]:
+    """Manifests of Iceberg: a line with the schema, a byte with the number of records, and the records."""
+    from pyiceberg.avro.decoder import StreamingBinaryDecoder
+    from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
+    from pyiceberg.avro.resolver import construct_reader
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+    from streamplug_iceberg import manifest_reader
+    from streamplug_iceberg.column_bounds import column_bounds
+
+    types = {"id": LongType(), "number": DoubleType(), "text": StringType()}
+    columns = Schema(*(NestedField(n, *field) for n, field in enumerate(types.items(), 1)))
+    write_iceberg(folder / "iceberg")
+    [listed] = (folder / "iceberg/metadata").glob("snap-*.avro")
+    [manifest] = manifest_reader.parse_manifest_list(listed.read_bytes())
+    paths = {
+        "list": listed,
+        "entries": folder / "iceberg/metadata" / Path(manifest.manifest_path).name,
+    }
+    for name, path in paths.items():
+        decoder = StreamingBinaryDecoder(path.read_bytes())
+        header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
+        count = decoder.read_int()
+        packed = decoder.read_bytes()
+        block = manifest_reader._decompress(packed, header.meta["avro.codec"], 1 << 20)
+
+        def parse(data: bytes, name: str = name) -> None:
+            schema, _, rest = data.partition(b"\n")
+            file = _avro_file(schema, rest[0] if rest else 0, rest[1:])
+            with parsing("a manifest"):
+                if name == "list":
+                    manifest_reader.parse_manifest_list(file)
+                else:
+                    for entry in manifest_reader.parse_manifest(file, manifest):
+                        column_bounds(entry.data_file, columns)
+
+        seed = header.meta["avro.schema"].encode() + b"\n" + bytes([count]) + block
+        yield f"iceberg-manifest-{name}", parse, [seed]
+
+
+def _avro_file(schema: bytes, count: int, block: bytes) -> bytes:
+    sync = bytes(16)
+    numbers = [len(schema), count, len(block)]
+    schema_size, records, block_size = (_avro_int(number) for number in numbers)
+    head = b"Obj\1\2\x16avro.schema" + schema_size + schema + b"\0" + sync
+    return head + records + block_size + block + sync
+
+
+def _avro_int(number: int) -> bytes:
+    out, number = bytearray(), 2 * number
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
 
 
 def _encode_z85(data: bytes) -> str:

@@ -28,7 +28,7 @@ from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import list_names, make
 from streamplug.transfer.file_lock import state_directory
 from tests.fuzz import data_sets
-from tests.fuzz.parsers import find_parsers, make_archives, with_checksums
+from tests.fuzz.parsers import find_parsers, make_archives, with_checksums, with_digest
 from tests.fuzz.records import find_records
 
 VALUE_BYTES = 1 << 20
@@ -85,6 +85,13 @@ def find_targets(folder: Path) -> dict[str, Target]:
     targets |= {name: Target(run, seeds) for name, run, seeds in parsers}
     if tar := targets.get("tar-a.tar"):
         targets["tar-headers"] = Target(lambda data: tar.run(with_checksums(data)), make_archives())
+    for name in ("tar-indexed", "tar-ranges"):
+        if found := targets.get(f"{name}-shard.n.tar.places"):
+
+            def read(data: bytes, run: Callable[[bytes], object] = found.run) -> None:
+                run(with_digest(data))
+
+            targets[f"{name}-places"] = Target(read, found.seeds)
     return dict(sorted(targets.items()))
 
 

@@ -144,6 +144,15 @@ class SampleLocations:
         ends = self.key_ends.astype(np.int64)
         if (np.diff(ends, prepend=0) < 0).any() or (ends[-1] if len(ends) else 0) != len(self.keys):
             raise CorruptShardError("the sample locations are damaged: the keys")
+        try:
+            self.keys.tobytes().decode()
+        except UnicodeDecodeError as error:
+            raise CorruptShardError(
+                f"the sample locations are damaged: the keys: {error}"
+            ) from None
+        starts = self.keys[ends[ends < len(self.keys)]]
+        if (starts & 0xC0 == 0x80).any():  # in the middle of a character
+            raise CorruptShardError("the sample locations are damaged: the keys")
         room = self.archive - self.blocks.astype(np.int64) * BLOCK
         outside = (room < 0) | (self.sizes > np.maximum(room, 0).astype(np.uint64))
         if outside.any():
