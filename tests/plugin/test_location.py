@@ -55,7 +55,9 @@ def test_a_local_path_may_begin_at_home(monkeypatch):
     assert local_path("~/set") == Path("/home/me/set")
 
 
-@pytest.mark.parametrize("location", ["a\0b", "file:///a\0b", "\ud800"])
+@pytest.mark.parametrize(
+    "location", ["a\0b", "file:///a\0b", "\ud800", "~\0x", "~\ud800/x", "~no-such-user/x"]
+)
 def test_what_no_file_can_be_called_is_refused(location):
     with pytest.raises(ConfigError, match="no file can have such a path"):
         local_path(location)

@@ -123,6 +123,16 @@ def test_a_range_that_no_memory_holds_is_refused_before_it_is_split(folder):
         RangeReader(AnyFsspec(str(folder)), 0).read(file, np.array([[0, 8], [8, 1 << 60]]))
 
 
+def test_a_range_that_no_memory_holds_fails_alone(folder):
+    reader = RangeReader(AnyFsspec(str(folder)), 0)
+    good, bad = (FileInfo(f"shard.0000{n}.mds", 1 << 60, {}) for n in range(2))
+    ranges = [(good, np.array([[0, 8]])), (bad, np.array([[0, 1 << 60]]))]
+    results = dict(reader.read_many(ranges))
+    assert [len(part) for part in results[0]()] == [8]
+    with pytest.raises(CorruptShardError, match=r"shard\.00001\.mds: a range of"):
+        results[1]()
+
+
 def test_each_head_is_read_once(many):
     reader, storage = counting(many)
     shards = len(reader.starts) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream, World
@@ -94,7 +95,16 @@ def test_what_does_not_exist_is_refused(folders):
         plan.explain(0.5)
     with pytest.raises(ConfigError, match="sample_id='': there are the samples 0 to"):
         plan.where("")
+    with pytest.raises(ConfigError, match="step=True: epoch 0 has the steps 0 to 8"):
+        plan.explain(True)
     with pytest.raises(ConfigError, match="rank=4: there are the ranks 0 to 3"):
         plan.explain(0, rank=4)
     with pytest.raises(ConfigError, match="sample_id=100: there are the samples 0 to 99"):
         plan.where(100)
+
+
+def test_numbers_may_be_those_of_numpy(folders):
+    plan = dataset(folders)
+    for kind in (np.int64, np.array):
+        assert plan.explain(kind(2), rank=kind(1)) == plan.explain(2, rank=1)
+        assert plan.where(kind(5)) == plan.where(5)

@@ -53,7 +53,7 @@ def write_positions(path: Path, positions: dict[str, list[int]]) -> None:
     pq.write_table(pa.table([list(column) for column in zip(*rows)], schema=schema), path)
 
 
-def write_vectors(path: Path, positions: dict[str, list[int]]) -> None:
+def write_vectors(path: Path, positions: dict[str, list[int]], **properties: str) -> None:
     """Write a Puffin file of deletion vectors."""
     content, blobs = b"PFA1", []
     for file, rows in positions.items():
@@ -61,6 +61,7 @@ def write_vectors(path: Path, positions: dict[str, list[int]]) -> None:
         blob = len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
         blobs.append(
             {
+                **properties,
                 "type": "deletion-vector-v1",
                 "fields": [2147483645],
                 "snapshot-id": -1,

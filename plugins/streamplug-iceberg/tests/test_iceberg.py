@@ -206,6 +206,15 @@ def test_deleted_rows(two_files, helpers, tmp_path, kind):
     assert ids(table.metadata_location) == list(range(20))
 
 
+def test_compressed_deletion_vectors_are_refused(two_files, helpers):
+    table, (first, _) = two_files
+    path = helpers.path_of(table.location()) / "data" / "deletes.puffin"
+    helpers.write_vectors(path, {first: [0]}, **{"compression-codec": "zstd"})
+    files = [(path, DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, None)]
+    with pytest.raises(DataError, match=r"deletes\.puffin is damaged: .* are compressed"):
+        read(helpers.commit_deletes(table, files))
+
+
 def test_deletions_of_an_earlier_commit_do_not_count(two_files, helpers):
     table, (first, second) = two_files
     path = helpers.path_of(table.location()) / "data" / "deletes.parquet"
@@ -491,10 +500,10 @@ def test_a_manifest_does_not_decompress_to_many_times_its_size(two_files, helper
     whole = path.read_bytes()
     sync = whole[-16:]
     packer = zlib.compressobj(wbits=-15)
-    packed = packer.compress(bytes(5_000_000)) + packer.flush()
+    packed = packer.compress(bytes(40_000_000)) + packer.flush()
     head = whole[: whole.index(sync) + 16]
     path.write_bytes(head + avro_int(1) + avro_int(len(packed)) + packed + sync)
-    with pytest.raises(DataError, match=r"has more than 4\d{6} bytes"):
+    with pytest.raises(DataError, match=r"has more than \d{8} bytes, too many for"):
         read(table.metadata_location)
 
 
@@ -505,7 +514,7 @@ def test_metadata_without_their_snapshot_or_its_schema_are_refused(two_files):
     with pytest.raises(DataError, match=f"do not have the schema of snapshot {number}"):
         read(table.metadata_location, version=number)
     change_metadata(table.metadata_location, lambda m: m.update(snapshots=[], refs={}))
-    with pytest.raises(DataError, match=rf"current snapshot, {number}|is damaged"):
+    with pytest.raises(DataError, match=f"do not have the current snapshot, {number}"):
         read(table.metadata_location)
 
 

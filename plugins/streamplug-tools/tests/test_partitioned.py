@@ -541,6 +541,18 @@ def test_a_part_with_a_damaged_index_is_written_again(tmp_path, old, new):
     assert (tmp_path / "shard.00000.mds.gz").exists()
 
 
+def test_a_part_is_found_by_its_own_name_only(undisturbed):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    write_parts(samples, range(5), out="memory://misnamed", processes=0, **OPTIONS)
+    memory.rm("/misnamed/index.json")
+    memory.mv("/misnamed/part-00001", "/misnamed/part-000001", recursive=True)
+    write_parts(samples, range(5), out="memory://misnamed", processes=0, **OPTIONS)
+    assert memory.cat("/misnamed/index.json") == undisturbed["index.json"]
+    assert memory.exists("/misnamed/part-00001/index.json")
+
+
 def test_a_plan_of_more_parts_than_can_be_counted_is_replaced(tmp_path, undisturbed):
     (tmp_path / "set").mkdir()
     plan = {"parts": 10**30, "parts_digest": "", "columns": {}}

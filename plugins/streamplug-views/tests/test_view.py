@@ -392,7 +392,7 @@ def test_many_samples_are_evaluated_in_processes(tmp_path, monkeypatch):
         (lambda view: view.exclude(keys=["k001"], on=None), "give either"),
         (lambda view: view.exclude(), "give either"),
         (lambda view: view.concat("captions"), "both must have the same"),
-        (lambda view: view.sample(2), "from 0 to 1"),
+        (lambda view: view.sample(2), "a number from 0 to 1"),
         (lambda view: view.add("captions", on="id", missing="no"), "expected one of error"),
         (lambda view: view.add("captions", missing="drop"), "give on="),
         (lambda view: view.drop("n"), r"such as \['n'\]"),

@@ -37,7 +37,7 @@ def test_what_is_written_is_read():
     ("change", "text"),
     [
         ({"keys": b"a\xa0b"}, "the keys: .*invalid start byte"),
-        ({"ends": (2, 3)}, "the keys"),
+        ({"ends": (2, 3)}, "a key begins in a character"),
         ({"ends": (2, 1)}, "the keys"),
         ({"ends": (1, 2)}, "the keys"),
         ({"blocks": ((1, 99),)}, "sample 1 lies beyond"),

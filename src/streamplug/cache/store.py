@@ -34,7 +34,7 @@ from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
 from streamplug.transfer.observer import Observer, emit, observer_context, track_download
 from streamplug.transfer.probe import check_reachable
-from streamplug.transfer.scan_files import find_scan_file
+from streamplug.transfer.scan_files import find_scan_file, scan_file_path
 from streamplug.transfer.verify import verify_file
 from streamplug.types import FileInfo
 
@@ -132,7 +132,7 @@ class ShardStore:
             prefix_shard_errors(shard),
         ):
             return {
-                role: find_scan_file(self.derived, file.raw)
+                role: find_scan_file(self.derived, file.raw, self._checked)
                 or self._ensure_file(shard, role, file, opened)
                 for role, file in info.files.items()
             }
@@ -157,7 +157,6 @@ class ShardStore:
         `inodes` are those of the damaged files by role; a file with another inode has been replaced since.
         """
         files = self._index.shard(shard).files
-        scanned = {r for r, file in files.items() if find_scan_file(self.derived, file.raw)}
         if self._remote is None and not all(is_compressed(file) for file in files.values()):
             return False
         if self._offline and not all(has_zip(self._local, file) for file in files.values()):
@@ -167,7 +166,7 @@ class ShardStore:
                 return False  # it may be the only copy
         with map_disk_errors(self._local), observer_context(self.observer):
             for role, file in files.items():
-                if role in scanned:
+                if scan_file_path(self.derived, file.raw):
                     continue
                 path = self._raw_path(file)
                 if self._in_source(path):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -60,11 +60,16 @@ def _parse(value: float | str, what: str, units: dict[str, int], expected: str) 
     raise ConfigError(f"{what}={value!r}: expected {expected}")
 
 
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is an integer, also one of NumPy's, but no bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def whole_number(name: str, value: Any, lowest: int) -> Any:
     """Return an integer, also from NumPy's types; None stays None."""
     if value is None:
         return None
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= lowest:
+    if is_whole(value) and value >= lowest:
         return int(value)
     raise ConfigError(f"{name}={value!r:.60}: must be a whole number of at least {lowest}")
 

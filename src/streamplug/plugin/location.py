@@ -42,18 +42,17 @@ def local_path(location: str) -> Path | None:
     Raises:
         ConfigError: If no file can have such a path.
     """
-    if location.startswith("file://"):
-        path = Path(location[len("file://") :])
-    elif is_url(location):
+    name = location.removeprefix("file://")
+    if name == location and is_url(location):
         return None
-    else:
-        path = Path(location).expanduser()
     try:
-        if b"\0" not in os.fsencode(path):
-            return path
-    except UnicodeEncodeError:
-        pass
-    raise ConfigError(f"{location!r:.200}: no file can have such a path")
+        is_valid = b"\0" not in os.fsencode(name)
+        path = Path(name) if name != location else Path(name).expanduser()
+    except (UnicodeEncodeError, ValueError, RuntimeError):  # RuntimeError: no such user
+        is_valid = False
+    if not is_valid:
+        raise ConfigError(f"{location!r:.200}: no file can have such a path")
+    return path
 
 
 def join(location: str, *parts: str) -> str:

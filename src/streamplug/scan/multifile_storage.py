@@ -15,9 +15,8 @@ from streamplug.interfaces import MultiFileFormat, Storage
 from streamplug.plugin.location import local_path
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.scan.multifile_shards import MULTIFILE_PREFIX
-from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.pool import map_threads
-from streamplug.transfer.scan_files import find_scan_file
+from streamplug.transfer.scan_files import read_scan_file
 from streamplug.transfer.storage_wrapper import StorageWrapper
 from streamplug.types import Buffer
 
@@ -79,9 +78,9 @@ class _MultifileStorage(StorageWrapper):
             return None
         info = self._index.shard(shard)
         manifest = info.files[MANIFEST_ROLE].raw
-        path = find_scan_file(self._derived, manifest)
-        with map_disk_errors(path or Path()):
-            data = path.read_bytes() if path else self._storage.read(manifest.basename)
+        data = read_scan_file(self._derived, manifest)
+        if data is None:
+            data = self._storage.read(manifest.basename)
         size = info.files["data"].raw.bytes
         return _ShardFiles(folder, ShardManifest.unpack(data, info.samples, size))
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import index
+from typing import Any
 
 import numpy as np
 
@@ -50,10 +53,9 @@ def explain(
     run, world = session.run, session.world
     epoch = _epoch(session, epoch)
     plan = run.epoch(epoch, world)
-    if not _is_index(step, plan.steps):
-        raise ConfigError(f"step={step!r}: epoch {epoch} has the steps 0 to {plan.steps - 1}")
-    if rank is not None and not _is_index(rank, world.ranks):
-        raise ConfigError(f"rank={rank!r}: there are the ranks 0 to {world.ranks - 1}")
+    step = _index("step", step, plan.steps, f"epoch {epoch} has the steps")
+    if rank is not None:
+        rank = _index("rank", rank, world.ranks, "there are the ranks")
     uses = []
     for reading_rank in range(world.ranks) if rank is None else [rank]:
         ids = plan.ids(replace(world, rank=reading_rank), run.batch, np.array([step]))[0]
@@ -68,8 +70,7 @@ def explain(
 def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[SampleUse]:
     """Yield the uses of a sample in an epoch, see `explain`, in the order of steps."""
     size = session.size
-    if not _is_index(sample, size):
-        raise ConfigError(f"sample_id={sample!r}: there are the samples 0 to {size - 1}")
+    sample = _index("sample_id", sample, size, "there are the samples")
     run, world = session.run, session.world
     epoch = _epoch(session, epoch)
     for place in run.epoch(epoch, world).where(world, run.batch, sample):
@@ -78,9 +79,12 @@ def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[Sampl
         )
 
 
-def _is_index(value: object, stop: int) -> bool:
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return is_whole and value in range(stop)
+def _index(name: str, value: Any, stop: int, there_are: str) -> int:
+    """Return an index, also of a tensor; raise ConfigError unless it is below `stop`."""
+    with suppress(TypeError):
+        if not isinstance(value, bool) and 0 <= index(value) < stop:
+            return index(value)
+    raise ConfigError(f"{name}={value!r}: {there_are} 0 to {stop - 1}")
 
 
 def _epoch(session: Session, epoch: int | None) -> int:

@@ -16,7 +16,7 @@ from streamplug.interfaces import Storage
 from streamplug.interfaces.callback import RangesRead
 from streamplug.transfer.observer import Observer, track_ranges
 from streamplug.transfer.ranges import PART_BYTES, read_many_files, read_ranges
-from streamplug.transfer.scan_files import find_scan_file
+from streamplug.transfer.scan_files import read_scan_file
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 
 _MAX_RANGES_PER_CALL = 32  # of one file
@@ -40,8 +40,8 @@ class RangeReader:
             CorruptShardError: If a range is absurdly large.
             TruncatedFileError: If the file is shorter than a range.
         """
-        if path := find_scan_file(self.derived, file):
-            data = np.fromfile(path, np.uint8)
+        if (content := read_scan_file(self.derived, file)) is not None:
+            data = np.frombuffer(content, np.uint8)
             return [data[start:stop] for start, stop in ranges.tolist()]
         requests = _split_ranges(file, ranges)
         parts: list[Buffer] = []
@@ -60,8 +60,8 @@ class RangeReader:
         self, files: Sequence[tuple[FileInfo, Int64]]
     ) -> Iterator[tuple[int, Callable[[], list[Bytes1D]]]]:
         """Yield, in order of arrival, a position in `files` and a function that returns what `read` does."""
-        has_empty = not all(len(ranges) for _, ranges in files)
-        if len(files) < 2 or not self.supports_read_many or has_empty:
+        combines = all(0 < _largest(ranges) <= _MAX_RANGE_BYTES for _, ranges in files)
+        if len(files) < 2 or not self.supports_read_many or not combines:
             for position, (file, ranges) in enumerate(files):
                 yield position, partial(self.read, file, ranges)
             return
@@ -85,7 +85,7 @@ class RangeReader:
 
 def _split_ranges(file: FileInfo, ranges: Int64) -> list[tuple[int, int]]:
     """Split ranges of a file into requests of at most `PART_BYTES`."""
-    largest = int((ranges[:, 1] - ranges[:, 0]).max(initial=0))
+    largest = _largest(ranges)
     if largest > _MAX_RANGE_BYTES:
         raise CorruptShardError(
             f"{file.basename}: a range of {largest} bytes is too large to be read; the index or the header "
@@ -96,6 +96,10 @@ def _split_ranges(file: FileInfo, ranges: Int64) -> list[tuple[int, int]]:
         for start, stop in ranges.tolist()
         for at in range(start, stop, PART_BYTES)
     ]
+
+
+def _largest(ranges: Int64) -> int:
+    return int((ranges[:, 1] - ranges[:, 0]).max(initial=0))
 
 
 def _join_parts(ranges: Int64, parts: Sequence[Buffer]) -> list[Bytes1D]:

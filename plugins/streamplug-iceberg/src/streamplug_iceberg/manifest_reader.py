@@ -39,8 +39,10 @@ _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4  # after a block that Snappy compressed
 _COMPRESSIONS = {"bzip2": "bz2", "snappy": "snappy", "zstandard": "zstd"}
 _MAX_BLOCK_BYTES = 1 << 28  # decompressed; writers make blocks of some 16 kB to 16 MB
-_MAX_RATIO = 64  # of a file to what it decompresses to, beyond the bytes below; usual are 2 to 20
-_MIN_LIMIT_BYTES = 1 << 22
+_MIN_LIMIT_BYTES = 1 << 24
+_MAX_RATIO = 256
+"""A file may decompress to this many times its size, and these bytes; 2 to 130 times are usual."""
+
 _MAX_INT_BYTES = 10  # of 64 bits
 
 
@@ -107,7 +109,9 @@ def _decompress(data: bytes, codec: str, max_size: int) -> bytes:
         stream = zlib.decompressobj(-zlib.MAX_WBITS)
         block = stream.decompress(data, max_size + 1)  # 0 would be no limit
         if not stream.eof or len(block) > max_size:
-            raise ValueError(f"a block is cut short, or has more than {max_size} bytes")
+            raise ValueError(
+                f"a block is cut short, or has more than {max_size} bytes, too many for the size of the file"
+            )
         return block
     if codec == "snappy":
         data = data[:-_CHECKSUM_BYTES]

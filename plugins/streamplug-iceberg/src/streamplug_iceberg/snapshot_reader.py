@@ -44,7 +44,7 @@ def find_snapshot(
 
     Raises:
         ConfigError: If there is no such snapshot.
-        DataError: If the metadata do not have the current snapshot, or its schema.
+        DataError: If the metadata do not have the current snapshot, or the schema of the snapshot.
     """
     if version is None:
         current = metadata.current_snapshot()

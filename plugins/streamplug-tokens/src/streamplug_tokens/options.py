@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamplug.config import suggest_keywords, whole_number
+from streamplug.config import is_whole, suggest_keywords, whole_number
 from streamplug.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
@@ -19,10 +19,6 @@ EXTRAS = ("targets", "documents", "positions", "mask")
 
 
 _MAX_LENGTH = (1 << 31) - 1
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +48,16 @@ class TokenRowOptions:
     extras: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if not (_is_whole(self.length) and 1 <= self.length <= _MAX_LENGTH):
+        if not (is_whole(self.length) and 1 <= self.length <= _MAX_LENGTH):
             raise ConfigError(
                 f"length={self.length!r:.60}: must be a whole number of 1 to {_MAX_LENGTH}"
             )
         for name, token in (("separator", self.separator), ("padding", self.padding)):
-            if not _is_whole(token) and (name, token) != ("separator", None):
+            if not is_whole(token) and (name, token) != ("separator", None):
                 raise ConfigError(f"{name}={token!r:.60}: must be a token, which is a whole number")
         extras: Any = self.extras  # unchecked so far
-        is_list = isinstance(extras, Iterable) and not isinstance(extras, (str, bytes))
-        if not (is_list and set(extras) <= set(EXTRAS)):
+        is_list = isinstance(extras, Collection) and not isinstance(extras, str)
+        if not (is_list and all(name in EXTRAS for name in extras)):
             raise ConfigError(f"extras={extras!r}: a list of some of {', '.join(EXTRAS)}")
         if self.column in self.extras:
             raise ConfigError(f"extras: the tokens' own column is named {self.column!r}")

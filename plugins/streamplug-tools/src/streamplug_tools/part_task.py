@@ -20,8 +20,10 @@ from typing import Any
 
 from streamplug.errors import (
     ConfigError,
+    InvalidIndexError,
     NotFound,
     StreamplugError,
+    UnknownNameError,
     WriterError,
 )
 from streamplug.index import INDEX_NAME, parse_index
@@ -61,7 +63,7 @@ def is_whole(folder: Path) -> bool:
         files = chain.from_iterable(index.shard(n).files.values() for n in range(len(index)))
         stored = (file.zip or file.raw for file in files)
         return all((folder / file.basename).stat().st_size == file.bytes for file in stored)
-    except (OSError, StreamplugError):
+    except (OSError, InvalidIndexError, UnknownNameError):
         return False
 
 

@@ -241,11 +241,16 @@ class _PartitionedOutput:
 
     def finished(self, count: int) -> set[int]:
         """Return the numbers of the finished parts."""
-        keys = (_PART_INDEX.fullmatch(info.key) for info in self._storage.list("part-"))
-        numbers = {int(match[1]) for match in keys if match is not None}
+        keys = {info.key for info in self._storage.list("part-")}
+        # The count of a damaged plan may be any, so the parts that there are are counted.
+        numbers = (int(match[1]) for key in keys if (match := _PART_INDEX.fullmatch(key)))
         root = local_path(self._storage.url)
         return {
-            n for n in numbers if n < count and (root is None or is_whole(root / part_folder(n)))
+            n
+            for n in numbers
+            if n < count
+            and f"{part_folder(n)}/{INDEX_NAME}" in keys
+            and (root is None or is_whole(root / part_folder(n)))
         }
 
 

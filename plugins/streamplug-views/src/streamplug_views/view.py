@@ -180,7 +180,7 @@ class View(SummaryRepr):
             ConfigError: If the share is not in that range.
         """
         if not (isinstance(share, Real) and 0 <= share <= 1):
-            raise ConfigError(f"sample({share!r:.40}): expected a share from 0 to 1")
+            raise ConfigError(f"sample({share!r:.40}): expected a number from 0 to 1")
         return self._with(operations.Sample(share, whole_number("seed", seed, 0) or 0))
 
     def concat(

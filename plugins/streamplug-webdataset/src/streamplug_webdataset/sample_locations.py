@@ -151,8 +151,8 @@ class SampleLocations:
                 f"the sample locations are damaged: the keys: {error}"
             ) from None
         starts = self.keys[ends[ends < len(self.keys)]]
-        if (starts & 0xC0 == 0x80).any():  # in the middle of a character
-            raise CorruptShardError("the sample locations are damaged: the keys")
+        if (starts & 0xC0 == 0x80).any():
+            raise CorruptShardError("the sample locations are damaged: a key begins in a character")
         room = self.archive - self.blocks.astype(np.int64) * BLOCK
         outside = (room < 0) | (self.sizes > np.maximum(room, 0).astype(np.uint64))
         if outside.any():

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
+from typing import TypeGuard
 
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError, PluginError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plugin.registry import make
 
-_COUNTS = ("nodes", "ranks_per_node", "batch_size", "epochs", "prefetch_factor")
+_LOWEST_VALUES = {
+    "nodes": 1,
+    "ranks_per_node": 1,
+    "workers": 0,
+    "prefetch_factor": 1,
+    "batch_size": 1,
+    "block_size": 1,
+    "canonical_nodes": 1,
+    "predownload": 0,
+    "cache_limit": 1,
+    "epochs": 1,
+}
+"""Lowest value of each whole number."""
+
+_OPTIONAL = ("block_size", "canonical_nodes", "predownload", "cache_limit")
 _NUMBERS = ("latency", "step_seconds", "price")
 _MAX_NUMBER = 1e12
 _MAX_PROCESSES = 1 << 20  # each takes about a millisecond
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, Real)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +78,17 @@ class Scenario:
     price: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            self._check(name, getattr(self, name) >= 1, "must be at least 1")
-        for name in ("block_size", "canonical_nodes", "cache_limit"):
-            value = getattr(self, name)
-            self._check(name, value is None or value >= 1, "must be at least 1")
-        self._check("workers", self.workers >= 0, "must be 0 or more")
-        ahead = self.predownload
-        self._check("predownload", ahead is None or ahead >= 0, "must be 0 or more")
+        for name, lowest in _LOWEST_VALUES.items():
+            number = whole_number(name, getattr(self, name), lowest)
+            self._check(name, number is not None or name in _OPTIONAL, "must be a whole number")
         for name in _NUMBERS:
             value = getattr(self, name)
-            self._check(name, 0 <= value <= _MAX_NUMBER, f"must be 0 to {_MAX_NUMBER:g}")
-        good = math.isfinite(self.bandwidth) and self.bandwidth >= 1
-        self._check("bandwidth", good, "must be at least 1 byte per second")
+            is_valid = _is_number(value) and 0 <= value <= _MAX_NUMBER
+            self._check(name, is_valid, f"must be a number from 0 to {_MAX_NUMBER:g}")
+        is_valid = _is_number(self.bandwidth) and 1 <= self.bandwidth < math.inf
+        self._check("bandwidth", is_valid, "must be at least 1 byte per second")
 
-        self._check("batch_size", self.batch_size < 1 << 31, "must be below 2**31")
+        self._check("batch_size", self.batch_size < 1 << 31, "must be at most 2147483647")
         processes = self.nodes * self.ranks_per_node * max(self.workers, 1)
         if processes > _MAX_PROCESSES:
             raise ConfigError(
