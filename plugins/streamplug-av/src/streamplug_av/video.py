@@ -64,8 +64,13 @@ class Video(MediaFile):
 
     @cached_property
     def _timeline(self) -> Timeline:
+        return self._read_timeline()
+
+    def _read_timeline(self, *, use_index: bool = True) -> Timeline:
         with decode_errors("cannot read the times of the frames"):
-            timeline = read_timeline(self._container, self._stream)
+            if not use_index:
+                self._container.seek(0)
+            timeline = read_timeline(self._container, self._stream, use_index=use_index)
         if not len(timeline.pts):
             raise DecodeError("the video has no frames")
         return timeline
@@ -210,11 +215,7 @@ class Video(MediaFile):
         decoded = self._frames_at(np.unique(numbers), size)
         if decoded is None:  # frames are not where a constant rate would have them
             self.__dict__.pop("times", None)
-            with decode_errors("cannot read the times of the frames"):
-                self._container.seek(0)
-                self.__dict__["_timeline"] = read_timeline(
-                    self._container, self._stream, use_index=False
-                )
+            self.__dict__["_timeline"] = self._read_timeline(use_index=False)
             decoded = self._frames_at(np.unique(np.minimum(numbers, self.num_frames - 1)), size)
         if decoded is None:
             raise DecodeError("the frames have other times when they are decoded")
