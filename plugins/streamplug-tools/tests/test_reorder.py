@@ -116,6 +116,12 @@ def test_keys_that_cannot_be_sorted_are_refused(source, tmp_path, by, error, sai
 # -- select ---------------------------------------------------------------------------
 
 
+def test_a_condition_that_is_neither_true_nor_false_is_refused(source, tmp_path):
+    with pytest.raises(DataError, match=r"'vector > 0' for sample 0: ValueError: The truth value"):
+        select(source, to(tmp_path / "out"), "vector > 0")
+    assert not (tmp_path / "out").exists()
+
+
 def test_samples_are_selected(source, tmp_path, read):
     written = select(source, to(tmp_path / "out"), "id % 3 == 1 and name != 'name 0'")
     expected = [n for n in range(200) if n % 3 == 1 and n % 7]

@@ -377,6 +377,7 @@ def test_many_samples_are_evaluated_in_processes(tmp_path, monkeypatch):
         (lambda view: view.where("nn > 3"), r"has no \['nn'\].*Did you mean 'n'"),
         (lambda view: view.where("n >"), "no Python expression"),
         (lambda view: view.where("1 / (n - 40)"), "sample 40: ZeroDivisionError"),
+        (lambda view: view.where("__import__('numpy').ones(2)"), "sample 0: ValueError: The truth"),
         (lambda view: view.where("n", columns=["x"]), "columns="),
         (lambda view: view.select([COUNT]), f"row {COUNT}, the stream has {COUNT} rows"),
         (lambda view: view.select([True]), "mask of 1 rows"),

@@ -141,9 +141,22 @@ class Expression:
         try:
             return eval(self._code, names)  # noqa: S307 - the user's own code, see the module
         except Exception as error:
-            raise DataError(
-                f"{self.text!r:.200} for sample {number}: {type(error).__name__}: {error}"
-            ) from error
+            raise self._error(number, error) from error
+
+    def is_true(self, number: int, result: Any) -> bool:
+        """Return whether the result for a sample is true.
+
+        Raises:
+            DataError: If it is neither true nor false, as an array; the message names the sample.
+        """
+        try:
+            return bool(result)
+        except Exception as error:
+            raise self._error(number, error) from error
+
+    def _error(self, number: int, error: Exception) -> DataError:
+        kind = type(error).__name__
+        return DataError(f"{self.text!r:.200} for sample {number}: {kind}: {error}")
 
 
 def _is_item(node: ast.AST) -> TypeGuard[Any]:

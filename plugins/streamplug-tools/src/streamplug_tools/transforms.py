@@ -156,7 +156,8 @@ def select(
     with open_job(sources, columns, on_progress) as job:
         lists = OrderFiles(job.folder, [""])
         for ids, values in job.values(expression, "selecting"):
-            lists.add("", ids[np.fromiter(map(bool, values), bool, len(values))])
+            truths = map(expression.is_true, ids.tolist(), values)
+            lists.add("", ids[np.fromiter(truths, bool, len(values))])
         return job.write(lists.orders[""], output, ["select", where])
 
 

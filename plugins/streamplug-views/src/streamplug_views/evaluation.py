@@ -71,8 +71,9 @@ class EvaluationTask:
         with RowSetBuilder() as builder:
             for first, last in self.ranges[number]:
                 for ids, batch in table.read(order, first, last):
+                    is_true, evaluate = self.expression.is_true, self.expression
                     kept = [
-                        bool(self.expression(position, sample))
+                        is_true(position, evaluate(position, sample))
                         for position, sample in zip(ids.tolist(), batch_rows(batch))
                     ]
                     builder.add(ids[kept])
