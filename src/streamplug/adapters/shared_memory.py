@@ -85,9 +85,8 @@ class SharedArrays:
         return _from_descriptor, (reduction.DupFd(self._descriptor), self._slots, self.key)
 
     def __del__(self) -> None:
-        if (
-            descriptor := getattr(self, "_descriptor", None)
-        ) is not None:  # else creating it failed
+        descriptor = getattr(self, "_descriptor", None)  # None if it could not be created
+        if descriptor is not None:
             os.close(descriptor)
 
     def pack(self, arrays: Mapping[Any, NDArray[Any]]) -> PackedArrays | None:

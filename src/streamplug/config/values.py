@@ -49,9 +49,8 @@ def parse_count(value: float | str, what: str) -> int:
 
 def _parse(value: float | str, what: str, units: dict[str, int], expected: str) -> int:
     # Floats, too, because 1e9 is one.
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    is_whole |= isinstance(value, (float, np.floating)) and float(value).is_integer()
-    if is_whole and value >= 0:  # type: ignore[operator]  # it is a number
+    is_whole_float = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    if (is_integer(value) or is_whole_float) and value >= 0:  # type: ignore[operator]  # it is a number
         return int(value)
     match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
     unit = match[2].lower() if match else ""
@@ -60,7 +59,7 @@ def _parse(value: float | str, what: str, units: dict[str, int], expected: str) 
     raise ConfigError(f"{what}={value!r}: expected {expected}")
 
 
-def is_whole(value: object) -> TypeGuard[int]:
+def is_integer(value: object) -> TypeGuard[int]:
     """Return whether a value is an integer, also one of NumPy's, but no bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
@@ -69,7 +68,7 @@ def whole_number(name: str, value: Any, lowest: int) -> Any:
     """Return an integer, also from NumPy's types; None stays None."""
     if value is None:
         return None
-    if is_whole(value) and value >= lowest:
+    if is_integer(value) and value >= lowest:
         return int(value)
     raise ConfigError(f"{name}={value!r:.60}: must be a whole number of at least {lowest}")
 

@@ -42,12 +42,12 @@ def local_path(location: str) -> Path | None:
     Raises:
         ConfigError: If no file can have such a path.
     """
-    name = location.removeprefix("file://")
-    if name == location and is_url(location):
+    is_file_url, name = location.startswith("file://"), location.removeprefix("file://")
+    if is_url(location) and not is_file_url:
         return None
     try:
         is_valid = b"\0" not in os.fsencode(name)
-        path = Path(name) if name != location else Path(name).expanduser()
+        path = Path(name) if is_file_url else Path(name).expanduser()
     except (UnicodeEncodeError, ValueError, RuntimeError):  # RuntimeError: no such user
         is_valid = False
     if not is_valid:

@@ -140,7 +140,8 @@ def make(kind: str, spec: str) -> Any:
 
 def _check_text(kind: str, spec: object) -> None:
     if not isinstance(spec, str):
-        raise ConfigError(f"{kind}={spec!r:.80}: expected a name, such as {list_names(kind)[0]!r}")
+        example = "".join(f", such as {name!r}" for name in list_names(kind)[:1])
+        raise ConfigError(f"{kind}={spec!r:.80}: expected a name{example}")
 
 
 @contextmanager

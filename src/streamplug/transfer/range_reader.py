@@ -37,7 +37,7 @@ class RangeReader:
         """Read byte ranges of a file: start and stop offsets, shape ``[n, 2]``, none empty.
 
         Raises:
-            CorruptShardError: If a range is absurdly large.
+            CorruptShardError: If a range has more than a tebibyte.
             TruncatedFileError: If the file is shorter than a range.
         """
         if (content := read_scan_file(self.derived, file)) is not None:
@@ -60,7 +60,7 @@ class RangeReader:
         self, files: Sequence[tuple[FileInfo, Int64]]
     ) -> Iterator[tuple[int, Callable[[], list[Bytes1D]]]]:
         """Yield, in order of arrival, a position in `files` and a function that returns what `read` does."""
-        combines = all(0 < _largest(ranges) <= _MAX_RANGE_BYTES for _, ranges in files)
+        combines = all(0 < _largest_range(ranges) <= _MAX_RANGE_BYTES for _, ranges in files)
         if len(files) < 2 or not self.supports_read_many or not combines:
             for position, (file, ranges) in enumerate(files):
                 yield position, partial(self.read, file, ranges)
@@ -85,7 +85,7 @@ class RangeReader:
 
 def _split_ranges(file: FileInfo, ranges: Int64) -> list[tuple[int, int]]:
     """Split ranges of a file into requests of at most `PART_BYTES`."""
-    largest = _largest(ranges)
+    largest = _largest_range(ranges)
     if largest > _MAX_RANGE_BYTES:
         raise CorruptShardError(
             f"{file.basename}: a range of {largest} bytes is too large to be read; the index or the header "
@@ -98,7 +98,7 @@ def _split_ranges(file: FileInfo, ranges: Int64) -> list[tuple[int, int]]:
     ]
 
 
-def _largest(ranges: Int64) -> int:
+def _largest_range(ranges: Int64) -> int:
     return int((ranges[:, 1] - ranges[:, 0]).max(initial=0))
 
 

@@ -39,8 +39,8 @@ _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4  # after a block that Snappy compressed
 _COMPRESSIONS = {"bzip2": "bz2", "snappy": "snappy", "zstandard": "zstd"}
 _MAX_BLOCK_BYTES = 1 << 28  # decompressed; writers make blocks of some 16 kB to 16 MB
-_MIN_LIMIT_BYTES = 1 << 24
-_MAX_RATIO = 256
+_MIN_DECOMPRESSED_LIMIT_BYTES = 1 << 24
+_MAX_COMPRESSION_RATIO = 256
 """A file may decompress to this many times its size, and these bytes; 2 to 130 times are usual."""
 
 _MAX_INT_BYTES = 10  # of 64 bits
@@ -72,7 +72,7 @@ def _records(data: bytes, schema: Any, types: Any, enums: Any) -> Iterator[Any]:
     decoder = _Decoder(data)
     header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
     reader: Reader = resolve_reader(header.get_schema(), schema, types, enums)
-    remaining = _MIN_LIMIT_BYTES + _MAX_RATIO * len(data)
+    remaining = _MIN_DECOMPRESSED_LIMIT_BYTES + _MAX_COMPRESSION_RATIO * len(data)
     while decoder.tell() < len(data):
         count = decoder.read_int()
         limit = min(remaining, _MAX_BLOCK_BYTES)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.config import is_whole
+from streamplug.config import is_integer
 from streamplug.errors import StateError
 from streamplug.session.session import Session
 from streamplug.types import World
@@ -93,7 +93,7 @@ def latest_order(ranks: RankStates) -> Mapping[str, Any]:
 def order_position(order: Mapping[str, Any]) -> tuple[int, int]:
     """Return the epoch and the step of the state of an order."""
     numbers = [order.get(key) for key in ("epoch", "sample_in_epoch", "global_batch")]
-    epoch, samples, batch = (int(n) if is_whole(n) and n >= 0 else None for n in numbers)
+    epoch, samples, batch = (int(n) if is_integer(n) and n >= 0 else None for n in numbers)
     if epoch is None or samples is None or not batch:
         raise StateError(f"the state has order={reprlib.repr(order)}, which has no position")
     return epoch, samples // batch

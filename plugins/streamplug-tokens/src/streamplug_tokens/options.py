@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamplug.config import is_whole, suggest_keywords, whole_number
+from streamplug.config import is_integer, suggest_keywords, whole_number
 from streamplug.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ class TokenRowOptions:
     extras: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if not (is_whole(self.length) and 1 <= self.length <= _MAX_LENGTH):
+        if not (is_integer(self.length) and 1 <= self.length <= _MAX_LENGTH):
             raise ConfigError(
                 f"length={self.length!r:.60}: must be a whole number of 1 to {_MAX_LENGTH}"
             )
         for name, token in (("separator", self.separator), ("padding", self.padding)):
-            if not is_whole(token) and (name, token) != ("separator", None):
+            if not is_integer(token) and (name, token) != ("separator", None):
                 raise ConfigError(f"{name}={token!r:.60}: must be a token, which is a whole number")
         extras: Any = self.extras  # unchecked so far
         is_list = isinstance(extras, Collection) and not isinstance(extras, str)

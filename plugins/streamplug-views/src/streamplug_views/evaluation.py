@@ -67,13 +67,12 @@ class EvaluationTask:
 
     def __call__(self, number: int) -> None:
         table = Table([self.stream], self.names, allow_unsafe_types=self.allow_unsafe_types)
-        content, order = BytesIO(), SequentialOrder(table.size)
+        content, order, expression = BytesIO(), SequentialOrder(table.size), self.expression
         with RowSetBuilder() as builder:
             for first, last in self.ranges[number]:
                 for ids, batch in table.read(order, first, last):
-                    is_true, evaluate = self.expression.is_true, self.expression
                     kept = [
-                        is_true(position, evaluate(position, sample))
+                        expression.is_true(position, expression(position, sample))
                         for position, sample in zip(ids.tolist(), batch_rows(batch))
                     ]
                     builder.add(ids[kept])
