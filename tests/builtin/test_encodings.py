@@ -82,8 +82,14 @@ class TestStr(EncodingTests):
             make("encoding", "str").decode_batch(buffer, np.array([0, 2]), np.array([2, 4]))
 
 
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError
+
+
 class Integers(EncodingTests):
-    wrong = (1.0, np.float32(1), "1", b"1", b"12345678", None, [1], Decimal(1), 1j)
+    wrong = (1.0, np.float32(1), "1", b"1", b"12345678", None, [1], Decimal(1), 1j, Unprintable())
+    refused = (10**5000, -(10**5000))  # beyond what has a repr
 
     def values(self):
         info = np.iinfo(self.spec)
@@ -180,7 +186,7 @@ class TestUInt64(Integers):
 
 class Floats(EncodingTests):
     wrong = ("1", b"1", None, [1.0], 1j, np.complex64(1), np.ones(1), Decimal(1), Fraction(1))
-    refused = (10**400,)
+    refused = (10**400, 10**5000)
 
     def values(self):
         return (

@@ -103,6 +103,29 @@ def test_split_makes_sets_by_fractions_samples_or_bytes(sets, tmp_path):
     assert refused.stderr.startswith("error: --fractions 'a=half': could not convert")
 
 
+@pytest.mark.parametrize("name", [".", "..", "../a", "a/b", "a\\b"])
+def test_split_writes_below_its_directory(sets, tmp_path, name):
+    refused = run("split", sets[0], tmp_path / "out", "--fractions", f"{name}=1")
+    assert refused.exit_code == 1
+    assert f"{name!r} is not the name of a directory in OUT" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["split", "--fractions", "id=0.5,id=0.5"],
+        ["convert", "--rename", "id=a,id=b"],
+        ["convert", "--columns", "id:int32", "--columns", "id:int16"],
+    ],
+)
+def test_a_name_may_not_be_given_twice(sets, tmp_path, options):
+    command, *options = options
+    refused = run(command, sets[0], tmp_path / "out", *options)
+    assert refused.exit_code == 1
+    assert f"error: {options[0]}: 'id' is given twice" in refused.stderr
+
+
 def test_proc_goes_through_a_program(sets, tmp_path):
     code = "import sys; [print(line, end='') for line in sys.stdin if '5' in line]"
     result = run("proc", sets[0], tmp_path / "out", "--", sys.executable, "-c", code)

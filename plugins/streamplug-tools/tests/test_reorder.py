@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from streamplug_tools import (
@@ -111,6 +113,11 @@ def test_keys_that_cannot_be_sorted_are_refused(source, tmp_path, by, error, sai
     with pytest.raises(error, match=said):
         sort(source, to(tmp_path / "out"), by)
     assert not (tmp_path / "out").exists()
+
+
+def test_keys_whose_comparison_fails_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"the keys cannot be sorted: .*InvalidOperation"):
+        list(sort_keys.sort_by_key([(Decimal("sNaN"), 0)], tmp_path))
 
 
 # -- select ---------------------------------------------------------------------------

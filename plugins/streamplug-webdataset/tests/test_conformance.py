@@ -56,7 +56,14 @@ class TestNpy(EncodingTests):
 class TestNpz(EncodingTests):
     spec = "npz"
     wrong = ("text", 1, object(), {1: 2})
-    refused = (b"nothing", {"a": np.array([object()])})
+    refused = (
+        b"nothing",
+        {"a": np.array([object()])},
+        {"a": [[1], 2]},
+        {"\0": np.ones(1)},
+        {"\ud800": np.ones(1)},
+        {"a" * 65536: np.ones(1)},
+    )
 
     def values(self):
         arrays = hnp.arrays(st.sampled_from(("<i4", "<f8")), st.just((2, 3)))

@@ -17,8 +17,16 @@ from streamplug.errors import (
 def wrong_type_error(encoding: str, expected: str, value: object) -> EncodeTypeError:
     """Return the error for a value of a type that an encoding does not accept."""
     return EncodeTypeError(
-        f"{encoding} takes {expected}, got {type(value).__name__}: {value!r:.80}"
+        f"{encoding} takes {expected}, got {type(value).__name__}: {short_repr(value)}"
     )
+
+
+def short_repr(value: object) -> str:
+    """Return the beginning of the repr of a value of a user, for an error."""
+    try:
+        return f"{value!r:.80}"
+    except Exception as error:  # noqa: BLE001 - integers beyond 4,300 digits, and any class of a user
+        return f"a value without a repr ({type(error).__name__})"
 
 
 def too_large_error(suffix: str, max_size: int) -> DecompressError:

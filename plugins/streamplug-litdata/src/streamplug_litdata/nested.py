@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.plugin_kit.codec_errors import short_repr, wrong_type_error
 
 _TEXT_FROM = 0x21
 """The lowest first byte of JSON text; lower ones are type tags of the binary form."""
@@ -27,7 +27,7 @@ class JsonItem(Encoding):
         try:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise EncodeError(f"json cannot hold {value!r:.80}: {error}") from error
+            raise EncodeError(f"json cannot hold {short_repr(value)}: {error}") from error
 
     def decode(self, data: memoryview) -> Any:
         content = bytes(data)

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.plugin_kit.codec_errors import short_repr, wrong_type_error
 from streamplug_msgpack.arrays import pack_array, unpack_array
 
 _UNCHECKED_BYTES = 1 << 20
@@ -33,7 +33,7 @@ class Msgpack(Encoding):
         except EncodeError:
             raise
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise EncodeError(f"msgpack cannot hold {value!r:.80}: {error}") from error
+            raise EncodeError(f"msgpack cannot hold {short_repr(value)}: {error}") from error
         return data
 
     def decode(self, data: memoryview) -> Any:

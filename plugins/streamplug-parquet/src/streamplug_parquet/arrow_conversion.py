@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamplug.errors import EncodeError, EncodeTypeError
+from streamplug.plugin_kit.codec_errors import short_repr
 
 MAX_OFFSET = (1 << 31) - 1
 """Maximum bytes, or items, of an Arrow array with 32-bit offsets."""
@@ -79,7 +80,7 @@ def _other(values: Any, type_: pa.DataType, error: Exception) -> EncodeTypeError
         try:
             pa.array([value], type_)
         except Exception as single:  # noqa: BLE001 - whatever it is, this is the one
-            return EncodeTypeError(f"takes values of {type_}, got {value!r:.80}: {single}")
+            return EncodeTypeError(f"takes values of {type_}, got {short_repr(value)}: {single}")
     return EncodeTypeError(f"takes values of {type_}, got {list(values[:1])!r:.80}: {error}")
 
 
@@ -194,4 +195,4 @@ def _family(type_: pa.DataType) -> str:
 
 def _example(values: Sequence[Any], kind: type) -> str:
     value = next(value for value in values if type(value) is kind)
-    return f"{kind.__name__}: {value!r:.80}"
+    return f"{kind.__name__}: {short_repr(value)}"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from streamplug.builtin.encodings.plain import Bytes, Str
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding
+from streamplug.plugin_kit.codec_errors import short_repr
 from streamplug_parquet.arrow_conversion import (
     MAX_OFFSET,
     arrow_array,
@@ -272,7 +273,7 @@ class Lists(ArrowValue):
         if value is None and (self.nullable if nullable is None else nullable):
             return True
         raise EncodeTypeError(
-            f"takes lists or arrays of {self._of.type}, got {type(value).__name__}: {value!r:.80}"
+            f"takes lists or arrays of {self._of.type}, got {type(value).__name__}: {short_repr(value)}"
         )
 
     def _lists(self, items: pa.Array, lengths: Any, values: Any) -> pa.Array:

@@ -103,7 +103,7 @@ def sort_by_key(
                 run, size = [], 0
         last = sorted(run, key=_KEY, reverse=reverse)
         yield from runs.merged(last)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:  # the last of a signaling NaN
         if isinstance(error, StreamplugError):
             raise
         raise ConfigError(

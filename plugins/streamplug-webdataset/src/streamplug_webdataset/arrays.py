@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Mapping
 from functools import lru_cache
@@ -79,16 +80,18 @@ class Npz(Encoding):
             return _file(bytes(value), b"PK", "npz")
         if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
             raise wrong_type_error("npz", "a dict of arrays, or the bytes of a .npz file", value)
-        arrays = {name: np.asanyarray(array) for name, array in value.items()}
-        if objects := [name for name, array in arrays.items() if array.dtype.hasobject]:
-            raise EncodeError(f"npz: {objects} are arrays of Python objects")
         out = BytesIO()
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-            for name, array in arrays.items():
+            for name, array in value.items():
                 # Of no time, so that the same arrays give the same bytes.
                 member = zipfile.ZipInfo(f"{name}{_NPY}", (1980, 1, 1, 0, 0, 0))
                 member.compress_type = zipfile.ZIP_DEFLATED
-                file.writestr(member, self._single.encode(array))
+                try:
+                    if member.filename != f"{name}{_NPY}":  # ZipInfo cuts names at a null byte
+                        raise ValueError("no file can have such a name")
+                    file.writestr(member, self._single.encode(np.asanyarray(array)))
+                except (EncodeError, ValueError, struct.error) as error:
+                    raise EncodeError(f"npz: array {name!r:.80}: {error}") from error
         return out.getvalue()
 
     def decode(self, data: memoryview) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.plugin_kit.codec_errors import short_repr, wrong_type_error
 from streamplug.plugin_kit.decoding import windows
 from streamplug.types import Bytes1D, ColumnValues
 
@@ -64,7 +64,7 @@ class _Integer(_Scalar):
         except OverflowError:
             info = np.iinfo(self.dtype)
             raise EncodeError(
-                f"{self._name} takes {info.min} to {info.max}, got {value!r:.80}"
+                f"{self._name} takes {info.min} to {info.max}, got {short_repr(value)}"
             ) from None
 
     def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
@@ -98,7 +98,7 @@ class _Float(_Scalar):
             with np.errstate(all="ignore"):  # values too large for the dtype become infinite
                 return np.array(value, self.dtype).tobytes()
         except OverflowError as error:
-            raise EncodeError(f"{self._name} cannot hold {value!r:.80}: {error}") from error
+            raise EncodeError(f"{self._name} cannot hold {short_repr(value)}: {error}") from error
 
     def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
         if isinstance(values, np.ndarray):

@@ -16,7 +16,7 @@ from streamplug_tools.commands.options import (
     job_options,
     make_columns,
     make_output,
-    parse_numbers,
+    parse_fractions,
     print_result,
     resumable,
     run_job,
@@ -241,7 +241,7 @@ def split(
     streams, columns = make_streams([source], options), make_columns(options)
     with resumable(), progress_bars() as on_progress:
         if fractions is not None:
-            shares = parse_numbers("--fractions", fractions)
+            shares = parse_fractions(fractions)
             results = tools.split_by_fractions(
                 streams, outputs, shares, seed=seed, columns=columns, on_progress=on_progress
             )

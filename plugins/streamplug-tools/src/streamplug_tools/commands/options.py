@@ -172,7 +172,7 @@ def make_columns(options: Mapping[str, Any]) -> Columns:
     select = split_list(options["select"])
     return Columns(
         encodings=parse_encodings(options["columns"]),
-        rename=dict(_parse_pair(text, "--rename", "=") for text in split_list(options["rename"])),
+        rename=_parse_pairs(split_list(options["rename"]), "--rename", "="),
         select=select or None,
         drop=split_list(options["drop"]),
         allow_unsafe_types=options["allow_unsafe_types"],
@@ -194,23 +194,33 @@ def parse_encodings(texts: Sequence[str]) -> dict[str, str]:
             specs[-1] += f",{part}"
         else:
             specs.append(part)
-    return dict(_parse_pair(text, "--columns", ":") for text in specs)
+    return _parse_pairs(specs, "--columns", ":")
 
 
-def parse_numbers(option: str, text: str) -> dict[str, float]:
-    """Parse numbers by name: ``train=0.9,val=0.1``."""
-    pairs = dict(_parse_pair(part, option, "=") for part in split_list([text]))
+def parse_fractions(text: str) -> dict[str, float]:
+    """Parse fractions by name of a directory: ``train=0.9,val=0.1``."""
+    pairs = _parse_pairs(split_list([text]), "--fractions", "=")
+    for name in pairs:
+        if name in {".", ".."} or "/" in name or "\\" in name:
+            raise ConfigError(
+                f"--fractions {text!r}: {name!r} is not the name of a directory in OUT"
+            )
     try:
         return {name: float(value) for name, value in pairs.items()}
     except ValueError as error:
-        raise ConfigError(f"{option} {text!r}: {error}") from None
+        raise ConfigError(f"--fractions {text!r}: {error}") from None
 
 
-def _parse_pair(text: str, option: str, mark: str) -> tuple[str, str]:
-    name, separator, value = text.partition(mark)
-    if not (name and separator and value):
-        raise ConfigError(f"{option} {text!r}: expected {_PAIRS[option]}")
-    return name.strip(), value.strip()
+def _parse_pairs(texts: Sequence[str], option: str, mark: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, _, value = (part.strip() for part in text.partition(mark))
+        if not (name and value):
+            raise ConfigError(f"{option} {text!r}: expected {_PAIRS[option]}")
+        if name in pairs:
+            raise ConfigError(f"{option}: {name!r} is given twice")
+        pairs[name] = value
+    return pairs
 
 
 def print_result(result: WriteResult, *, as_json: bool) -> None:
