@@ -114,7 +114,7 @@ def test_damaged_file_is_named(home, refused):
     deflated = whole[:20] + b"\xff" * 20 + whole[40:]
     for data in (whole[:-3], whole[:50], whole[:-8] + b"\0" * 8, b"x" * 40, deflated):
         path.write_bytes(data)
-        assert f"{path.name}: damaged behind line " in refused(LINE)
+        assert f"{path.name}: cannot be read behind line " in refused(LINE)
 
 
 def test_lines_that_take_too_much_memory_are_refused(tmp_path, monkeypatch):

@@ -51,8 +51,8 @@ def damaged_error(suffix: str, reason: object) -> DecompressError:
 def parsing(what: str, advice: str = "") -> Iterator[None]:
     """Raise DataError, which says that `what` is damaged, for the exceptions of a parser of untrusted data.
 
-    For libraries that raise what they run into: their own errors, but IndexError or SystemError, too. The
-    error ends with the `advice`.
+    For libraries that raise what they run into: their own errors, but IndexError or SystemError, too. Of an
+    error of the operating system, it says that `what` cannot be read. The error ends with the `advice`.
     """
     try:
         yield
@@ -60,6 +60,7 @@ def parsing(what: str, advice: str = "") -> Iterator[None]:
         raise
     except Exception as error:
         reason = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
-        raise DataError(
-            "; ".join(filter(None, [f"{what} is damaged: {reason}", advice]))
-        ) from error
+        # gzip and pyarrow raise OSError for damage, too, but without a number.
+        of_system = isinstance(error, OSError) and error.errno is not None
+        found = f"{what} {'cannot be read' if of_system else 'is damaged'}: {reason}"
+        raise DataError("; ".join(filter(None, [found, advice]))) from error

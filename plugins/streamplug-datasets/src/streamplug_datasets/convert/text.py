@@ -39,7 +39,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise DataError(f"{path}: {error}") from error
     except Exception as error:  # decompressors raise what they run into
         raise DataError(
-            f"{path}: damaged behind line {number}: {type(error).__name__}: {error}"
+            f"{path}: cannot be read behind line {number}: {type(error).__name__}: {error}"
         ) from error
 
 
