@@ -7,6 +7,7 @@ import pytest
 from streamplug_tools import (
     Columns,
     Output,
+    convert,
     select,
     shuffle,
     sort,
@@ -16,6 +17,7 @@ from streamplug_tools import (
 )
 from streamplug_tools.selection_order import OrderFiles, SequentialOrder, ShuffledOrder
 
+from streamplug import Stream
 from streamplug.errors import ConfigError, DataError, OutputExistsError
 
 
@@ -272,3 +274,23 @@ def test_the_advice_for_parts_of_keys_that_are_none_works(spaced, tmp_path, read
     part = [None if n % 3 == 0 else n % 5 for n in range(20)]
     expected = sorted(range(20), key=lambda n: (f"{n % 4}", part[n] is None, part[n] or 0))
     assert read(tmp_path / "out")["n"].tolist() == expected
+
+
+def as_they_are(encoding):
+    return encoding
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"select": range(100, 200)},
+        {"select": range(99, 199)},
+        {"decoders": {"name": as_they_are}},
+    ],
+)
+def test_a_job_does_not_go_on_with_other_samples(source, tmp_path, options):
+    first = {"select": range(100)} if "select" in options else {}
+    convert([Stream(remote=str(source), **first)], to(tmp_path / "out"))
+    convert([Stream(remote=str(source), **first)], to(tmp_path / "out"))  # which is the same call
+    with pytest.raises(OutputExistsError, match="it is made of other samples, or in another way"):
+        convert([Stream(remote=str(source), **options)], to(tmp_path / "out"))

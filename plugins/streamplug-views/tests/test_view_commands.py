@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from streamplug_views.commands import view
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.cli import main
+from streamplug.errors import ConfigError, OutputExistsError
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +90,21 @@ def test_a_compacted_view_refers_to_its_own_samples_only():
     assert list(StreamingDataset(remote="view")) == before
     assert run_json("show", "view")["sources"] == ["../erased"]
     assert compact("view", "again", processes=0).version == 4
+
+
+def test_another_view_is_not_compacted_to_the_same_place():
+    for name, rest in (("even", 0), ("odd", 1)):
+        View.of("crawl").where(f"n % 2 == {rest}").commit(name)
+    compact("even", "out", processes=0)
+    with pytest.raises(OutputExistsError, match="it is made of other samples"):
+        compact("odd", "out", processes=0)
+    assert [sample["n"] % 2 for sample in StreamingDataset(remote="odd")] == [1] * 50
+
+
+def test_only_a_view_is_compacted():
+    with pytest.raises(ConfigError, match="crawl is a data set, which has no versions"):
+        compact("crawl", "out", processes=0)
+    assert not Path("out").exists()
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,16 @@ class Table:
 
     @cached_property
     def identity(self) -> str:
-        """Digest of the indexes, which differs for other samples."""
+        """Digest of indexes, selected rows and names of decoders, which differs for other samples."""
         digest = xxhash.xxh3_64()
         for opened in self._opened:
             digest.update(f"{opened.stream.url}\n{opened.index.digest}\n".encode())
+            if opened.rows_digest:
+                digest.update(f"rows {opened.rows_digest}\n".encode())
+            for name, decoder in sorted((opened.stream.decoders or {}).items()):
+                if decoder is not keep_raw:  # which `stored` of the job's columns says
+                    called = getattr(decoder, "__qualname__", type(decoder).__qualname__)
+                    digest.update(f"decoder {name} {decoder.__module__}.{called}\n".encode())
             for name, files in sorted(opened.index.tables.items()):
                 digest.update(f"{name}\n".encode())
                 digest.update(np.ascontiguousarray(files.bytes, "<i8").data)

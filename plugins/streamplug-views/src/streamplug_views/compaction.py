@@ -10,8 +10,8 @@ from typing import Any
 from streamplug_tools.options import Output, ProgressCallback, ignore_progress
 from streamplug_tools.transforms import convert
 
+from streamplug.errors import ConfigError
 from streamplug.plugin.location import absolute_location
-from streamplug_views.evaluation import make_stream
 from streamplug_views.history import Location
 from streamplug_views.manifest import Step
 from streamplug_views.view import Commit, View
@@ -42,6 +42,7 @@ def compact(
         on_progress: Called with the progress of each task, from time to time.
 
     Raises:
+        ConfigError: If `location` is a data set.
         ConflictError: If another commit wrote a version meanwhile.
         StreamplugError: If the view cannot be read, or the data set cannot be written.
     """
@@ -49,7 +50,14 @@ def compact(
     snapshot = view.snapshot
     url = absolute_location(fspath(out))
     output = Output(url, processes=processes, storage_options=storage_options)
-    result = convert(make_stream(snapshot), output, on_progress=on_progress)
+    store, version = view.base.versions
+    if store is None:
+        raise ConfigError(
+            f"compact: {view.base.stream.shown_url} is a data set, which has no versions"
+        )
+    # The digest of the version tells the job from one of other samples, as which it must not continue.
+    stream = replace(view.base.stream, format="view", version=version)
+    result = convert(stream, output, on_progress=on_progress)
     new = open_location(url, None, view.base.stream)
     steps = [*snapshot.steps, Step(f"compact to {result.url}", new.size)]
     return view.commit_snapshot(replace(new, steps=steps), message=message)
