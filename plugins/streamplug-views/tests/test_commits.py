@@ -167,6 +167,42 @@ def test_the_hint_may_be_old_or_not_written(base, tmp_path):
     assert View.of(place).exclude([0]).commit().version == 4
 
 
+def test_a_hint_of_an_expired_version_is_not_followed(base, tmp_path):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    hint = (place / "view.json").read_bytes()
+    for _ in range(3):
+        View.of(place).exclude([0]).commit()
+    tag(place, "first", 1)
+    (place / "view.json").write_bytes(hint)
+    assert expire(place, keep=1, dry_run=False)[0] == [2, 3]
+    assert len(numbers(place)) == 7  # of the latest, and not of the one that is tagged
+    (place / "view.json").write_bytes(hint.replace(b"1}", b"2}"))  # by a commit that was slow
+    assert len(numbers(place)) == 7
+    assert View.of(place).exclude([0]).commit().version == 5
+
+
+def test_a_commit_does_not_fill_a_gap_that_expired_versions_left(base, tmp_path):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    tag(place, "first", 1)
+    for _ in range(3):
+        View.of(place).exclude([0]).commit()
+    expire(place, keep=1, dry_run=False)
+    with pytest.raises(ConflictError, match=r"version 4 that another commit wrote"):
+        View.of(place, version="first").where("n > 5").commit()
+    assert [version.version for version in log(place)] == [4, 1]
+
+
+@pytest.mark.parametrize(("old", "new", "added", "removed"), [(1, 2, 10, 0), (2, 1, 0, 10)])
+def test_rows_that_are_there_twice_are_counted_twice(base, tmp_path, old, new, added, removed):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    View.of(place).concat(str(place)).commit()
+    change = diff(place, old, new)
+    assert (change.added, change.removed) == (added, removed)
+
+
 class NoCreate(Storage):
     """A storage of local files that cannot create a file only if it does not exist."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from streamplug.plan import RowSelection
 from streamplug.plugin.location import absolute_location
 from streamplug.stream import Stream
+from streamplug.types import Int64
 from streamplug_views.manifest import Manifest, Step
 from streamplug_views.snapshot import Snapshot
 from streamplug_views.version_store import VersionStore
@@ -209,19 +210,29 @@ def _snapshot(
 
 
 def _common_rows(before: Snapshot, after: Snapshot, url: str) -> int:
-    """Return the number of rows of a source that both have."""
-    first, second = (
+    """Return the number of rows of a source that both have; rows may be in a snapshot several times."""
+    selections = [
         [
             cast("RowSelection", groups[0].rows)
             for groups in snapshot.parts
             if snapshot.sources[groups[0].source].url == url
         ]
         for snapshot in (before, after)
-    )
+    ]
+    sources = (source for snapshot in (before, after) for source in snapshot.sources)
+    size = max(source.index.size for source in sources if source.url == url)
     common = 0
-    for rows in first:
-        for begin in range(0, len(rows), _ROWS_PER_BLOCK):
-            some = rows.rows(np.arange(begin, min(begin + _ROWS_PER_BLOCK, len(rows))))
-            for other in second:
-                common += int((other.ranks(some + 1) - other.ranks(some)).sum())
+    for first in range(0, size, _ROWS_PER_BLOCK):
+        last = min(first + _ROWS_PER_BLOCK, size)
+        counts = [_count_rows(rows, first, last) for rows in selections]
+        common += int(np.minimum(*counts).sum())
     return common
+
+
+def _count_rows(selections: Sequence[RowSelection], first: int, last: int) -> Int64:
+    """Return how often each row from `first` to `last`, exclusive, is selected."""
+    counts: Int64 = np.zeros(last - first, np.int64)
+    for rows in selections:
+        begin, end = rows.ranks(np.array([first, last])).tolist()
+        counts[rows.rows(np.arange(begin, end)) - first] += 1
+    return counts

@@ -102,11 +102,18 @@ class VersionStore:
         version = hint.get("latest")
         if type(version) is not int or version < 0:
             raise DataError(f"{where} is damaged: 'latest' is {version!r:.40}")
-        while call_with_retries(
-            partial(self._storage.exists, _version_name(version + 1)), self._retries
-        ):
+        hinted = version
+        while self._has_version(version + 1):
             version += 1
+        if hinted and version == hinted and not self._has_version(version):
+            # Expired, as a slow commit wrote the hint after later ones.
+            return max(self.versions(), default=0)
         return version
+
+    def _has_version(self, version: int) -> bool:
+        return call_with_retries(
+            partial(self._storage.exists, _version_name(version)), self._retries
+        )
 
     def read(self, version: int) -> tuple[Manifest, str]:
         """Return the manifest of a version, and its digest.
@@ -193,20 +200,23 @@ class VersionStore:
         data = manifest.to_bytes()
         if manifest.version == 1:
             self._create(VIEW_NAME, _hint(0))
-        if not self._create(_version_name(manifest.version), data):
+        # The next version may be free though others follow it: `expire` removed it.
+        latest = max(self.versions(), default=0)
+        if latest > manifest.version or not self._create(_version_name(manifest.version), data):
+            number = max(latest, manifest.version)
             raise ConflictError(
-                f"{self.url} has a version {manifest.version} that another commit wrote since this view was "
-                "read; call rebase() to apply the changes to the latest version, and commit again"
+                f"{self.url} has a version {number} that another commit wrote since this view was read; call "
+                "rebase() to apply the changes to the latest version, and commit again"
             )
         try:
-            call_with_retries(
-                partial(self._storage.write, VIEW_NAME, _hint(manifest.version)), self._retries
-            )
-        except (
-            StorageError
-        ) as error:  # the version is committed; readers find it from an older hint
+            self._write_hint(manifest.version)
+        except StorageError as error:
+            # The version is committed; readers find it from an older hint.
             _LOG.warning("%s; readers look for the latest version from an older one on", error)
         return manifest_digest(data)
+
+    def _write_hint(self, version: int) -> None:
+        call_with_retries(partial(self._storage.write, VIEW_NAME, _hint(version)), self._retries)
 
     def _create(self, name: str, data: bytes) -> bool:
         """Create a file; return whether it has this content."""
@@ -281,11 +291,13 @@ class VersionStore:
         for version in set(versions) - set(old):
             kept.update(self.read(version)[0].files)
         files = sorted({f for version in old for f in self.read(version)[0].files} - kept)
-        if not dry_run:
+        if old and not dry_run:
+            # So that no reader looks for versions after one that is followed by a gap.
+            self._write_hint(versions[-1])
             # Manifests first: a reader never finds a version whose files are gone.
             self._delete(map(_version_name, old))
             path = local_path(self.location)
-            if path is not None and old:
+            if path is not None:
                 sync_directory(path / "versions")
             self._delete(files)
         return old, files
