@@ -10,7 +10,7 @@ from streamplug_testing.isolation import isolated_plugins
 
 from streamplug import MDSWriter, StreamingDataset, Writer
 from streamplug.builtin.formats.mds import MDS, MDSShardWriter
-from streamplug.errors import ConfigError, EncodeError, NotFound, WriterError
+from streamplug.errors import ConfigError, EncodeError, NotFound, OutputExistsError, WriterError
 from streamplug.plugin.registry import register
 
 COLUMNS = {"n": "int", "text": "str"}
@@ -112,14 +112,23 @@ def test_a_writer_that_was_stopped_leaves_the_set_whole_and_the_next_one_begins_
 
 
 def test_a_set_that_has_changed_meanwhile_is_left_alone(tmp_path):
-    out = tmp_path / "set"
-    write(out, 0)
+    out = "memory://append-test"
+    write(out, 0, exist_ok=True)
     writer = MDSWriter(out=out, append=True)
     writer.write({"n": 1, "text": "late"})
     write(out, 10, append=True)
     with pytest.raises(WriterError, match="changed while"):
         writer.finish()
-    assert numbers(out) == list(range(20))
+    assert numbers(tmp_path, remote=out) == list(range(20))
+
+
+def test_the_index_of_a_local_copy_is_not_removed(tmp_path):
+    far, near = tmp_path / "far", tmp_path / "near"
+    write((str(near), f"file://{far}"), 0, keep_local=True)
+    with pytest.raises(OutputExistsError, match="whose index would be removed"):
+        MDSWriter(out=(str(near), f"file://{far}"), append=True)
+    write((str(near), f"file://{far}"), 10, append=True, keep_local=True)
+    assert numbers(near) == numbers(far) == list(range(20))
 
 
 def test_the_index_far_away_counts_and_its_other_keys_stay(tmp_path):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from streamplug.errors import (
     NotFound,
     OutputExistsError,
     StorageError,
+    StreamplugError,
     Transient,
     UnknownNameError,
     WriterError,
@@ -530,6 +533,90 @@ def test_an_upload_that_fails_leaves_no_index(tmp_path, storage, temporary, monk
     assert list(temporary.glob("*/*")) == []
     with pytest.raises(WriterError, match=r"given up after an error"):
         writer.finish()
+
+
+def test_no_index_names_a_shard_whose_upload_failed_although_the_error_was_caught(
+    tmp_path, storage, monkeypatch
+):
+    def fail(key: str) -> None:
+        if key == "shard.00001.mds":
+            raise StorageError(f"{key}: no")
+
+    monkeypatch.setattr(Upload, "hook", staticmethod(fail))
+    url, errors = f"uploads://{tmp_path}/far", []
+    writer = MDSWriter(columns=COLUMNS, out=url, max_samples_per_shard=10, max_workers=1)
+    for number in range(100):
+        try:
+            writer.write(sample(number))
+        except StreamplugError as error:
+            errors.append(str(error))
+    assert errors[0] == "shard.00001.mds: no"
+    assert set(errors[1:]) == {
+        "the data set was given up after an error; make a new writer for another one"
+    }
+    with pytest.raises(WriterError, match=r"given up after an error"):
+        writer.finish()
+    assert "index.json" not in names(tmp_path / "far")
+
+
+# -- several writers ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"append": True}])
+def test_one_writer_at_a_time_has_a_directory(tmp_path, options):
+    if options:
+        write(tmp_path, 10)
+    first = MDSWriter(columns=COLUMNS, out=tmp_path, **options)
+    with pytest.raises(OutputExistsError, match="is being written by another writer"):
+        MDSWriter(columns=COLUMNS, out=tmp_path, **options)
+    first.write(sample(1))
+    first.finish()
+    write(tmp_path, 10, append=True)
+
+
+def test_another_process_may_not_replace_what_is_being_written(tmp_path):
+    code = (
+        "from streamplug import MDSWriter; MDSWriter(columns={'n': 'int'}, out='.', exist_ok=True)"
+    )
+    with MDSWriter(columns=COLUMNS, out=tmp_path, max_samples_per_shard=1) as writer:
+        writer.write(sample(1))
+        writer.write(sample(2))
+        result = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+    assert "is being written by another writer" in result.stderr
+    assert StreamingDataset(local=str(tmp_path)).size == 2
+
+
+def test_a_writer_takes_the_place_of_an_earlier_one_of_its_process_when_asked(tmp_path):
+    earlier = MDSWriter(columns=COLUMNS, out=tmp_path, max_samples_per_shard=1)
+    earlier.write(sample(1))
+    write(tmp_path, 3, exist_ok=True)
+    with pytest.raises(WriterError, match="another writer was started in its place"):
+        earlier.write(sample(2))
+    with pytest.raises(WriterError, match="another writer was started in its place"):
+        earlier.finish()
+    assert StreamingDataset(local=str(tmp_path)).size == 3
+
+
+def test_an_index_of_another_writer_is_not_replaced(tmp_path):
+    url = "memory://writers-test"
+    writer = MDSWriter(columns=COLUMNS, out=url, exist_ok=True)
+    write(url, 3)
+    writer.write(sample(1))
+    with pytest.raises(WriterError, match="was written by another writer meanwhile"):
+        writer.finish()
+    assert StreamingDataset(remote=url, local=str(tmp_path)).size == 3
+
+
+def test_a_directory_behind_a_link_is_cleared(tmp_path):
+    (tmp_path / "link").symlink_to("set")
+    write(tmp_path / "set", 10)
+    (tmp_path / "set" / "folder").mkdir()
+    (tmp_path / "set" / "elsewhere").symlink_to(tmp_path)
+    write(tmp_path / "link", 3, exist_ok=True)
+    assert names(tmp_path / "set") == ["index.json", "shard.00000.mds"]
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_memory_is_a_place_too(tmp_path):

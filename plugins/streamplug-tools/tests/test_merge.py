@@ -179,3 +179,21 @@ def test_a_set_that_was_merged_otherwise_says_which_shard_and_column_differs(tmp
     with pytest.raises(ConfigError, match=said):
         StreamingDataset(local=str(tmp_path))
     assert ids(tmp_path, columns=["id"], batch_size=1) == [1, 2]
+
+
+def test_parts_of_a_run_that_is_not_finished_are_not_merged(tmp_path):
+    columns, sample = {"id": "int", "text": "str"}, {"id": 1, "text": "x"}
+    write(tmp_path / "a", columns, [sample])
+    write(tmp_path / "b" / "part-00000", columns, [sample])
+    (tmp_path / "b" / "parts.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"b/parts.json belongs to an unfinished data set"):
+        merge_index(tmp_path)
+    assert not (tmp_path / "index.json").exists()
+
+
+def test_hidden_directories_are_not_merged(tmp_path):
+    columns, sample = {"id": "int", "text": "str"}, {"id": 1, "text": "x"}
+    write(tmp_path / "a", columns, [sample])
+    write(tmp_path / "b" / ".attempts" / "0-1", columns, [sample])
+    write(tmp_path / ".old", columns, [sample])
+    assert merge_index(tmp_path) == 1

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from streamplug import (
     register_encoding,
     write_parts,
 )
-from streamplug.errors import ConfigError, OutputExistsError, WriterError
+from streamplug.errors import ConfigError, OutputExistsError, PluginError, WriterError
 
 COLUMNS = {"id": "int", "text": "str"}
 OPTIONS = {"columns": COLUMNS, "size_limit": 2000, "compression": "gz", "hashes": ["sha1"]}
@@ -582,3 +583,67 @@ def test_a_plan_that_a_loss_of_power_left_empty_is_that_of_an_unfinished_run(
     (out / "parts.json").write_text(plan)
     write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
     assert content(out) == undisturbed
+
+
+# -- what is replaced, and what is left --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"columns": {"id": "nothing"}}, PluginError),
+        ({"format": "nothing"}, PluginError),
+        ({"max_workers": 0}, ConfigError),
+        ({"extra_keys": "some"}, ConfigError),
+        ({"size_limt": 3}, (ConfigError, TypeError)),
+    ],
+)
+def test_a_data_set_is_not_removed_for_an_argument_that_is_wrong(
+    tmp_path, undisturbed, options, error
+):
+    place = tmp_path / "set"
+    write_parts(samples, range(5), out=place, processes=0, **OPTIONS)
+    with pytest.raises(error):
+        write_parts(samples, [7], out=place, processes=0, exist_ok=True, **{**OPTIONS, **options})
+    assert content(place) == undisturbed
+
+
+def test_samples_that_were_appended_are_not_dropped(tmp_path):
+    place = tmp_path / "set"
+    write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
+    with MDSWriter(out=place, append=True) as writer:
+        writer.write({"id": -1, "text": ""})
+    before = content(place)
+    with pytest.raises(OutputExistsError, match=r"was changed after .* as by append=True"):
+        write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
+    assert content(place) == before
+
+
+def fails_late(part):
+    if part == 12:
+        raise RuntimeError("not now")
+    yield from samples(part)
+
+
+def test_a_local_copy_has_no_index_of_other_parts(tmp_path):
+    near, far = tmp_path / "near", tmp_path / "far"
+    options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
+    write_parts(samples, range(3), **options)
+    with pytest.raises(WriterError, match="not now"):
+        write_parts(fails_late, range(10, 14), exist_ok=True, **options)
+    assert not (near / "index.json").exists()
+    write_parts(samples, range(10, 14), **options)
+    assert (near / "index.json").read_bytes() == (far / "index.json").read_bytes()
+    assert ids(near) == ids(far) == list(range(10 * SIZE, 14 * SIZE))
+
+
+def test_a_local_copy_gets_the_parts_that_it_lacks(tmp_path):
+    near, far = tmp_path / "near", tmp_path / "far"
+    options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
+    with pytest.raises(WriterError, match="not now"):
+        write_parts(fails_late, range(10, 14), **options)
+    before = content(far)
+    shutil.rmtree(near)  # as of a run that goes on on another machine
+    write_parts(samples, range(10, 14), **options)
+    assert ids(near) == ids(far) == list(range(10 * SIZE, 14 * SIZE))
+    assert before.items() <= content(far).items()

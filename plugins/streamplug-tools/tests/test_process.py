@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from streamplug_tools import Columns, Expression, Output, as_lines, process, process_with
+from streamplug_tools import Columns, Expression, Output, as_lines, process, process_with, shuffle
 from streamplug_tools.processing import run_program
 
 from streamplug import register_encoding
@@ -159,13 +159,21 @@ def test_failures_of_a_program_are_told(source, tmp_path):
             (program("print('{}')"), r"expected a JSON object with the keys \['id'\], got"),
             (program("print(json.dumps({'id': 'x'}))"), "column 'id'"),
             (program("sys.stdout.buffer.write(b'\\xff\\n')"), "has written what is not UTF-8"),
-            (["/no/such/program"], "cannot be started"),
         )
     ):
         with pytest.raises(WriterError, match=said):
             process_with(source, to(tmp_path / f"{number}"), command, columns=columns)
     with pytest.raises(ConfigError, match="no program is given"):
         process_with(source, to(tmp_path / "out"), [])
+
+
+def test_a_data_set_is_not_removed_for_a_program_that_is_not_there(source, tmp_path, read):
+    shuffle(source, to(tmp_path / "out"))
+    with pytest.raises(
+        ConfigError, match=r"cannot be started: there is no program '/no/such/program'"
+    ):
+        process_with(source, to(tmp_path / "out", exist_ok=True), ["/no/such/program"])
+    assert len(read(tmp_path / "out")["id"]) == 200
 
 
 def test_a_program_need_not_read_all(source, tmp_path, read):

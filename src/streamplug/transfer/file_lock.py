@@ -201,6 +201,21 @@ def try_file_lock(path: Path, *, create: bool = True) -> Iterator[bool]:
         yield is_held
 
 
+@contextmanager
+def try_directory_lock(directory: Path) -> Iterator[bool]:
+    """Try to lock a directory itself, without a file; yield whether no one else holds the lock.
+
+    That is so, too, on a file system without locks.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with _unlocked_and_closed(descriptor):
+        try:
+            is_held = _lock(descriptor)
+        except OSError:  # NFS locks only what is open for writing
+            is_held = True
+        yield is_held
+
+
 class _StallClock:
     """Measures for how long the result of a function has not changed."""
 
@@ -282,9 +297,16 @@ def _open_lock(path: Path, *, create: bool = True) -> Iterator[int]:
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, flags, 0o666)
+    with _unlocked_and_closed(descriptor):
+        yield descriptor
+
+
+@contextmanager
+def _unlocked_and_closed(descriptor: int) -> Iterator[None]:
+    """Unlock and close a descriptor afterwards."""
     _open.add(descriptor)
     try:
-        yield descriptor
+        yield
     finally:
         if descriptor in _open:  # else closed after a fork
             _open.discard(descriptor)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
-from streamplug.errors import OutputExistsError
+from streamplug.errors import OutputExistsError, WriterError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage, output_locations
-from streamplug.plugin_kit.file_commit import make_directory, sync_directory
+from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
 from streamplug.transfer.disk_errors import map_output_errors
+from streamplug.transfer.file_lock import try_directory_lock
+from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 
 _MAX_NAMES_IN_ERROR = 3
+_RETRIES = 2
+
+_owners: WeakValueDictionary[str, Destination] = WeakValueDictionary()
+"""The destinations of this process's writers, by real paths of their directories."""
 
 
 class Destination:
@@ -28,6 +38,7 @@ class Destination:
         exist_ok: bool,
         storage_options: Mapping[str, Any] | None,
         append: bool = False,
+        keep_local: bool = False,
     ) -> None:
         locations = output_locations(out)
         path = local_path(locations[0])
@@ -35,45 +46,106 @@ class Destination:
         if path is None or len(locations) > 1:
             self.storage = open_storage(locations[-1], storage_options)
         self._temporary: TemporaryDirectory | None = None
+        self._key = ""
         if path is None:
             self._temporary = TemporaryDirectory()
             path = self._temporary.path
         self.folder = path
         self.url = self.storage.url if self.storage else str(self.folder)
+        self._append = append
+        self._owned = ExitStack()
         try:
             with map_output_errors(self.folder):
-                if not append:
-                    self._clear(exist_ok=exist_ok)
-                make_directory(self.folder, durable=True)
+                self._open(exist_ok=exist_ok, keep_local=keep_local)
         except BaseException:
-            self.remove_temporary()
+            self.close()
             raise
 
-    def _clear(self, *, exist_ok: bool) -> None:
+    def _open(self, *, exist_ok: bool, keep_local: bool) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise OutputExistsError(f"{self.folder} is a file; choose another directory")
+        if self._append and self.storage and not keep_local and (self.folder / INDEX_NAME).exists():
+            raise OutputExistsError(
+                f"{self.folder} holds a copy of a data set, whose index would be removed after the upload; "
+                "pass keep_local=True, or choose another directory"
+            )
+        if not self._append and not exist_ok:
+            self._check_empty()
+        make_directory(self.folder, durable=True)
+        self._own(take_over=exist_ok)
+        if not self._append:
+            self._clear()
+
+    def _own(self, *, take_over: bool) -> None:
+        """Keep other writers of this machine out of the local directory."""
+        self._key = os.path.realpath(self.folder)
+        earlier = _owners.get(self._key)
+        if take_over and earlier is not None:
+            earlier.close()  # of this process, as when a cell of a notebook runs again
+        if not self._owned.enter_context(try_directory_lock(self.folder)):
+            raise OutputExistsError(
+                f"{self.folder} is being written by another writer, of this process or another one; choose "
+                "another directory for each writer, or end the other one"
+            )
+        _owners[self._key] = self
+
+    def check_owned(self) -> None:
+        """Raise WriterError if another writer of this process has taken the place of this one."""
+        if _owners.get(self._key) is not self:
+            raise WriterError(f"{self.url}: another writer was started in its place")
+
+    def write_index(self, data: bytes, *, durable: bool) -> None:
+        """Write the local index, unless another writer has written one since this one was started.
+
+        There are no locks against writers on other machines, or of object stores.
+        """
+        self.check_owned()
+        home = self.storage or open_storage(str(self.folder))
+        exists = partial(home.exists, INDEX_NAME)
+        if not self._append and call_with_retries(exists, _RETRIES):
+            raise WriterError(
+                f"{home.url_of(INDEX_NAME)} was written by another writer meanwhile, and shards of both may "
+                "be mixed: let one writer write the data set again, or each one in a place of its own"
+            )
+        path = self.folder / INDEX_NAME
+        with map_output_errors(path, len(data)):
+            if durable:  # the names of the shards, whose content is on the disk
+                sync_directory(path.parent)
+            with stage_file(path, durable=durable) as part:
+                part.write_bytes(data)
+
+    def _check_empty(self) -> None:
         names = sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else ()
         if names:
-            if not exist_ok:
-                raise OutputExistsError(
-                    f"Directory is not empty: {self.folder} holds {quote_names(names)}; choose another "
-                    "directory, or pass exist_ok=True to remove what is in it"
-                )
-            # First, so that neither a killed removal nor a loss of power leaves an index of other shards.
-            (self.folder / INDEX_NAME).unlink(missing_ok=True)
-            sync_directory(self.folder)
-            shutil.rmtree(self.folder)
+            raise OutputExistsError(
+                f"Directory is not empty: {self.folder} holds {quote_names(names)}; choose another "
+                "directory, or pass exist_ok=True to remove what is in it"
+            )
         if self.storage and self.storage.exists(INDEX_NAME):
-            if not exist_ok:
-                raise OutputExistsError(
-                    f"{self.url} already holds a data set; choose another place, or pass "
-                    "exist_ok=True to replace it"
-                )
+            raise OutputExistsError(
+                f"{self.url} already holds a data set; choose another place, or pass exist_ok=True to "
+                "replace it"
+            )
+
+    def _clear(self) -> None:
+        # First, so that neither a killed removal nor a loss of power leaves an index of other shards.
+        (self.folder / INDEX_NAME).unlink(missing_ok=True)
+        sync_directory(self.folder)
+        # Not the directory itself, which may be locked, a link or a mount point.
+        for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        if self.storage and self.storage.exists(INDEX_NAME):
             # Without an index, a partly replaced data set is not mistaken for a complete one.
             delete_durably(self.storage, INDEX_NAME)
 
-    def remove_temporary(self) -> None:
-        """Remove the local directory if it is temporary."""
+    def close(self) -> None:
+        """Let other writers in, and remove the local directory if it is temporary."""
+        if _owners.get(self._key) is self:
+            del _owners[self._key]
+        self._owned.close()
         if self._temporary is not None:
             self._temporary.close()
 

@@ -21,8 +21,6 @@ from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import make
-from streamplug.plugin_kit.file_commit import stage_file, sync_directory
-from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.types import Int64
 from streamplug.write.append import AppendedDataset
 from streamplug.write.columns import format_of, make_columns, make_encoder
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _LOG = logging.getLogger("streamplug")
-
 _MAX_UNPACKED_PIECES = 4096
 
 _FINISHED = "the data set is complete"
@@ -64,7 +61,7 @@ class Writer(Configurable, section="writer"):
         progress_bar: Whether to show the numbers of samples, shards and bytes written.
         max_workers: Concurrent uploads; None for four more than the processors, at most 32.
         retry: Retries of a failed upload.
-        exist_ok: Whether to remove existing files in `out`.
+        exist_ok: Whether to replace what is in `out`: all of a local directory, and the index at a URL.
         append: Whether to add shards to the data set in `out`. Its index is replaced last: until then, and if
             the writer is stopped, the data set is unchanged. Only one writer at a time may append.
         storage_options: Options of the storage that files are uploaded to.
@@ -75,7 +72,7 @@ class Writer(Configurable, section="writer"):
             scratch files, which a loss of power may leave damaged.
 
     Raises:
-        OutputExistsError: If `out` is not empty and neither `exist_ok` nor `append` is given.
+        OutputExistsError: If `out` is not empty, without `exist_ok` or `append`, or has another writer.
         NotFound: If there is no data set to append to.
         ConfigError: If an argument is invalid.
         PluginError: If a plugin is not available.
@@ -143,7 +140,11 @@ class Writer(Configurable, section="writer"):
         )
         self._check_size_limit(size_limit)
         self._destination = Destination(
-            out, exist_ok=exist_ok, append=append, storage_options=storage_options
+            out,
+            exist_ok=exist_ok,
+            append=append,
+            keep_local=keep_local,
+            storage_options=storage_options,
         )
         self._uploader = Uploader(
             self._destination.storage,
@@ -291,6 +292,7 @@ class Writer(Configurable, section="writer"):
         self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
     def _flush(self) -> None:
+        self._destination.check_owned()  # before a shard of another writer is replaced
         self._pack()
         number, count = len(self._entries), self._num_rows
         if self._appended is not None:
@@ -309,7 +311,7 @@ class Writer(Configurable, section="writer"):
             )
             entry |= {f"raw_{role}": file_entry(raw), f"zip_{role}": file_entry(stored)}
             self._written_bytes += (stored or raw).bytes
-            self._uploader.put((stored or raw).basename)
+            self._upload((stored or raw).basename)
         self._entries.append(entry)
         self._samples += count
         self._raw_bytes += self._size
@@ -317,6 +319,13 @@ class Writer(Configurable, section="writer"):
         self._progress.update(
             samples=self._samples, shards=len(self._entries), num_bytes=self._written_bytes
         )
+
+    def _upload(self, basename: str) -> None:
+        try:
+            self._uploader.put(basename)
+        except BaseException:  # a shard is missing that the index would name
+            self._close_with(_ABORTED)
+            raise
 
     @property
     def written(self) -> tuple[int, int]:
@@ -342,7 +351,7 @@ class Writer(Configurable, section="writer"):
             data = format_index(self._entries, {})
             if self._appended is not None:
                 data = self._appended.extended_index(self._entries)
-            self._write_index(self._destination.folder / INDEX_NAME, data)
+            self._destination.write_index(data, durable=self._uploader.durable)
             if self._destination.storage is not None:
                 self._uploader.put(INDEX_NAME)
                 self._uploader.drain()
@@ -351,20 +360,12 @@ class Writer(Configurable, section="writer"):
             raise
         self._close_with(_FINISHED)
 
-    def _write_index(self, path: Path, data: bytes) -> None:
-        durable = self._uploader.durable
-        with map_output_errors(path, len(data)):
-            if durable:  # the names of the shards, whose content is on the disk
-                sync_directory(path.parent)
-            with stage_file(path, durable=durable) as part:
-                part.write_bytes(data)
-
     def _close_with(self, why: str) -> None:
         self._closed = why
         self._max_bytes = -1  # rejects further samples without a check for each
         self._progress.close()
         self._uploader.close()
-        self._destination.remove_temporary()
+        self._destination.close()
 
     def __enter__(self) -> Self:
         return self

@@ -15,18 +15,14 @@ from streamplug.transfer.retry import call_with_retries
 _RETRIES = 2
 
 
-def write_merged_index(parts: Sequence[tuple[Storage, str]], homes: Sequence[Storage]) -> int:
-    """Write one index for data sets in folders below it.
+def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
+    """Return one index for data sets in folders below it, and its number of shards.
 
     Args:
         parts: Storage and folder of each part, in the order of their samples.
-        homes: Storages to write the index to.
-
-    Returns:
-        Number of shards in the index.
 
     Raises:
-        ConfigError: If the columns of parts differ; nothing is written then.
+        ConfigError: If the columns of parts differ.
         NotFound: If a part has no index.
         InvalidIndexError: If the index of a part is invalid.
     """
@@ -44,10 +40,13 @@ def write_merged_index(parts: Sequence[tuple[Storage, str]], homes: Sequence[Sto
             first = first or (part, schema)
             _check_columns(part, schema, *first)
         entries += [_prefix_basenames(entry, folder) for entry in json.loads(data)["shards"]]
-    index = format_index(entries, {})
+    return format_index(entries, {}), len(entries)
+
+
+def write_index(index: bytes, homes: Sequence[Storage]) -> None:
+    """Write an index to storages."""
     for home in homes:
         call_with_retries(partial(home.write, INDEX_NAME, index), _RETRIES)
-    return len(entries)
 
 
 def _check_columns(part: str, schema: Schema, first_part: str, expected: Schema) -> None:

@@ -12,7 +12,8 @@ from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
-from streamplug_tools.index_merge import write_merged_index
+from streamplug_tools.index_merge import merge_indexes, write_index
+from streamplug_tools.part_task import PLAN_NAME
 
 
 @suggest_keywords
@@ -62,7 +63,9 @@ def merge_index(
         parts = [_find_part(location, readers, storage_options) for location in locations[0]]
     if not parts:
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
-    return write_merged_index(parts, homes if keep_local else homes[-1:])
+    index, shards = merge_indexes(parts)
+    write_index(index, homes if keep_local else homes[-1:])
+    return shards
 
 
 def _open_storages(location: Any, options: Mapping[str, Any] | None) -> list[Storage]:
@@ -74,9 +77,24 @@ def _open_storages(location: Any, options: Mapping[str, Any] | None) -> list[Sto
 
 
 def _folders(home: Storage) -> list[str]:
-    """Return the topmost folders below `home` that have an index."""
+    """Return the topmost folders below `home` that have an index, but for hidden ones.
+
+    Raises:
+        ConfigError: If one of them, or of those above them, has parts of a run that is not finished.
+    """
+    keys = {f"/{info.key}" for info in home.list("")}
     ending = f"/{INDEX_NAME}"
-    folders = [info.key.removesuffix(ending) for info in home.list("") if info.key.endswith(ending)]
+    for plan in sorted(key for key in keys if key.endswith(f"/{PLAN_NAME}")):
+        if f"{plan.removesuffix(PLAN_NAME)}{INDEX_NAME}" not in keys:
+            raise ConfigError(
+                f"{home.url_of(plan[1:])} belongs to an unfinished data set: repeat the call that began "
+                "it, or remove its directory"
+            )
+    folders = [
+        key[1:].removesuffix(ending)
+        for key in keys
+        if key.endswith(ending) and key != ending and "/." not in key
+    ]
     known = {f"{folder}/" for folder in folders}
     return [folder for folder in sorted(folders) if not known & set(_above(folder))]
 

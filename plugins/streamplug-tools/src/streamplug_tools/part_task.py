@@ -11,7 +11,7 @@ import json
 import shutil
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -51,6 +51,12 @@ _OCCUPIED_ERRNOS = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
 def part_folder(number: int) -> str:
     """Return the name of the folder of a part."""
     return f"part-{number:05d}"
+
+
+def local_folders(locations: Sequence[str], *, keep_local: bool) -> list[Path]:
+    """Return the local directories in which parts stay: that of the data set, or of a copy that is kept."""
+    kept = locations if keep_local else locations[-1:]
+    return [path for path in map(local_path, kept) if path is not None]
 
 
 def is_whole(folder: Path) -> bool:
@@ -95,8 +101,10 @@ class PartTask:
         try:
             self._check(home)
             if home.exists(index):
-                root = local_path(home.url)
-                if root is None or is_whole(root / part_folder(number)):
+                folders = local_folders(
+                    self.locations, keep_local=self.options.get("keep_local", False)
+                )
+                if all(is_whole(folder / part_folder(number)) for folder in folders):
                     return
                 home.delete(index)
             self._write(number, home)

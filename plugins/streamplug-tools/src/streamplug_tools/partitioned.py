@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError, NotFound, OutputExistsError, StreamplugError
-from streamplug.index import INDEX_NAME
+from streamplug.errors import (
+    ConfigError,
+    InvalidIndexError,
+    NotFound,
+    OutputExistsError,
+    StreamplugError,
+)
+from streamplug.index import INDEX_NAME, parse_index
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine, Storage
 from streamplug.plugin.location import (
@@ -35,21 +42,25 @@ from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import try_file_lock
-from streamplug.transfer.tempdir import make_temp_root
+from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.tempdir import TemporaryDirectory, make_temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.write.writer import Writer
 from streamplug_tools.dataset_removal import remove_dataset
-from streamplug_tools.index_merge import write_merged_index
+from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.part_counts import watch_counts
 from streamplug_tools.part_task import (
     PLAN_NAME,
     MakeSamples,
     PartTask,
     is_whole,
+    local_folders,
     part_folder,
     remove_attempts,
 )
 
 _LOG = logging.getLogger("streamplug.write")
+_RETRIES = 2
 _PART_INDEX = re.compile(rf"part-([0-9]{{5,18}})/{re.escape(INDEX_NAME)}")
 
 
@@ -109,11 +120,9 @@ def write_parts(
     if not parts:
         raise ConfigError("parts= is empty: there is nothing to write")
     workers = _engine(engine, processes)
-    # Validated before the plan is written, with which the corrected name would conflict.
-    if (compression := options.get("compression")) is not None:
-        make_plugin("compression", compression)
+    _check_options(columns, options)
     options["hashes"] = chosen_hashes(options.get("hashes"))
-    output = _PartitionedOutput(out, storage_options)
+    output = _PartitionedOutput(out, storage_options, keep_local=options.get("keep_local", False))
     plan = _plan(parts, columns, options)
     task = PartTask(
         make_samples,
@@ -137,11 +146,22 @@ def write_parts(
                     counts[number] = -1
                 on_progress(count, len(parts))
     remove_attempts(output.locations)
-    homes = [open_storage(location, storage_options) for location in output.locations]
-    is_local = local_path(homes[-1].url) is not None
-    source = homes[-1] if is_local else TimeoutStorage(homes[-1], DOWNLOAD_TIMEOUT_SECONDS)
-    folders = [(source, part_folder(number)) for number in range(len(parts))]
-    return write_merged_index(folders, homes if options.get("keep_local") else homes[-1:])
+    return output.complete(len(parts))
+
+
+class _Valid(Exception):
+    """A writer accepts the options."""
+
+
+def _check_options(columns: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    """Raise what writers of parts would raise, before anything is removed or a plan is written."""
+    options = {**options, "progress_bar": False}
+    with (
+        TemporaryDirectory() as folder,
+        suppress(_Valid),
+        Writer(columns=columns, out=folder / "part", **options),
+    ):
+        raise _Valid
 
 
 @contextmanager
@@ -171,10 +191,13 @@ def _engine(engine: str | Engine, processes: int | None) -> Engine:
 
 
 class _PartitionedOutput:
-    def __init__(self, out: Any, options: Mapping[str, Any] | None) -> None:
+    def __init__(self, out: Any, options: Mapping[str, Any] | None, *, keep_local: bool) -> None:
         # Workers may have another working directory.
         self.locations = tuple(map(absolute_location, output_locations(out)))
         self._storage: Storage = open_storage(self.locations[-1], options)
+        # A local copy of what is uploaded.
+        self._copy = open_storage(self.locations[0]) if len(self.locations) > 1 else None
+        self._keep_copy = keep_local
 
     @contextmanager
     def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
@@ -183,6 +206,8 @@ class _PartitionedOutput:
         made_folder = local_folder is not None and not local_folder.exists()
         with _lock_of(self._storage.url) as alone:
             made = self._start(plan, exist_ok=exist_ok, alone=alone)
+            if self._copy is not None:
+                self._copy.delete(INDEX_NAME)  # it is written again when the copy is complete
             try:
                 yield
             except Exception:
@@ -244,14 +269,36 @@ class _PartitionedOutput:
         keys = {info.key for info in self._storage.list("part-")}
         # The count of a damaged plan may be any, so the parts that there are are counted.
         numbers = (int(match[1]) for key in keys if (match := _PART_INDEX.fullmatch(key)))
-        root = local_path(self._storage.url)
+        folders = local_folders(self.locations, keep_local=self._keep_copy)
         return {
             n
             for n in numbers
             if n < count
             and f"{part_folder(n)}/{INDEX_NAME}" in keys
-            and (root is None or is_whole(root / part_folder(n)))
+            and all(is_whole(folder / part_folder(n)) for folder in folders)
         }
+
+    def complete(self, count: int) -> int:
+        """Write the index of all parts, and return the number of its shards.
+
+        Raises:
+            OutputExistsError: If there is another index, with more than the parts.
+        """
+        is_local = local_path(self._storage.url) is not None
+        source = (
+            self._storage if is_local else TimeoutStorage(self._storage, DOWNLOAD_TIMEOUT_SECONDS)
+        )
+        index, shards = merge_indexes([(source, part_folder(number)) for number in range(count)])
+        with suppress(NotFound, InvalidIndexError):  # or damaged by a loss of power
+            existing = call_with_retries(partial(source.read, INDEX_NAME), _RETRIES)
+            if existing != index and parse_index(existing, source.url):
+                raise OutputExistsError(
+                    f"{self._storage.url_of(INDEX_NAME)} was changed after the data set was written, as by "
+                    "append=True, and is left as it is; choose another location, or remove the data set"
+                )
+        kept = [self._copy] if self._copy is not None and self._keep_copy else []
+        write_index(index, [*kept, self._storage])
+        return shards
 
 
 def _plan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
@@ -178,6 +179,8 @@ def process_with(
     """
     if not command:
         raise ConfigError("no program is given: there is nothing to change samples")
+    if shutil.which(command[0]) is None:  # before the output is replaced
+        raise ConfigError(f"{list(command)} cannot be started: there is no program {command[0]!r}")
     with open_job(sources, columns, on_progress) as job:
         table, output = job.table, output.like(job.table)
         format_: Format = make("format", str(output.format))
