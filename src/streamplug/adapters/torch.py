@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import proxy
 
 import torch
@@ -25,12 +25,11 @@ from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
 from streamplug.session.epoch_counter import CELLS, TICKETS, WorkerLoop
 from streamplug.session.placement import Placement
-from streamplug.session.session import SHARED_CELLS
 from streamplug.transfer.observer import process_number
-from streamplug.types import ColumnValues, Sample, World
+from streamplug.types import ColumnValues, Int64, Sample, World
 
 
-def _share(cells: torch.Tensor) -> torch.Tensor:
+def share_memory(cells: torch.Tensor) -> torch.Tensor:
     """Move a tensor to shared memory on this thread alone, as forked processes lack torch's other threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -43,6 +42,20 @@ def _share(cells: torch.Tensor) -> torch.Tensor:
 
 class TorchPlacement(Placement):
     """Place of a process from torch's process group and its loader's worker info."""
+
+    cells: (
+        torch.Tensor
+    )  # counters; workers share them under fork and spawn, and they leave no named file
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The data set pickles the cells separately, so that torch shares them rather than copying them.
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "cells"}
+
+    def share_cells(self, size: int) -> Int64:
+        """Return zeros that loader workers will share, shape ``[size]``."""
+        self.cells = share_memory(torch.zeros(size, dtype=torch.int64))
+        return self.cells.numpy()
 
     def detect_rank(self) -> World:
         """Return this rank's place according to its launcher, or else to the process group."""
@@ -69,7 +82,7 @@ class TorchPlacement(Placement):
         # torch before each loop, seeds repeat, but process numbers do not.
         ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
         process = (process_number() or 0) - worker.id
-        return WorkerLoop(ticket, worker.id, worker.num_workers, process)
+        return WorkerLoop(ticket, worker.id, worker.num_workers, process, self.begun)
 
 
 class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below
@@ -81,31 +94,26 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
 
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
-            # Workers share this memory under fork and spawn, and it leaves no named file behind.
-            self._cells = _share(torch.zeros(SHARED_CELLS, dtype=torch.int64))
-            self._session.share_counters(self._cells.numpy())
+            self._session.share_counters()
 
     def as_source(self) -> TorchSource:
         """Return the stored samples by sample id; see `streamplug.dataset.StreamingDataset.as_source`."""
         return TorchSource(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The cells are pickled separately, so that torch shares them rather than copying them.
         session = self._session
         home = session.monitor.observer.counters.home
-        more = {"cells": self._cells, "sets": session.run.clock.sets, "home": home}
+        placement = cast("TorchPlacement", session.placement)
+        more = {"cells": placement.cells, "sets": session.run.clock.sets, "home": home}
         return super().__getstate__() | more
-
-    def _portable(self) -> dict[str, Any]:
-        return {name: value for name, value in super()._portable().items() if name != "_cells"}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         super().__setstate__(saved)
         cells, home = saved["cells"], saved["home"]
         if not cells.is_shared():  # a copy not made by torch has its own counters
-            cells, home = _share(cells.clone()), os.getpid()
+            cells, home = share_memory(cells.clone()), os.getpid()
             cells[CELLS:] = 0
-        self._cells = cells
+        cast("TorchPlacement", self._session.placement).cells = cells
         self._session.count_in(cells.numpy(), saved["sets"], home)
 
 
@@ -209,6 +217,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         # Some trainers call set_epoch of the sampler only.
         vars(self.sampler)["set_epoch"] = partial(StreamingDataLoader.set_epoch, proxy(self))
         self._loop: int | None = None  # `sets` of the clock at the start of the current loop
+        self._loops = 0  # number of loops that were started
+        self._begun: torch.Tensor | None = None  # see `WorkerLoop.begun`, for the workers
 
     def _get_iterator(self) -> Any:
         batches = WorkerBatches(
@@ -218,6 +228,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             drop_last=self.drop_last,
             shared_arrays=self._make_shared_arrays(),
             num_threads=self._threads,
+            begun=self._begun,
         )
         if not self.num_workers and not self.pin_memory:
             return iter(batches)  # torch's iterator would only add overhead
@@ -242,23 +253,50 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         run = self.dataset.session.run
+        self.dataset.session.own_counters()
         if self._version != run.version:
             self._iterator = None  # persistent workers have an outdated copy of the run
         self._version, sets = run.version, run.clock.sets
         self._follow_batch_size()
-        epoch, first = run.clock.next()
-        self._loop = sets
+        epoch, first = self._start_epoch()
+        self._loop, self._loops = sets, self._loops + 1
         run.set_loader_position(epoch, first)
         self.dataset.session.placement.start_loop()
         if run.varies:  # planned once here, in parallel: workers may not start processes
             run.epoch(epoch, self.dataset.session.world)
         source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
+        if self.persistent_workers:
+            source = self._messages_of_loop(source, self._loops)
         with self._progress_line():
             for step, batch in self._batches(source, epoch, first, sets):
                 run.check_sets(sets)
                 run.set_loader_position(epoch, step + 1)
                 yield batch
         self._loop = None
+
+    def _start_epoch(self) -> tuple[int, int]:
+        """Start an epoch for the workers, of which those of several loops may start in any order."""
+        clock = self.dataset.session.run.clock
+        if not self.num_workers:
+            return clock.next()  # which the loop itself starts
+        if self._iterator is None:  # else these are the persistent workers' that have it already
+            self._begun = share_memory(torch.zeros(1, dtype=torch.int64))
+        place = clock.begin()
+        cast("torch.Tensor", self._begun)[0] = clock.begun()
+        return place
+
+    def _messages_of_loop(self, source: Iterator[Any], loop: int) -> Iterator[Any]:
+        """Yield the messages of persistent workers, which have one loop at a time."""
+        while self._loops == loop:
+            try:
+                message = next(source)
+            except StopIteration:
+                return
+            yield message
+        raise ConfigError(
+            "another loop over the loader has taken its persistent workers; end a loop before the next one, "
+            "or make two loaders over two data sets"
+        )
 
     def _batches(
         self, source: Iterator[Any], epoch: int, step: int, sets: int

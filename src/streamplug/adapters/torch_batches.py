@@ -40,8 +40,12 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         drop_last: bool,
         shared_arrays: list[SharedArrays],
         num_threads: int,
+        begun: torch.Tensor | None,
     ) -> None:
         self.dataset = dataset
+        self._begun = (
+            begun  # see `WorkerLoop.begun`; in shared memory, as persistent workers begin again
+        )
         self._transform, self._collate = transform, collate
         self._drop_last, self._threads = drop_last, num_threads
         self._shared_arrays = shared_arrays
@@ -50,6 +54,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         worker = get_worker_info()
         if worker is None:
             return map(_tensors, self._batches())
+        if self._begun is not None:
+            self.dataset.session.placement.begun = int(self._begun)
         return self._messages(worker.id)
 
     def _messages(self, worker: int) -> Iterator[tuple[int, BatchMessage[Any]]]:

@@ -46,6 +46,8 @@ class WorkerLoop:
     # Number of the loop's first worker among all processes that this rank started; tells loops with equal
     # tickets apart.
     process: int = 0
+    # Number of epochs started up to that of the loop, if its loader numbered them; else 0.
+    begun: int = 0
 
 
 class EpochCounter:
@@ -118,7 +120,7 @@ class EpochCounter:
         self._sets = sets
 
     def begin(self, loop: WorkerLoop = WorkerLoop()) -> tuple[int, int]:
-        """Start an epoch, or join it if another worker of the loop did; return it and its first step."""
+        """Start an epoch, or join it if the loader or another worker did; return it and its first step."""
         if loop.worker >= MAX_WORKERS:
             raise ConfigError(
                 f"worker {loop.worker} of a rank; at most {MAX_WORKERS} are supported"
@@ -131,7 +133,7 @@ class EpochCounter:
         latest = int(seen.max()) >> _BEGUN
         # A worker that was in the latest epoch starts another one: it is persistent, or a seed was repeated.
         joins = seen[mine] >> _BEGUN != latest and self._is_begun(loop, seen, latest)
-        begun = latest if joins else latest + 1
+        begun = loop.begun or (latest if joins else latest + 1)
         loop_id = (loop.process % _PROCESSES << _WORKER_BITS) + loop.workers - 1
         cells[mine] = (begun << _BEGUN) + (loop_id << _TICKET_BITS) + loop.ticket
         self._began_in, self._sets = os.getpid(), self.sets

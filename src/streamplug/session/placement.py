@@ -9,7 +9,7 @@ from streamplug.config import detect_world
 from streamplug.errors import ConfigError
 from streamplug.session.epoch_counter import WorkerLoop
 from streamplug.session.world_change import WorldChange
-from streamplug.types import World
+from streamplug.types import Int64, World
 
 
 class Placement:
@@ -20,10 +20,19 @@ class Placement:
             raise ConfigError(f"world={world!r:.60}: expected a streamplug.World, or None")
         self._world, self.replication, self._keep_nodes = world, replication, keep_nodes
         self._latest: World | None = None  # detected when the latest loop began
+        self._sent: World | None = None  # place of the process that sent this one a copy
+        self.begun = 0  # see `WorkerLoop.begun`
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker belongs to this rank, whose place it may not be able to detect.
-        return {**self.__dict__, "_world": self.rank()}
+        return {**self.__dict__, "_latest": None, "_sent": self.rank()}
+
+    def forget(self) -> None:
+        """Forget what another process detected, of which this one is a copy."""
+        self._latest = None
+
+    def share_cells(self, size: int) -> Int64 | None:  # noqa: ARG002 - for those that have workers
+        """Return zeros that loader workers will share, shape ``[size]``; None if there are no workers."""
+        return None
 
     def detect_rank(self) -> World:
         """Return this rank's place according to its launcher."""
@@ -35,11 +44,19 @@ class Placement:
 
     def rank(self) -> World:
         """Return this rank's place, without its workers."""
-        return self._world or self._latest or self.detect_rank()
+        return self._world or self._latest or self._detect()
 
     def start_loop(self) -> None:
         """Detect this rank's place for a loop: the launcher's answer may change before the loop ends."""
-        self._latest = self._world or self.detect_rank()
+        self._latest = self._world or self._detect()
+
+    def _detect(self) -> World:
+        if self._sent is None:
+            return self.detect_rank()
+        if self.worker_loop().ticket:  # it cannot always detect the place of its rank
+            return self._sent
+        found = self.detect_rank()  # of a rank that a launcher sent the data set to
+        return found if found.ranks > 1 else self._sent
 
     def change_world(self, change: WorldChange) -> None:
         """Take this rank's place in a new world."""

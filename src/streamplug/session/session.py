@@ -127,9 +127,12 @@ class Session:
 
     def begin_epoch(self) -> tuple[int, int]:
         """Start an epoch; return its number and first step."""
+        self.own_counters()
         change = self.run.latest_change()
         self.placement.start_loop()
-        position = self.run.start_epoch(self.placement.worker_loop(), change)
+        loop = self.placement.worker_loop()
+        self.placement.begun = 0  # a second epoch of the same loop is the next one
+        position = self.run.start_epoch(loop, change)
         if change is not None:
             self._follow(change)
         return position
@@ -141,6 +144,7 @@ class Session:
 
         `position` is the epoch and the step of the training loop; None for those of the loop in this process.
         """
+        self.own_counters()
         run = self.run
         check_workers(world, self.placement.rank())
         if not run.options.elastic:
@@ -198,12 +202,31 @@ class Session:
 
     def load_state(self, saved: Mapping[str, Any]) -> None:
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
+        self.own_counters()
         self.run.load(saved, self.world)
 
-    def share_counters(self, cells: Int64) -> None:
-        """Move the counters to shared memory: `cells`, zeros of shape ``[SHARED_CELLS]``."""
-        cells[CELLS:] = self.monitor.observer.counters.cells
-        self.count_in(cells, None, os.getpid())
+    def share_counters(self) -> None:
+        """Move the counters to memory that loader workers will share, if there are any."""
+        cells = self.placement.share_cells(SHARED_CELLS)
+        if cells is not None:
+            cells[CELLS:] = self.monitor.observer.counters.cells
+            self.count_in(cells, None, os.getpid())
+
+    def own_counters(self) -> None:
+        """Let a process count for itself that is neither the one that counts nor a loader worker of it.
+
+        Such a process is a rank that its launcher gave the data set to.
+        """
+        if self.monitor.observer.counters.home == os.getpid():
+            return
+        if self.placement.worker_loop().ticket:
+            return
+        cells = self.placement.share_cells(SHARED_CELLS)
+        if cells is not None:
+            position = *self.run.clock.next(), self.run.clock.version
+            self.placement.forget()
+            self.count_in(cells, None, os.getpid())
+            self.run.clock.set(*position)
 
     def count_in(self, cells: Int64, sets: int | None, home: int) -> None:
         """Count epochs and events in shared memory for the process with id `home`.

@@ -1,0 +1,97 @@
+"""Loops over one data set that run side by side, and ranks that get a data set from their launcher."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.distributed as dist  # noqa: E402, TID251
+import torch.multiprocessing as mp  # noqa: E402, TID251
+
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
+from streamplug.errors import ConfigError  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
+
+SIZE, BATCH = 63, 5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    out = tmp_path_factory.mktemp("sets") / "one"
+    with MDSWriter(columns={"n": "int"}, out=out, max_samples_per_shard=10) as writer:
+        for n in range(SIZE):
+            writer.write({"n": n})
+    return str(out)
+
+
+@pytest.fixture
+def dataset(folder) -> StreamingDataset:
+    return StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
+
+
+def epochs(folder, count=2):
+    dataset = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
+    return [[batch["n"].tolist() for batch in dataset.batches()] for _ in range(count)]
+
+
+def start_late(worker):
+    time.sleep(worker)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("loaders", [1, 2])
+def test_loops_side_by_side_have_an_epoch_each(folder, dataset, loaders):
+    options = {"num_workers": 2, "worker_init_fn": start_late}
+    made = [StreamingDataLoader(dataset, **options) for _ in range(loaders)]
+    pairs = list(zip(made[0], made[-1]))
+    first, second = ([batch["n"].tolist() for batch in batches] for batches in zip(*pairs))
+    assert [first, second] == epochs(folder)
+
+
+@pytest.mark.timeout(120)
+def test_a_loop_whose_persistent_workers_are_taken_ends_with_an_error(folder, dataset):
+    loader = StreamingDataLoader(dataset, num_workers=1, persistent_workers=True)
+    one = iter(loader)
+    next(one)
+    two = iter(loader)
+    found = [next(two)["n"].tolist()]
+    with pytest.raises(ConfigError, match="has taken its persistent workers"):
+        list(one)
+    found += [batch["n"].tolist() for batch in two]
+    assert found == epochs(folder)[1]
+
+
+def read_as_rank(rank, dataset, address, found):
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    try:
+        loader = StreamingDataLoader(dataset, num_workers=1)
+        batches = [batch["n"].tolist() for batch in loader]
+        found.put((len(loader), loader.state_dict()["epoch"], batches))
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_ranks_that_get_the_data_set_from_their_launcher_share_an_epoch(
+    folder, dataset, tmp_path, method
+):
+    found = mp.get_context(method).SimpleQueue()
+    address = f"file://{tmp_path}/store"
+    context = mp.start_processes(
+        read_as_rank, (dataset, address, found), nprocs=2, join=False, start_method=method
+    )
+    results = [found.get() for _ in range(2)]
+    while not context.join():
+        pass
+    assert [result[:2] for result in results] == [(7, 1), (7, 1)]
+    read = [n for result in results for batch in result[2] for n in batch]
+    assert (len(read), len(set(read))) == (7 * 2 * BATCH, SIZE)
+    assert dataset.state_dict()["epoch"] == 0  # in this process, nothing was read
