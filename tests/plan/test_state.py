@@ -219,6 +219,14 @@ def test_a_state_of_mosaicml_streaming_is_compared_by_what_it_has(name):
         state.load({**saved, name: 7}, IDENTITY)
 
 
+def test_a_state_of_mosaicml_streaming_has_no_batches_that_vary_in_size():
+    saved = {"epoch": 4, "num_canonical_nodes": 2, "shuffle_seed": 9176}
+    varies = replace(IDENTITY, global_batch=0, micro_batches=4)
+    for key, identity in (("batch_in_epoch", IDENTITY), ("sample_in_epoch", varies)):
+        with pytest.raises(StateError, match="has no version"):
+            state.load({**saved, key: 16}, identity)
+
+
 def test_an_empty_state_is_refused():
     with pytest.raises(StateError, match=r"epoch=None"):
         state.load({}, IDENTITY)

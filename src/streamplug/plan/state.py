@@ -115,6 +115,11 @@ def load(
             f"the state has version {reprlib.repr(version)}; this streamplug loads {STATE_VERSION}"
         )
     position = _read_position(state)
+    if not version and (identity.micro_batches or "batch_in_epoch" in state):
+        raise StateError(
+            "the state has no version, as one of mosaicml-streaming, whose batches all have one size; this "
+            "run, or the state, has batches that vary in size"
+        )
     ours = identity.to_state()
     keys = [*ours] if version else ["num_canonical_nodes", "shuffle_seed"]
     differences = [
