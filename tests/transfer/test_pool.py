@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
 import pytest
 
+from streamplug import MDSWriter, StreamingDataset
+from streamplug.errors import StreamplugError
 from streamplug.plugin_kit.cancellation import Cancelled, sleep
 from streamplug.transfer import pool as workers_module
 from streamplug.transfer.pool import ThreadPool
@@ -120,3 +123,58 @@ def test_a_thread_that_stops_the_others_does_not_wait_for_itself(workers, monkey
     one.submit(stop)
     assert ended.wait(60)
     assert isinstance(one.submit(stop).error, Cancelled)
+
+
+def in_fork(work):
+    """Return the exit status of `work` in a forked child, which is killed if it hangs."""
+    child = os.fork()
+    if not child:
+        threading.Timer(30, os._exit, [3]).start()
+        try:
+            os._exit(work())
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_fork_neither_waits_for_jobs_of_its_parent_nor_adds_some(workers):
+    pool, gate = workers(1), threading.Event()
+    done, running = pool.submit(lambda: 7), pool.submit(gate.wait)
+    done.wait()
+
+    def use():
+        assert done.wait()
+        assert done.result == 7
+        with pytest.raises(
+            StreamplugError, match=f"those of process {os.getppid()}, .* fork: start a new"
+        ):
+            running.wait()
+        with pytest.raises(StreamplugError, match="start a new iteration"):
+            pool.submit(lambda: 8)
+        pool.stop()
+        return 0
+
+    assert in_fork(use) == 0
+    gate.set()
+    assert running.wait(20)
+    assert pool.submit(lambda: 9).wait(20)
+
+
+def test_an_iteration_does_not_hang_in_a_fork(tmp_path):
+    with MDSWriter(out=tmp_path / "far", columns={"n": "int"}, max_samples_per_shard=1) as out:
+        for n in range(1000):
+            out.write({"n": n})
+    dataset = StreamingDataset(
+        remote=str(tmp_path / "far"), local=str(tmp_path / "near"), batch_size=1
+    )
+    iterator = iter(dataset)
+    first = [next(iterator)["n"] for _ in range(5)]
+
+    def go_on():
+        with pytest.raises(StreamplugError, match="start a new iteration"):
+            list(iterator)
+        assert len(list(dataset)) == 1000
+        return 0
+
+    assert in_fork(go_on) == 0
+    assert first + [sample["n"] for sample in iterator] == list(range(1000))

@@ -11,6 +11,7 @@ from functools import partial
 from threading import Condition, Event, RLock, Thread
 from typing import Any, Generic, TypeVar
 
+from streamplug.errors import StreamplugError
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, current, inside
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Job(Generic[T]):
         self.error: BaseException | None = None
         self._work = work
         self._done = Event()
+        self._pid = os.getpid()
 
     @property
     def done(self) -> bool:
@@ -43,7 +45,14 @@ class Job(Generic[T]):
         return self._done.is_set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it has ended, or for a number of seconds; return whether it has ended."""
+        """Wait until it has ended, or for a number of seconds; return whether it has ended.
+
+        Raises:
+            StreamplugError: If it has not ended, and this process is a fork of the one that runs it.
+        """
+        if self.done:
+            return True
+        _check_process(self._pid)
         return self._done.wait(seconds)
 
     def drop(self, error: BaseException) -> None:
@@ -100,7 +109,12 @@ class ThreadPool:
         self._cancel_stop_at_exit = _call_at_exit(self.stop)
 
     def submit(self, work: Callable[[], T], weight: int = 0) -> Job[T]:
-        """Queue a job that weighs `weight` bytes."""
+        """Queue a job that weighs `weight` bytes.
+
+        Raises:
+            StreamplugError: If this process is a fork of the one that made the pool.
+        """
+        _check_process(self._pid)
         job = Job(work, weight)
         with self._changed:
             if self._scope.stopped:
@@ -186,6 +200,18 @@ class ThreadPool:
     def _forget(self, job: Job[Any]) -> None:
         self.unfinished -= 1
         self.weight -= job.weight
+
+
+def _check_process(pid: int) -> None:
+    """Raise an error in a fork of process `pid`: it has none of its parent's threads, and no job would end.
+
+    Starting threads again is not enough: the fork may have inherited locks that the parent's threads held.
+    """
+    if os.getpid() != pid:
+        raise StreamplugError(
+            f"the threads that read and write here are those of process {pid}, of which process "
+            f"{os.getpid()} is a fork: start a new iteration, or open a new writer, in this process"
+        )
 
 
 def map_threads(
