@@ -242,7 +242,7 @@ class FsspecStorage(ClientStorage):
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):
-            info = self.filesystem().info(self.path(key))
+            info = _follow_link(self.filesystem(), self.filesystem().info(self.path(key)))
         if info.get("type") == "directory":
             raise NotFound(f"{self.url_of(key)} does not exist")
         if info["size"] is None:
@@ -251,9 +251,10 @@ class FsspecStorage(ClientStorage):
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         root = f"{self.client()[1]}/"
-        for name, info in self._find(self.path(folder)).items():
+        for name, found in self._find(self.path(folder)).items():
             # fsspec also yields a file of the folder's name, and markers of empty directories.
             if name.startswith(root) and not name.endswith("/"):
+                info = _follow_link(self.filesystem(), found)
                 yield ObjectInfo(name[len(root) :], int(info["size"] or 0), version_of(info))
 
     def _find(self, top: str) -> Mapping[str, Mapping[str, Any]]:
@@ -290,6 +291,18 @@ def version_of(info: Mapping[str, Any]) -> str:
     """Return the ETag or time of an object's metadata; empty if there is none."""
     values = (info.get(name) for name in _VERSIONS)
     return next((str(value) for value in values if value), "")
+
+
+def _follow_link(filesystem: Any, info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metadata of a local file with the time of the file that a symbolic link leads to.
+
+    fsspec lists the target's size but the link's time, which stays when the target is rewritten.
+    """
+    if not (info.get("islink") and is_local(filesystem)):
+        return info
+    with suppress(OSError):  # it leads nowhere
+        return {**info, "mtime": Path(info["name"]).stat().st_mtime}
+    return info
 
 
 def _has_directories(filesystem: Any) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 import traceback
 import uuid
@@ -73,6 +74,27 @@ def test_what_a_killed_writer_left_is_no_object(tmp_path):
     (tmp_path / ".streamplug-0123").write_bytes(b"half")
     (tmp_path / "k").write_bytes(b"whole")
     assert [o.key for o in AnyFsspec(str(tmp_path)).list()] == ["k"]
+
+
+def test_the_version_of_a_link_changes_with_its_target(tmp_path):
+    target, storage = tmp_path / "blob", AnyFsspec(str(tmp_path / "set"))
+    target.write_bytes(b"old")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/k").symlink_to(target)
+    os.utime(target, (1e9, 1e9))
+
+    def objects():
+        (listed,) = storage.list()
+        assert storage.stat("k") == listed
+        return listed
+
+    old = objects()
+    target.write_bytes(b"new")
+    os.utime(target, (2e9, 2e9))
+    assert objects().size == old.size == 3
+    assert objects().version != old.version
+    target.unlink()
+    assert [found.key for found in storage.list()] == ["k"]
 
 
 def test_what_stands_in_the_way_is_named(tmp_path):
