@@ -211,6 +211,15 @@ def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, cap
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
+def test_the_whole_object_comes_when_ranges_are_served_no_more(tmp_path, small_parts):
+    far = InParts(lambda: None, whole)
+    answers = iter([True, False])
+    far.serves_ranges = lambda key: next(answers)
+    assert get(far, tmp_path) == b"whole"
+    assert len(far.paths) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
 class Damaged:
     """Finds so many copies damaged."""
 

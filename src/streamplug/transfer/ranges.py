@@ -28,6 +28,8 @@ PARTS_IN_FLIGHT = 4
 def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -> None:
     """Download a file to `path` in parallel parts, from a storage that serves ranges.
 
+    If the storage finds that it does not, the file is downloaded as a whole.
+
     Raises:
         TruncatedFileError: If the file is shorter than the index says.
         OSError: If the local file cannot be written.
@@ -35,10 +37,15 @@ def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -
     with path.open("wb") as target:
         for start in range(0, file.bytes, PART_BYTES * PARTS_IN_FLIGHT):
             check()
+            if start and not storage.serves_ranges(file.basename):
+                break  # each part would transfer the whole file
             stop = min(start + PART_BYTES * PARTS_IN_FLIGHT, file.bytes)
             ranges = [(at, min(at + PART_BYTES, stop)) for at in range(start, stop, PART_BYTES)]
             for part in read_ranges(storage, file, ranges, retries):
                 target.write(part)
+        else:
+            return
+    call_with_retries(lambda: storage.download(file.basename, path), retries)
 
 
 class TruncatedFileError(CorruptShardError):

@@ -193,6 +193,38 @@ def test_of_a_server_without_ranges_each_file_is_fetched_once(server):
     assert whole == ["/k", "/l"]
 
 
+@pytest.mark.parametrize(("status", "wanted"), [(404, NotFound), (503, Transient)])
+def test_a_request_that_fails_does_not_tell_whether_there_are_ranges(server, status, wanted):
+    server.ranges, server.status = False, status
+    (server.root / "k").write_bytes(b"0123")
+    storage = Http(server.url)
+    with pytest.raises(wanted, match="/k"):
+        storage.serves_ranges("k")
+    server.status = 0
+    assert not storage.serves_ranges("k")
+
+
+def test_an_empty_file_tells_that_there_are_ranges(server):
+    (server.root / "k").write_bytes(b"")
+    assert Http(server.url).serves_ranges("k")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda storage: storage.read_range("k", 1, 2),
+        lambda storage: storage.read_many([("k", 1, 2)])[0],
+    ],
+)
+def test_it_is_noticed_when_a_server_begins_to_ignore_ranges(server, read):
+    (server.root / "k").write_bytes(b"0123")
+    storage = Http(server.url)
+    assert storage.serves_ranges("k")
+    server.ranges = False
+    assert read(storage) == b"1"
+    assert not storage.serves_ranges("k")
+
+
 def test_a_password_is_sent_but_not_logged(server, caplog):
     (server.root / "k").write_bytes(b"0123")
     caplog.set_level("DEBUG")

@@ -14,6 +14,7 @@ from urllib.request import getproxies
 from streamplug.errors import StorageError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
+from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.event_loop import IncomingFile
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.types import Buffer, ObjectInfo
@@ -98,19 +99,26 @@ class Http(FsspecStorage):
         if self._serves_ranges is None:
             with self.translated(key):
                 result = super().cat_ranges(self.path(key), [(0, 1)])[0]
-            self._serves_ranges = not isinstance(result, _RangeIgnoredError)
+                is_ignored = isinstance(result, _RangeIgnoredError)
+                # An empty file gets status 416.
+                failed = isinstance(result, BaseException) and status_of(result) != 416
+                if failed and not is_ignored:
+                    raise result
+            self._serves_ranges = not is_ignored
         return self._serves_ranges
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         results = super().cat_ranges(path, ranges)
         if not any(isinstance(part, _RangeIgnoredError) for part in results):
             return results
+        self._serves_ranges = False
         whole = self.call("cat_file", path)
         return [whole[start:stop] for start, stop in ranges]
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         results = self.cat_parts(parts)
         if any(isinstance(part, _RangeIgnoredError) for part in results):
+            self._serves_ranges = False
             return Storage.read_many(self, parts)
         return [self._bytes_or_error(key, part) for (key, _, _), part in zip(parts, results)]
 
