@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import threading
 import time
 from pathlib import Path
@@ -9,7 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.errors import HashMismatchError, NotFound, StorageError, Transient
+from streamplug.errors import (
+    CorruptShardError,
+    HashMismatchError,
+    NotFound,
+    StorageError,
+    Transient,
+)
+from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.cancellation import Cancelled, current
 from streamplug.transfer import ranges as ranged
 from streamplug.transfer.download import download
@@ -133,6 +141,38 @@ def test_what_arrives_slowly_is_not_given_up(tmp_path, suffix, monkeypatch):
         first.replace(path)
 
     assert get(Far(slow), tmp_path, timeout=0.4) == b"x" * 12
+
+
+def endless(path):
+    with path.open("wb") as file:
+        while not current().stopped:
+            file.write(bytes(1 << 16))
+            time.sleep(0.001)
+
+
+def endless_in_blocks(path):
+    with path.open("wb", buffering=0) as file:
+        write_chunks(file, itertools.repeat(bytes(1 << 16)))
+
+
+@pytest.mark.parametrize("write", [endless, endless_in_blocks])
+def test_what_is_far_larger_than_the_index_says_is_not_received(tmp_path, write):
+    sizes = []
+
+    def watched(path):
+        try:
+            write(path)
+        finally:
+            sizes.append(path.stat().st_size if path.exists() else 0)
+
+    with pytest.raises(
+        CorruptShardError, match=r"^/far/shard has more than 1048586 bytes, the index says 5; "
+    ):
+        get(Far(watched, watched), tmp_path, retries=1, timeout=0.4)
+    assert list(tmp_path.iterdir()) == []
+    if write is endless_in_blocks:
+        assert len(sizes) == 2
+        assert max(sizes) <= 1048586
 
 
 def test_no_thread_that_hangs_keeps_the_process_from_ending(tmp_path, gate):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import BinaryIO
 
+from streamplug.errors import CorruptShardError
+from streamplug.plugin_kit.cancellation import current
 from streamplug.types import Buffer
 
 BLOCK_BYTES = 2 << 20
@@ -17,6 +19,10 @@ MAX_UNWRITTEN_SECONDS = 0.1
 
 MAX_BUFFERS_PER_WRITE = 512
 """Buffers per writev(2); most systems allow 1,024."""
+
+
+class OversizeError(CorruptShardError):
+    """A download is larger than its scope allows."""
 
 
 class BlockBuffer:
@@ -61,8 +67,17 @@ def write_chunks(file: BinaryIO, chunks: Iterable[Buffer]) -> None:
 
 
 def write(file: BinaryIO, pieces: Sequence[Buffer]) -> None:
-    """Append buffers to an unbuffered file, with one system call where possible."""
+    """Append buffers to an unbuffered file, with one system call where possible.
+
+    Raises:
+        OversizeError: If the file would have more bytes than the scope of this thread allows.
+    """
     rest = [memoryview(piece) for piece in pieces]
+    scope = current()
+    if scope is not None and scope.max_bytes is not None:
+        size = file.tell() + sum(piece.nbytes for piece in rest)
+        if size > scope.max_bytes:
+            raise OversizeError(f"more than {scope.max_bytes} bytes")
     while rest:
         some = rest[:MAX_BUFFERS_PER_WRITE]
         written = os.writev(file.fileno(), some) if len(some) > 1 else file.write(some[0])

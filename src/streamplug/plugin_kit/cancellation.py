@@ -18,7 +18,13 @@ class Cancelled(BaseException):
 
 
 class Scope:
-    """Work for one consumer, who may cancel it at any time."""
+    """Work for one consumer, who may cancel it at any time.
+
+    Attributes:
+        max_bytes: Maximum size in bytes of a file that is downloaded in it; None is unlimited.
+    """
+
+    max_bytes: int | None = None
 
     def __init__(self) -> None:
         self._stopped = threading.Event()

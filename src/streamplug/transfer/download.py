@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.errors import HashMismatchError, NotFound, StorageError
+from streamplug.errors import CorruptShardError, HashMismatchError, NotFound, StorageError
 from streamplug.interfaces import Storage
+from streamplug.plugin_kit.blocks import OversizeError
 from streamplug.plugin_kit.cancellation import current
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.plugin_kit.file_commit import commit_file
@@ -21,6 +22,9 @@ from streamplug.transfer.stall_timeout import StalledError, bytes_of, run_with_t
 from streamplug.types import FileInfo
 
 _LOCAL_ERRNOS: frozenset[int] = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
+_OVERSIZE_BYTES = (
+    1 << 20
+)  # beyond twice the size in the index; a smaller file is verified as a whole
 _LOG = logging.getLogger("streamplug.transfer")
 
 
@@ -39,12 +43,13 @@ def download(
     timeout in seconds. `check_copy` raises CorruptShardError for a damaged copy, which fails the attempt.
 
     Raises:
+        CorruptShardError: If far more bytes arrive than the index says.
         OSError: If the local file cannot be written.
     """
     key, url = file.basename, storage.url_of(file.basename)
 
     def attempt(write: Callable[[Path], object]) -> None:
-        download_to_staging_file(write, url, path, timeout, check_copy)
+        download_to_staging_file(write, url, path, timeout, check_copy=check_copy, size=file.bytes)
 
     def serves_ranges() -> bool:
         return call_with_retries(lambda: storage.serves_ranges(key), retries)
@@ -70,9 +75,16 @@ def download_to_staging_file(
     url: str,
     path: Path,
     timeout: float,
+    *,
     check_copy: Callable[[Path], None] = lambda _: None,
+    size: int | None = None,
 ) -> None:
-    """Call `write` with a staging file and a stall timeout; check the file, and rename it to `path`."""
+    """Call `write` with a staging file and a stall timeout; check the file, and rename it to `path`.
+
+    `size` is that in the index, in bytes; CorruptShardError is raised as soon as it is far exceeded.
+    """
+    # Twice, as a client may copy a partial file of its own to the staging file.
+    max_bytes = None if size is None else 2 * size + _OVERSIZE_BYTES
     # A unique name, as an abandoned attempt may continue to write.
     part = path.with_name(f"{path.name}-{token_hex(4)}")
 
@@ -85,9 +97,14 @@ def download_to_staging_file(
                 part.unlink(missing_ok=True)
 
     try:
-        run_with_timeout(write_part, url, timeout, lambda: bytes_of(part))
+        run_with_timeout(write_part, url, timeout, lambda: bytes_of(part), max_bytes)
         check_copy(part)
         commit_file(part, path)
+    except OversizeError as error:
+        raise CorruptShardError(
+            f"{url} has more than {max_bytes} bytes, the index says {size}; it was replaced, write or "
+            "copy it again"
+        ) from error
     except StorageError as error:
         _raise_local(error, part)
         raise

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from streamplug.errors import StorageError, Transient
+from streamplug.plugin_kit.blocks import OversizeError
 from streamplug.plugin_kit.cancellation import Scope, abandoned, check, ending, inside
 from streamplug.transfer.observer import current, task_context
 from streamplug.transfer.pool import Job
@@ -23,17 +24,24 @@ class StalledError(Transient):
 
 
 def run_with_timeout(
-    work: Callable[[], T], url: str, timeout: float, count_bytes: Callable[[], int] = lambda: 0
+    work: Callable[[], T],
+    url: str,
+    timeout: float,
+    count_bytes: Callable[[], int] = lambda: 0,
+    max_bytes: int | None = None,
 ) -> T:
     """Return the result of `work`, which runs on another thread with a stall timeout in seconds.
 
     `count_bytes` returns how many have arrived; without it, the whole call must finish within the timeout.
+    `max_bytes` is their maximum; None is unlimited.
 
     Raises:
         StalledError: If no bytes arrive for `timeout` seconds.
+        OversizeError: If more than `max_bytes` arrive.
         StorageError: If the parent process is gone.
     """
     scope, task = Scope(), current()
+    scope.max_bytes = max_bytes
 
     def work_in_scope() -> T:
         with inside(scope), task_context(task):
@@ -47,7 +55,7 @@ def run_with_timeout(
             raise Transient(
                 f"{url}: {error}; raise the limit of processes (ulimit -u) or of memory"
             ) from error
-        _wait(job, url, timeout, count_bytes)
+        _wait(job, url, timeout, count_bytes, max_bytes)
     if job.error is None:
         return job.result
     failure, job.error = job.error, None
@@ -66,7 +74,13 @@ def bytes_of(path: Path) -> int:
     return total
 
 
-def _wait(job: Job[T], url: str, timeout: float, count_bytes: Callable[[], int]) -> None:
+def _wait(
+    job: Job[T],
+    url: str,
+    timeout: float,
+    count_bytes: Callable[[], int],
+    max_bytes: int | None,
+) -> None:
     poll = min(_POLL_SECONDS, timeout / 4)
     size, stalled_seconds, last = 0, 0.0, time.monotonic()
     while not job.wait(poll):
@@ -77,6 +91,8 @@ def _wait(job: Job[T], url: str, timeout: float, count_bytes: Callable[[], int])
         # Time in which this process was suspended does not count.
         stalled_seconds = 0.0 if new_size != size else stalled_seconds + min(now - last, 2 * poll)
         size, last = new_size, now
+        if max_bytes is not None and size > max_bytes:
+            raise OversizeError(f"more than {max_bytes} bytes")
         if stalled_seconds >= timeout:
             raise StalledError(
                 f"{url}: nothing arrived for {timeout:g} s, after {size} bytes; check the network, or "
