@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from streamplug import MDSWriter, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
 from streamplug.transfer.probe import ProbeStorage
+from streamplug.transfer.tempdir import temp_root
 from streamplug.transfer.threads import end_idle_threads
 from streamplug.transfer.timeout_storage import TimeoutStorage
 
@@ -208,3 +210,44 @@ def test_a_probe_that_is_answered_forgets_an_earlier_failure(tmp_path):
     with pytest.raises(NotFound):
         probe.read("b")
     assert probe.failure is None
+
+
+def test_a_temporary_directory_that_fails_is_no_failure_of_the_remote(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"abc")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    temp_root().write_text("a file is in the way")
+
+    class Failing(Hanging):
+        def read_range(self, key, start, stop):
+            raise Transient("no ranges today")
+
+    probe = ProbeStorage(Failing(f"hanging://{tmp_path}"), 5)
+    with pytest.raises(Transient):
+        probe.read_range("a", 0, 1)
+    with pytest.raises(AccessDenied, match="set TMPDIR to a directory of your own"):
+        probe.read("a")
+    assert probe.failure is None
+    temp_root().unlink()
+    assert probe.read("a") == b"abc"
+
+
+def test_a_local_copy_does_not_stand_in_where_the_temporary_directory_fails(tmp_path, monkeypatch):
+    def write(n):
+        with MDSWriter(out=tmp_path / "far", columns={"n": "int"}, max_samples_per_shard=1) as out:
+            for _ in range(4):
+                out.write({"n": n})
+
+    def use():
+        return StreamingDataset(remote=f"hanging:/{tmp_path}/far", local=str(tmp_path / "near"))
+
+    monkeypatch.setattr("streamplug.scan.index_finder._FIRST_READ_BYTES", 100)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    write(1)
+    assert use()[0] == {"n": 1}
+    shutil.rmtree(tmp_path / "far")
+    write(2)
+    shutil.rmtree(temp_root())
+    temp_root().write_text("a file is in the way")
+    with pytest.raises(AccessDenied, match="set TMPDIR to a directory of your own"):
+        use()

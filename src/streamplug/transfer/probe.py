@@ -15,7 +15,7 @@ from streamplug.plugin.location import strip_client
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.stall_timeout import StalledError
 from streamplug.transfer.storage_wrapper import StorageWrapper
-from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug.transfer.timeout_storage import TimeoutStorage, read_staged
 from streamplug.types import ObjectInfo
 
 T = TypeVar("T")
@@ -73,6 +73,11 @@ class ProbeStorage(StorageWrapper):
             raise
         self._has_answered = True
         return result
+
+    def read(self, key: str) -> bytes:
+        # Outside `_run`, where errors of the temporary file would be failures of the remote.
+        self.failure = None
+        return read_staged(self, key)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         # A listing has no timeout, as a long one shows no progress: stat one object first.

@@ -34,10 +34,7 @@ class TimeoutStorage(StorageWrapper):
         self._received_bytes = 0
 
     def read(self, key: str) -> bytes:
-        # The growing file shows progress, which tells a slow connection from a stalled one.
-        with TemporaryDirectory() as folder, map_disk_errors(folder):
-            self.download(key, folder / "part")
-            return (folder / "part").read_bytes()
+        return read_staged(self, key)
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         return self._run_counted(key, lambda: self._storage.read_range(key, start, stop), len)
@@ -72,3 +69,13 @@ class TimeoutStorage(StorageWrapper):
         )
         self._received_bytes += count_bytes(result)
         return result
+
+
+def read_staged(storage: Storage, key: str) -> bytes:
+    """Return an object's bytes by downloading it to a temporary file.
+
+    The growing file shows progress, which tells a slow connection from a stalled one.
+    """
+    with TemporaryDirectory() as folder, map_disk_errors(folder):
+        storage.download(key, folder / "part")
+        return (folder / "part").read_bytes()
