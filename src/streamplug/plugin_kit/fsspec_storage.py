@@ -251,22 +251,29 @@ class FsspecStorage(ClientStorage):
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         root = f"{self.client()[1]}/"
-        for name, found in self._find(self.path(folder)).items():
+        for name, found in self.find_files(self.path(folder)).items():
             # fsspec also yields a file of the folder's name, and markers of empty directories.
             if name.startswith(root) and not name.endswith("/"):
                 info = _follow_link(self.filesystem(), found)
                 yield ObjectInfo(name[len(root) :], int(info["size"] or 0), version_of(info))
 
-    def _find(self, top: str) -> Mapping[str, Mapping[str, Any]]:
+    def find_files(self, top: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the metadata of the files below a path of the file system, by their paths."""
         filesystem = self.filesystem()
+        if is_local(filesystem):
+            return walk_files(self._list_directory, top)
         try:
-            # By default fsspec skips directories without read permission.
-            walking = {"on_error": _only_if_missing} if is_local(filesystem) else {}
-            infos: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True, **walking)
+            infos: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True)
         except FileNotFoundError as error:
             if status_of(error) is not None:  # the bucket is missing, not just a prefix in it
                 raise
             return {}
+        return infos
+
+    def _list_directory(self, path: str) -> Sequence[Mapping[str, Any]]:
+        key = path[len(self.client()[1]) :].lstrip("/")
+        with self.translated(key):  # names this directory in errors
+            infos: Sequence[Mapping[str, Any]] = self.call("ls", path, detail=True)
         return infos
 
     def delete(self, key: str) -> None:
@@ -320,9 +327,29 @@ def is_local(filesystem: Any) -> bool:
     return isinstance(filesystem, LocalFileSystem)
 
 
-def _only_if_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def walk_files(
+    list_directory: Callable[[str], Sequence[Mapping[str, Any]]], top: str
+) -> dict[str, Mapping[str, Any]]:
+    """Return the metadata of the files below a directory, by their paths; none if it does not exist.
+
+    fsspec's `find` does the same, but skips subdirectories that cannot be read.
+    """
+    files, folders = {}, [top]
+    while folders:
+        folder = folders.pop()
+        try:
+            infos = list_directory(folder)
+        except FileNotFoundError:  # below `top`, it was removed meanwhile
+            continue
+        for info in infos:
+            path = info["name"].rstrip("/")
+            if path == folder.rstrip("/"):
+                continue  # a file is listed as itself
+            if info["type"] == "directory":
+                folders.append(path)
+            else:
+                files[info["name"]] = info
+    return files
 
 
 def _after_fork() -> None:

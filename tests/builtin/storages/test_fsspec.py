@@ -142,6 +142,22 @@ def test_no_permission_is_access_denied(tmp_path):
         assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_a_directory_that_cannot_be_read_is_not_skipped(tmp_path, monkeypatch):
+    listed = LocalFileSystem.ls
+
+    def ls(filesystem, path, *args, **kwargs):
+        if path.endswith("/secret"):
+            raise PermissionError(13, "Permission denied", path)
+        return listed(filesystem, path, *args, **kwargs)
+
+    storage = AnyFsspec(str(tmp_path))
+    storage.write("a/k", b"")
+    storage.write("a/secret/k", b"")
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    with pytest.raises(AccessDenied, match=f"no permission for {tmp_path}/a/secret;"):
+        storage.list()
+
+
 def test_the_root_directory_is_a_location():
     storage = AnyFsspec("/")
     assert storage.path("a/b") == "/a/b"
