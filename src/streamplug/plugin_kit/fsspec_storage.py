@@ -261,7 +261,7 @@ class FsspecStorage(ClientStorage):
         """Return the metadata of the files below a path of the file system, by their paths."""
         filesystem = self.filesystem()
         if is_local(filesystem):
-            return walk_files(self._list_directory, top)
+            return walk_files(self.list_directory, top)
         try:
             infos: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True)
         except FileNotFoundError as error:
@@ -270,7 +270,8 @@ class FsspecStorage(ClientStorage):
             return {}
         return infos
 
-    def _list_directory(self, path: str) -> Sequence[Mapping[str, Any]]:
+    def list_directory(self, path: str) -> Sequence[Mapping[str, Any]]:
+        """Return the metadata of what is directly in a directory of the file system."""
         key = path[len(self.client()[1]) :].lstrip("/")
         with self.translated(key):  # names this directory in errors
             infos: Sequence[Mapping[str, Any]] = self.call("ls", path, detail=True)

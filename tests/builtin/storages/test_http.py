@@ -32,8 +32,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def do_GET(self):
         self.server.seen.append((self.command, self.path, self.headers))
-        if self.server.status:
-            self.send_error(self.server.status)
+        status = 503 if self.path.rstrip("/") == self.server.fails else self.server.status
+        if status:
+            self.send_error(status)
             return
         path = self.file()
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
@@ -75,6 +76,7 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self, root):
         super().__init__(("127.0.0.1", 0), Handler)
         self.root, self.seen, self.status, self.ranges = root, [], 0, True
+        self.fails = None
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -331,3 +333,30 @@ def test_sorting_links_of_a_directory_page_are_no_objects(server):
     (server.root / "index.html").write_text('<a href="?C=N;O=D">Name</a> <a href="k">k</a>')
     (server.root / "k").write_bytes(b"data")
     assert [o.key for o in Http(server.url).list()] == ["k"]
+
+
+def test_links_of_a_directory_page_are_read_as_html(server):
+    (server.root / "b&c").mkdir()
+    for key in ("b&c/k", "d&e", "it's"):
+        (server.root / key).write_bytes(b"data")
+    page = """<a href="b&amp;c/">b</a> <a href="d&amp;e">d</a> <a href='it&#39;s'>it</a>"""
+    (server.root / "index.html").write_text(page)
+    (server.root / "b&c/index.html").write_text('<a href="k">k</a>')
+    assert [o.key for o in Http(server.url).list()] == ["b&c/k", "d&e", "it's"]
+
+
+def test_links_that_lead_nowhere_or_elsewhere_are_no_objects(server):
+    page = "".join(f'<a href="{link}"></a>' for link in ("k", "gone", "gone/", "./", "../../x"))
+    (server.root / "set").mkdir()
+    (server.root / "set/index.html").write_text(page)
+    (server.root / "set/k").write_bytes(b"data")
+    assert [o.key for o in Http(f"{server.url}/set").list()] == ["k"]
+
+
+def test_a_link_that_fails_is_not_skipped(server):
+    (server.root / "index.html").write_text('<a href="k">k</a> <a href="sub/">sub</a>')
+    (server.root / "k").write_bytes(b"data")
+    for failing in ("/k", "/sub"):
+        server.fails = failing
+        with pytest.raises(Transient, match=failing):
+            Http(server.url).list()

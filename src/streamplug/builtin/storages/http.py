@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 from urllib.request import getproxies
 
-from streamplug.errors import StorageError
+from streamplug.errors import NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.event_loop import IncomingFile
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage, walk_files
 from streamplug.types import Buffer, ObjectInfo
 
 _MAX_CHUNK_BYTES = 5 << 20
@@ -138,9 +140,23 @@ class Http(FsspecStorage):
         if self._query:
             raise StorageError(f"{self.url}: a URL with a query cannot be listed")
         for info in super().objects(folder):
-            # Directory listings contain links that sort them: ?C=N;O=D
-            if not {"?", "#"}.intersection(info.key):
+            with suppress(NotFound):  # a dead link
                 yield self.stat(unquote(info.key))
+
+    def find_files(self, top: str) -> Mapping[str, Mapping[str, Any]]:
+        return walk_files(self.list_directory, top)
+
+    def list_directory(self, path: str) -> Sequence[Mapping[str, Any]]:
+        # fsspec finds the links in the HTML, and leaves &amp; and the like in them.
+        infos = [{**info, "name": unescape(info["name"])} for info in super().list_directory(path)]
+        return [info for info in infos if _is_below(info["name"], path)]
+
+
+def _is_below(link: str, directory: str) -> bool:
+    """Return whether a link of a directory page leads to something in the directory."""
+    name = link.removeprefix(directory)
+    # Pages have links that sort them, such as ?C=N;O=D.
+    return {"?", "#"}.isdisjoint(name) and {".", ".."}.isdisjoint(unquote(name).split("/"))
 
 
 async def _receive(filesystem: Any, remote: str, file: IncomingFile) -> None:
