@@ -158,6 +158,8 @@ class _RangeSource(_Source):
 
     def read(self, start: int, stop: int) -> bytes:
         stop = min(stop, self.size)
+        if start >= stop:  # such as beyond the end of a file that was cut short
+            return b""
         at = start - self._start
         if at < 0 or stop > self._start + len(self._data):
             self._fetch(start, stop)
@@ -165,7 +167,7 @@ class _RangeSource(_Source):
         return self._data[at : at + stop - start]
 
     def read_blocks(self, starts: Sequence[int], size: int) -> Sequence[bytes]:
-        ranges = [(start, min(start + size, self.size)) for start in starts]
+        ranges = [(min(start, self.size), min(start + size, self.size)) for start in starts]
         blocks: list[bytes] = []
         for first in range(0, len(ranges), MAX_RANGES_PER_REQUEST):
             some = ranges[first : first + MAX_RANGES_PER_REQUEST]
@@ -185,5 +187,8 @@ class _RangeSource(_Source):
         read = partial(self._storage.read_range, self._key, start, end)
         data = call_with_retries(read, self._retries)
         if len(data) != end - start:
-            raise CorruptShardError(f"got {len(data)} bytes from {start} on of {end - start}")
+            raise CorruptShardError(
+                f"got {len(data)} bytes from {start} on where {end - start} were asked for; it was cut short "
+                "or replaced, write or copy it again"
+            )
         self._start, self._data = start, data

@@ -1,0 +1,41 @@
+"""Sources that formats scan: local files, and remote ones that are read by ranges."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.errors import CorruptShardError
+from streamplug.scan import scanner
+
+CONTENT = bytes(range(100))
+
+
+@pytest.fixture
+def storage(tmp_path):
+    (tmp_path / "k").write_bytes(CONTENT)
+    return AnyFsspec(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda storage: scanner._MappedSource(CONTENT, storage, "k", 0),
+        lambda storage: scanner._RangeSource(len(CONTENT), storage, "k", 0),
+    ],
+)
+def test_reading_beyond_the_end_is_alike_for_local_and_remote_files(storage, make):
+    for start, stop in ((98, 104), (100, 101), (103, 105), (5, 5), (10, 20)):
+        assert make(storage).read(start, stop) == CONTENT[start:stop]
+    assert list(make(storage).read_blocks([98, 103], 4)) == [CONTENT[98:], b""]
+
+
+def test_a_remote_file_that_became_shorter_is_an_error(storage):
+    source = scanner._RangeSource(200, storage, "k", 0)
+    with pytest.raises(
+        CorruptShardError,
+        match=re.escape("got 90 bytes from 10 on where 190 were asked for; it was cut"),
+    ):
+        source.read(10, 20)
