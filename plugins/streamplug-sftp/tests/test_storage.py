@@ -4,10 +4,12 @@ import os
 import pickle
 import socket
 import threading
+import time
 from contextlib import suppress
 
 import asyncssh
 import pytest
+from streamplug_sftp import storage as storage_module
 from streamplug_sftp.options import parse
 from streamplug_sftp.storage import SftpStorage
 from streamplug_testing.storage import StorageTests
@@ -240,6 +242,7 @@ class Between:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         self.target, self.ends, self.stalled = port, [], threading.Event()
+        self.bytes_per_second = None
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -255,9 +258,11 @@ class Between:
 
     def copy(self, source, target):
         try:
-            while data := source.recv(65536):
+            while data := source.recv(16384):
                 if not self.stalled.is_set():
                     target.sendall(data)
+                if self.bytes_per_second:
+                    time.sleep(len(data) / self.bytes_per_second)
         except OSError:
             pass
 
@@ -302,6 +307,23 @@ def test_a_server_that_stalls_is_transient(server, between):
         storage.read("k")
     between.stalled.clear()
     assert storage.read("k") == b"data"
+    storage.close()
+
+
+def test_what_moves_slowly_takes_longer_than_the_timeout(server, between, tmp_path, monkeypatch):
+    monkeypatch.setattr(storage_module, "_BLOCK_BYTES", 32 << 10)
+    data = os.urandom(1 << 20)
+    (server.root / "slow").write_bytes(data)
+    storage = through(between, server, read_timeout=1.0)
+    assert storage.read_range("slow", 0, 3) == data[:3]
+    between.bytes_per_second = 500_000
+    began = time.monotonic()
+    assert storage.read_ranges("slow", [(5, 1 << 20), (0, 9)]) == [data[5:], data[:9]]
+    assert time.monotonic() - began > 1.5
+    storage.download("slow", tmp_path / "slow")
+    assert (tmp_path / "slow").read_bytes() == data
+    storage.write("written", data)
+    assert (server.root / "written").read_bytes() == data
     storage.close()
 
 

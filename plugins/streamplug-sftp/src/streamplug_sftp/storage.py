@@ -19,6 +19,9 @@ from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, par
 from streamplug_sftp.session import SftpSession
 
 _CHUNK_BYTES = 4 * 2**20
+_BLOCK_BYTES = 256 * 2**10
+"""Bytes per request: its response must arrive within the timeout on a slow connection, too."""
+_BLOCKS_IN_FLIGHT = 64  # of one operation
 _MISSING = {"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory", "SFTPFileIsADirectory"}
 _DENIED = {"PermissionDenied", "SFTPPermissionDenied", "SFTPWriteProtect", "SFTPCannotDelete"}
 _BROKEN = {
@@ -53,6 +56,7 @@ class SftpStorage(ClientStorage):
         """
         super().__init__(url, **options)
         self._server = parse(url)
+        self._responses = 0
         check(options)
 
     def open_client(self) -> SftpSession:
@@ -97,12 +101,8 @@ class SftpStorage(ClientStorage):
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         async def read(sftp: Any, path: str) -> list[bytes]:
             async with await self._soon(sftp.open(path, "rb")) as file:
-
-                async def one(start: int, stop: int) -> bytes:
-                    length = stop - start
-                    return await self._soon(file.read(length, start)) if length > 0 else b""
-
-                return list(await asyncio.gather(*(one(*limits) for limits in ranges)))
+                slots = asyncio.Semaphore(_BLOCKS_IN_FLIGHT)
+                return await _gather([self._read(file, *limits, slots) for limits in ranges])
 
         return self._do(key, read) if ranges else []
 
@@ -196,8 +196,10 @@ class SftpStorage(ClientStorage):
         part = f"{folder}/{STAGING_PREFIX}{uuid.uuid4().hex}"
         try:
             async with await self._soon(sftp.open(part, "wb")) as file:
+                size = 0
                 async for chunk in chunks:
-                    await self._soon(file.write(chunk))
+                    await self._write(file, chunk, size)
+                    size += len(chunk)
             await self._replace(sftp, key, part, target)
         except BaseException:
             with suppress(Exception):  # the first error is raised
@@ -266,11 +268,58 @@ class SftpStorage(ClientStorage):
 
     async def _chunks(self, sftp: Any, path: str) -> AsyncIterator[bytes]:
         async with await self._soon(sftp.open(path, "rb")) as file:
-            while chunk := await self._soon(file.read(_CHUNK_BYTES)):
+            size, slots = 0, asyncio.Semaphore(_BLOCKS_IN_FLIGHT)
+            while chunk := await self._read(file, size, size + _CHUNK_BYTES, slots):
                 yield chunk
+                size += len(chunk)
+
+    async def _read(self, file: Any, start: int, stop: int, slots: asyncio.Semaphore) -> bytes:
+        """Read a range by one request per block; return less at the end of the file."""
+
+        async def read_block(at: int) -> bytes:
+            async with slots:
+                block: bytes = await self._soon(file.read(min(_BLOCK_BYTES, stop - at), at))
+                return block
+
+        return b"".join(await _gather([read_block(at) for at in range(start, stop, _BLOCK_BYTES)]))
+
+    async def _write(self, file: Any, data: bytes, offset: int) -> None:
+        """Write bytes to an offset by one request per block."""
+        await _gather(
+            [
+                self._soon(file.write(data[at : at + _BLOCK_BYTES], offset + at))
+                for at in range(0, len(data), _BLOCK_BYTES)
+            ]
+        )
 
     async def _soon(self, work: Awaitable[Any]) -> Any:
-        return await asyncio.wait_for(work, self._options.get("read_timeout") or READ_TIMEOUT)
+        """Return the result of a request; raise asyncio.TimeoutError if no request is answered for a time.
+
+        Requests share one connection: on a slow one, all wait while others are answered.
+        """
+        timeout = self._options.get("read_timeout") or READ_TIMEOUT
+        task = asyncio.ensure_future(work)
+        try:
+            while True:
+                responses = self._responses
+                done, _ = await asyncio.wait({task}, timeout=timeout)
+                if done:
+                    self._responses += 1
+                    return task.result()
+                if self._responses == responses:
+                    raise asyncio.TimeoutError
+        finally:
+            task.cancel()
+
+
+async def _gather(work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Return the results of coroutines that run concurrently; if one fails, cancel the others."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _is_folder(attributes: Any) -> bool:
