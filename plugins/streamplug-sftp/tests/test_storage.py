@@ -109,6 +109,28 @@ def test_links_are_followed(server, storage):
     assert [(o.key, o.size) for o in storage.list()] == [("link/1", 3), ("real/1", 3)]
 
 
+def test_links_that_close_a_loop_are_not_followed(server, storage):
+    top = files(server, storage)
+    for name in ("a", "b"):
+        (top / name).mkdir()
+        (top / name / "k").write_bytes(b"one")
+    (top / "loop").symlink_to(".")
+    (top / "again").symlink_to(".")
+    (top / "a/b").symlink_to("../b")
+    (top / "b/a").symlink_to("../a")
+    assert [o.key for o in storage.list()] == ["a/b/k", "a/k", "b/a/k", "b/k"]
+    assert [o.key for o in storage.list("a/")] == ["a/b/k", "a/k"]
+
+
+def test_what_cannot_be_listed_is_named(server, storage):
+    top = files(server, storage)
+    (top / "k").write_bytes(b"one")
+    (top / "self").symlink_to("self")
+    with pytest.raises(StorageError, match="/self: the server cannot read it") as caught:
+        storage.list()
+    assert not isinstance(caught.value, NotFound)
+
+
 def test_a_folder_that_may_not_be_read_is_told(openssh_server):
     if os.geteuid() == 0:
         pytest.skip("root may read everything")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import stat
 import uuid
 import weakref
@@ -126,40 +127,81 @@ class SftpStorage(ClientStorage):
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         async def walk(sftp: Any, path: str) -> list[ObjectInfo]:
             objects: list[ObjectInfo] = []
-            folders = [(path, f"{folder}/" if folder else "")]
+            # Each with the real paths of itself and of the folders above it.
+            folders: list[tuple[str, str, tuple[str, ...]]] = [
+                (path, f"{folder}/" if folder else "", (await self._real(sftp, path),))
+            ]
             while folders:
-                top, start = folders.pop()
-                for name, attributes in await self._entries(sftp, top):
+                top, start, above = folders.pop()
+                for name, attributes, is_link in await self._entries(sftp, top, start):
                     if _is_folder(attributes):
-                        folders.append((f"{top}/{name}", f"{start}{name}/"))
+                        path = f"{top}/{name}"
+                        real = (
+                            await self._real(sftp, path)
+                            if is_link
+                            else posixpath.join(above[-1], name)
+                        )
+                        if real not in above:  # else a link closes a loop
+                            folders.append((path, f"{start}{name}/", (*above, real)))
                     elif stat.S_ISREG(attributes.permissions or stat.S_IFREG):
                         objects.append(ObjectInfo(f"{start}{name}", int(attributes.size)))
             return objects
 
         return iter(self._do(folder, walk))
 
-    async def _entries(self, sftp: Any, folder: str) -> Sequence[tuple[str, Any]]:
-        """Return the entries of a folder, none if it does not exist; links are followed."""
+    async def _real(self, sftp: Any, path: str) -> str:
+        """Return the path of a folder without symbolic links; the same path if the server cannot tell."""
+        try:
+            return str(await self._soon(sftp.realpath(path)))
+        except Exception as error:
+            if _names(error) & {*_MISSING, "SFTPFailure", "SFTPOpUnsupported"}:
+                return path
+            raise
+
+    async def _entries(self, sftp: Any, folder: str, key: str) -> Sequence[tuple[str, Any, bool]]:
+        """Return name, attributes and whether it is a link of each entry of a folder; links are followed.
+
+        There are none if the folder does not exist.
+        """
         try:
             names = await self._soon(sftp.readdir(folder))
         except Exception as error:
-            if _names(error) & _MISSING:
+            if _names(error) & _MISSING or not await self._is_there(sftp, folder, error):
                 return []
+            self._name_failing(error, key)
             raise
         entries = []
         for entry in names:
             name, attributes = str(entry.filename), entry.attrs
             if name in (".", ".."):
                 continue
-            if stat.S_ISLNK(attributes.permissions or 0):
+            is_link = stat.S_ISLNK(attributes.permissions or 0)
+            if is_link:
                 try:
                     attributes = await self._soon(sftp.stat(f"{folder}/{name}"))
                 except Exception as error:
                     if not _names(error) & _MISSING:  # dangling links are no objects
+                        self._name_failing(error, key + name)
                         raise
                     continue
-            entries.append((name, attributes))
+            entries.append((name, attributes, is_link))
         return entries
+
+    async def _is_there(self, sftp: Any, path: str, error: Exception) -> bool:
+        """Return whether a path exists, if the server may have reported a missing one as a failure."""
+        if "SFTPFailure" not in _names(error):
+            return True
+        with suppress(Exception):  # which `error` is more useful than
+            return bool(await self._soon(sftp.exists(path)))
+        return True
+
+    def _name_failing(self, error: Exception, key: str) -> None:
+        """Raise an error that names a key if the server reports an unspecific failure."""
+        if "SFTPFailure" in _names(error):
+            raise StorageError(
+                f"{self.url_of(key.rstrip('/'))}: the server cannot read it (SFTPFailure); check its "
+                "permissions, and that no symbolic links lead to each other"
+            ) from None
 
     # -- writing --------------------------------------------------------------------
 
