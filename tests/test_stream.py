@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
@@ -114,6 +115,16 @@ def test_a_split_is_a_directory_below(tmp_path):
     )
     assert ids(cached) == list(range(10))
     assert "train/index.json" in names(tmp_path / "cache")
+
+
+def test_a_split_of_a_url_with_a_query_is_a_directory_of_its_path(tmp_path):
+    write(tmp_path / "set", 10)
+    write(tmp_path / "set" / "train", 20)
+    with serving(tmp_path) as server:
+        dataset = StreamingDataset(
+            remote=f"{server.url}/set?token=1", split="train", local=str(tmp_path / "cache")
+        )
+        assert ids(dataset) == list(range(20))
 
 
 @pytest.mark.parametrize("compression", [None, "gz", "xz:1"])

@@ -69,6 +69,14 @@ def test_a_name_that_is_not_utf8_is_a_path():
 
 def test_join():
     assert join("s3://bucket/", "a", "", "b") == "s3://bucket/a/b"
+    assert join("s3://bucket/what?", "a") == "s3://bucket/what?/a"
+
+
+@pytest.mark.parametrize("client", ["", "obstore:", "obstore+"])
+def test_join_keeps_the_query_of_an_http_url_behind_its_path(client):
+    url = f"{client}https://host/set"
+    assert join(f"{url}?token=a/b", "train") == f"{url}/train?token=a/b"
+    assert join(f"{url}/?token=a", "") == f"{url}?token=a"
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,12 @@ def local_path(location: str) -> Path | None:
 
 
 def join(location: str, *parts: str) -> str:
-    """Append path parts to a location."""
-    return "/".join([location.rstrip("/"), *(part for part in parts if part)])
+    """Append path parts to a location; the query of an HTTP URL stays behind its path."""
+    match, query = _URL.match(location), ""
+    if match and match["scheme"].lower().rpartition("+")[2] in {"http", "https"}:
+        location, mark, query = location.partition("?")
+        query = mark + query
+    return "/".join([location.rstrip("/"), *(part for part in parts if part)]) + query
 
 
 def absolute_location(location: str) -> str:
