@@ -19,6 +19,11 @@ from streamplug.interfaces.storage import Storage, public_url
         ("https://me:secret@host/a", "https://host/a"),
         ("https://token@host/a", "https://host/a"),
         ("sftp://me:s@cret@host:22/a", "sftp://host:22/a"),
+        ("sftp://me:se#cret@host/a", "sftp://host/a"),
+        ("sftp://me:se?cret@host/a", "sftp://host/a"),
+        ("https:/me:secret@host/a?sig=secret", "https:/host/a"),
+        ("https:/token@host/a", "https:/host/a"),
+        ("dbfs:/me@example.com/a?", "dbfs:/me@example.com/a?"),
         ("https://host/a?sig=secret#x", "https://host/a"),
         ("simplecache::https://me:secret@host/a?t=1", "simplecache::https://host/a"),
         ("https://host/a@b", "https://host/a@b"),
@@ -26,6 +31,7 @@ from streamplug.interfaces.storage import Storage, public_url
         ("oci://bucket@space/a", "oci://bucket@space/a"),
         ("abfs://me:secret@account/a", "abfs://account/a"),
         ("/data/what?/a@b", "/data/what?/a@b"),
+        ("/data/run:/a:b@c", "/data/run:/a:b@c"),
     ],
 )
 def test_public_url_hides_credentials(url, shown):

@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 from streamplug.errors import NotFound, StorageError
 from streamplug.types import Buffer, ObjectInfo
 
-_USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)@", re.IGNORECASE)
+# To the last @ before a slash: HTTP and SFTP clients accept "#" and "?" in passwords.
+_USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)(://?)([^/]*)@", re.IGNORECASE)
+_HTTP = re.compile(r"https?:/", re.IGNORECASE)
 _BEFORE_ACCOUNT = {"abfs", "abfss", "adl", "az", "azure", "azure-dl", "oci", "wasb", "wasbs"}
 _SLASHES = re.compile(r"(?<![:/])/+$")
 _QUERY = re.compile(r"\?.*", re.DOTALL)
@@ -23,15 +25,20 @@ def public_url(url: str) -> str:
     >>> public_url("https://me:secret@host/set?token=1")
     'https://host/set'
     """
-    return _QUERY.sub("", _USERINFO.sub(_without_user, url)) if "://" in url else url
+    url = _USERINFO.sub(_without_user, url)
+    return _QUERY.sub("", url) if "://" in url or _HTTP.match(url) else url
 
 
 def _without_user(match: re.Match[str]) -> str:
-    scheme, user = match.groups()
-    # In container@account and bucket@namespace of some clouds, this is not a user name.
-    if scheme.lower() in _BEFORE_ACCOUNT and ":" not in user:
+    scheme, slashes, user = match.groups()
+    # In container@account and bucket@namespace of some clouds, this is not a user name; after one slash,
+    # as in dbfs:/me@example.com, it may be part of a path.
+    is_account = scheme.lower() in _BEFORE_ACCOUNT
+    is_path = slashes == ":/" and not _HTTP.match(match[0])
+    is_inside_path = slashes == ":/" and match.start() > 0
+    if is_inside_path or ((is_account or is_path) and ":" not in user):
         return match[0]
-    return f"{scheme}://"
+    return f"{scheme}{slashes}"
 
 
 class Storage(ABC):
