@@ -83,6 +83,18 @@ def test_a_directory_with_views_can_be_moved(base, tmp_path):
     assert numbers(moved / "views" / "one") == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    "url", ["memory://me:se@cret@host/sources", "memory://host/sources?sig=se@cret"]
+)
+def test_a_source_with_credentials_in_its_url_is_refused(tmp_path, url):
+    with MDSWriter(out=url, columns={"n": "int"}, exist_ok=True) as writer:
+        writer.write({"n": 1})
+    with pytest.raises(ConfigError, match=r"^memory://host/sources: .*storage_options=") as caught:
+        View.of(url).commit(tmp_path / "view")
+    assert "cret" not in str(caught.value)
+    assert not (tmp_path / "view").exists()
+
+
 def test_tags_name_versions_and_keep_them(base, tmp_path):
     place = tmp_path / "view"
     for n in range(1, 6):

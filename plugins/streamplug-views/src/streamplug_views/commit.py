@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.storage import public_url
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import Int64
 from streamplug_views.manifest import Group, Manifest, RowsFile, SourceEntry, ViewPart
@@ -20,6 +22,9 @@ from streamplug_views.snapshot import GroupState, Snapshot
 from streamplug_views.sources import relative_url
 from streamplug_views.version_store import VersionStore, file_digest
 from streamplug_views.workspace import ViewWorkspace
+
+# A query, a password, or a user of HTTP, which may be a token.
+_CREDENTIALS = re.compile(r"://.*\?|://[^/]*:[^/]*@|https?:/{1,2}[^/]*@", re.IGNORECASE | re.DOTALL)
 
 
 class CommitWriter:
@@ -65,6 +70,12 @@ class CommitWriter:
             )
         source = opened.source
         url = relative_url(opened.url, self._store.location)
+        if _CREDENTIALS.search(url):
+            raise ConfigError(
+                f"{public_url(url)}: its URL has a password or a query, which a view would show to all its "
+                "readers; pass credentials by storage_options= or the environment, and leave them out of "
+                "the URL"
+            )
         return replace(source, url=url)
 
     def _groups(self, groups: Sequence[GroupState], numbers: dict[int, int]) -> list[Group]:
