@@ -311,6 +311,29 @@ def test_credentials_in_a_url_do_not_reach_the_cache(tmp_path):
     assert "secret" not in repr(dataset.streams)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"remote": ["https://me:secret@host/a?sig=secret"]},
+        {"remote": "https://me:secret@host/a-{1}?sig=secret", "format": "mds"},
+        {"remote": "https://me:secret@host/a-{b?sig=secret", "format": "mds"},
+        {"remote": "https://host/set", "local": "https://me:secret@host/a?sig=secret"},
+    ],
+)
+def test_errors_show_no_credentials_of_a_url(arguments):
+    with pytest.raises(ConfigError, match="https://host/") as caught:
+        StreamingDataset(**arguments)
+    assert "secret" not in str(caught.value)
+
+
+def test_errors_of_a_writer_show_no_credentials_of_its_urls():
+    url = "https://me:secret@host/a?sig=secret"
+    for out in ((url, "out"), ("a", url, "b"), [url]):
+        with pytest.raises(ConfigError, match="https://host/a") as caught:
+            MDSWriter(out=out, columns={"id": "int"})
+        assert "secret" not in str(caught.value)
+
+
 # -- processes ----------------------------------------------------------------
 
 

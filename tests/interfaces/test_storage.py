@@ -9,7 +9,7 @@ import pytest
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.builtin.storages.http import Http
 from streamplug.errors import NotFound
-from streamplug.interfaces.storage import Storage, public_url
+from streamplug.interfaces.storage import Storage, public_url, public_urls
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,12 @@ from streamplug.interfaces.storage import Storage, public_url
 )
 def test_public_url_hides_credentials(url, shown):
     assert public_url(url) == shown
+
+
+def test_public_urls_of_what_may_be_several_locations():
+    urls = ["https://me:secret@host/a", ("s3://b", 3), None]
+    assert public_urls(urls) == ["https://host/a", ("s3://b", 3), None]
+    assert public_urls(urls[0]) == "https://host/a"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from streamplug_tools.commands.options import parse_encodings
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.cli import main
+from streamplug.plugin import open_storage
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 
@@ -180,6 +181,13 @@ def test_formats_of_files_without_an_index_are_detected_and_named(tmp_path):
     (tmp_path / "empty").mkdir()
     done = CliRunner().invoke(main, ["cat", str(tmp_path / "empty")])
     assert "no files of a format that is known" in done.stderr
+
+
+def test_the_line_that_names_the_format_shows_no_credentials():
+    open_storage("memory://me:secret@host/detected").write("a.jsonl", b'{"a": 1}\n')
+    done = CliRunner().invoke(main, ["cat", "memory://me:secret@host/detected"])
+    assert (done.exit_code, done.stdout) == (0, '{"a": 1}\n'), done.output
+    assert done.stderr.startswith("memory://host/detected: read as jsonl")
 
 
 def test_an_index_of_another_library_is_recognized(tmp_path):

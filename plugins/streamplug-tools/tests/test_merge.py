@@ -68,6 +68,9 @@ def test_near_index_is_read_where_there_is_one(tmp_path):
 def test_what_cannot_be_merged_is_told(place, tmp_path):
     with pytest.raises(ConfigError, match="is not below"):
         merge_index([place / "b"], place / "a")
+    with pytest.raises(ConfigError, match="https://host/b' is not below") as caught:
+        merge_index(["https://me:secret@host/b?sig=secret"], place / "a")
+    assert "secret" not in str(caught.value)
     with pytest.raises(ConfigError, match="no parts"):
         merge_index(tmp_path / "nothing")
     with pytest.raises(ConfigError, match="expected a list"):
@@ -90,6 +93,9 @@ def test_command_merges(place):
         merge_index([place / "b"], place),
     )
     assert "in one index.json" in CliRunner().invoke(main, ["merge", str(place)]).stdout
+    part("memory://me:secret@host/merged/a", range(3), exist_ok=True)
+    merged = CliRunner().invoke(main, ["merge", "memory://me:secret@host/merged"])
+    assert merged.stdout.startswith("memory://host/merged: "), merged.output
     refused = CliRunner().invoke(main, ["merge", str(place / "b")])
     assert refused.exit_code == 1
     assert "no parts" in refused.stderr

@@ -29,6 +29,14 @@ def public_url(url: str) -> str:
     return _QUERY.sub("", url) if "://" in url or _HTTP.match(url) else url
 
 
+def public_urls(locations: object) -> object:
+    """Return what was passed as a location, or as several, without credentials, for errors."""
+    if isinstance(locations, (list, tuple)):
+        shown = [public_urls(location) for location in locations]
+        return shown if isinstance(locations, list) else tuple(shown)
+    return public_url(locations) if isinstance(locations, str) else locations
+
+
 def _without_user(match: re.Match[str]) -> str:
     scheme, slashes, user = match.groups()
     # In container@account and bucket@namespace of some clouds, this is not a user name; after one slash,

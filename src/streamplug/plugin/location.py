@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.storage import Storage, public_url
+from streamplug.interfaces.storage import Storage, public_url, public_urls
 from streamplug.plugin.catalog import CATALOG
 from streamplug.plugin.registry import is_known, needed_by, resolve
 
@@ -73,14 +73,15 @@ def absolute_location(location: str) -> str:
 def output_locations(out: object) -> tuple[str, ...]:
     """Return the one location of a writer's `out`, or both: local and remote."""
     locations = out if isinstance(out, tuple) else (out,)
+    what = f"out={public_urls(out)!r:.200}"
     if len(locations) not in (1, 2) or not all(
         isinstance(item, (str, PathLike)) for item in locations
     ):
-        raise ConfigError(f"out={out!r:.200}: expected a path, a URL, or a pair of both")
+        raise ConfigError(f"{what}: expected a path, a URL, or a pair of both")
     if not all(map(str, locations)):
-        raise ConfigError(f"out={out!r:.200}: a location is empty")
+        raise ConfigError(f"{what}: a location is empty")
     if len(locations) == 2 and local_path(str(locations[0])) is None:
-        raise ConfigError(f"out={out!r:.200}: the first of the pair must be a path on this machine")
+        raise ConfigError(f"{what}: the first of the pair must be a path on this machine")
     return tuple(map(str, locations))
 
 

@@ -61,12 +61,12 @@ def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str,
     folder, rest = (location[: max(at, 1)], location[at + 1 :]) if at >= 0 else (".", location)
     if folder.endswith(":/"):
         raise ConfigError(f"{public_url(location)!r}: the part after :// must be plain")
-    for name in expand_braces(rest):
+    for name in expand_braces(rest, public_url(location)):
         yield folder, name
 
 
-def expand_braces(text: str) -> Iterator[str]:
-    """Yield the expansions of ``{a,b}`` and ``{00..12}`` in a text.
+def expand_braces(text: str, shown: str | None = None) -> Iterator[str]:
+    """Yield the expansions of ``{a,b}`` and ``{00..12}`` in a text, which errors show as `shown`.
 
     >>> list(expand_braces("{a,b}-{08..10}"))
     ['a-08', 'a-09', 'a-10', 'b-08', 'b-09', 'b-10']
@@ -74,20 +74,21 @@ def expand_braces(text: str) -> Iterator[str]:
     Raises:
         ConfigError: If braces are unbalanced, or a range is invalid or too long.
     """
+    shown = public_url(text) if shown is None else shown
     start = text.find("{")
     if start < 0:
         if "}" in text:
-            raise ConfigError(f"{text!r}: unbalanced brace")
+            raise ConfigError(f"{shown!r}: unbalanced brace")
         yield text
         return
-    choices, stop = _parse_braces(text, start)
+    choices, stop = _parse_braces(text, start, shown)
     for choice in choices:
-        for inner in expand_braces(choice):
-            for rest in expand_braces(text[stop:]):
+        for inner in expand_braces(choice, shown):
+            for rest in expand_braces(text[stop:], shown):
                 yield text[:start] + inner + rest
 
 
-def _parse_braces(text: str, start: int) -> tuple[Iterable[str], int]:
+def _parse_braces(text: str, start: int, shown: str) -> tuple[Iterable[str], int]:
     """Return the choices in the braces that open at `start`, and the position after them."""
     depth, choices = 0, [""]
     stop = start
@@ -101,16 +102,16 @@ def _parse_braces(text: str, start: int) -> tuple[Iterable[str], int]:
         else:
             choices[-1] += character
     else:
-        raise ConfigError(f"{text!r}: unbalanced brace")
+        raise ConfigError(f"{shown!r}: unbalanced brace")
     choices[0] = choices[0][1:]  # without the opening brace
     if len(choices) > 1:
         return choices, stop
     numbers = _NUMBER_RANGE.fullmatch(choices[0])
     if numbers is None:
-        raise ConfigError(f"{text!r}: {{{choices[0]}}} is neither a choice nor a count")
+        raise ConfigError(f"{shown!r}: {{{choices[0]}}} is neither a choice nor a count")
     first, last, width = int(numbers[1]), int(numbers[2]), len(numbers[1])
     if not first <= last < first + MAX_RANGE_NUMBERS:
-        raise ConfigError(f"{text!r}: {{{choices[0]}}} does not count up, or too far")
+        raise ConfigError(f"{shown!r}: {{{choices[0]}}} does not count up, or too far")
     return (f"{number:0{width}d}" for number in range(first, last + 1)), stop
 
 

@@ -13,7 +13,7 @@ from streamplug.cache.offline import has_index, selection_key
 from streamplug.cache.user_cache import default_cache_dir
 from streamplug.errors import ConfigError, PluginError
 from streamplug.interfaces import Format, Storage
-from streamplug.interfaces.storage import public_url
+from streamplug.interfaces.storage import public_url, public_urls
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import is_known, make, needed_by
 from streamplug.scan.glob import FileSet, parse_locations
@@ -38,7 +38,9 @@ class StreamLocation:
         location = self.local if self.remote is None else self.remote
         if self.format is None or is_known("table", self.format):
             if not isinstance(location, str):
-                raise ConfigError(f"remote={location!r:.200}: a list of files needs a format=")
+                raise ConfigError(
+                    f"remote={public_urls(location)!r:.200}: a list of files needs a format="
+                )
             return None
         first = location if isinstance(location, str) else next(iter(location or ()), "")
         with needed_by(public_url(first)):
@@ -48,8 +50,8 @@ class StreamLocation:
             return files
         if not files.whole:
             raise ConfigError(
-                f"split={self.split!r} with remote={location!r:.200}: a split is of a directory; name it "
-                "in remote=, and give split= to other streams only"
+                f"split={self.split!r} with remote={public_urls(location)!r:.200}: a split is of a "
+                "directory; name it in remote=, and give split= to other streams only"
             )
         return FileSet(join(files.root, self.split), files.parts)
 
@@ -100,7 +102,9 @@ class StreamLocation:
         if path is None and self.local is not None:
             path = local_path(self.local)
             if path is None:
-                raise ConfigError(f"local={self.local!r} must be a path on this machine")
+                raise ConfigError(
+                    f"local={public_url(self.local)!r} must be a path on this machine"
+                )
         if path is None:
             parts = () if self.files is None or self.files.whole else self.files.parts
             source = "\n".join([self.storage.url, *parts])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive
 
 CONNECT_TIMEOUT = 10.0
@@ -55,6 +56,6 @@ def folder_of(url: str) -> str:
     parts = path.split("/")[1:]
     if parts[0] == "Volumes" and (len(parts) < 4 or not all(parts[:4])):
         raise ConfigError(
-            f"{url!r} names no volume; write dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/path"
+            f"{public_url(url)!r} names no volume; write dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/path"
         )
     return "" if path == "/" else path

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
@@ -73,7 +74,7 @@ def parse(url: str) -> RepositoryPath:
         whole = revision + slash + folder
         revision, folder = special[0], whole[special.end() :]
     if not owner or not name or (at and not revision):
-        raise ConfigError(f"{url!r} names no repository; {_FORM}")
+        raise ConfigError(f"{public_url(url)!r} names no repository; {_FORM}")
     return RepositoryPath(
         kind, f"{owner}/{name}", unquote(revision) if at else None, folder.strip("/")
     )

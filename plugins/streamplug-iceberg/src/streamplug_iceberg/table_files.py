@@ -8,6 +8,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from streamplug.errors import ConfigError, DataError, NotFound
 from streamplug.interfaces import Storage
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.transfer.retry import call_with_retries
@@ -31,7 +32,8 @@ def split_metadata_url(url: str) -> tuple[str, str | None]:
     root, _, last = folder.rpartition("/")
     if f"{last}/" != METADATA_FOLDER or not root:
         raise ConfigError(
-            f"remote={url!r:.200}: a metadata file must be in the folder {METADATA_FOLDER} of its table"
+            f"remote={public_url(url)!r:.200}: a metadata file must be in the folder "
+            f"{METADATA_FOLDER} of its table"
         )
     return root, f"{METADATA_FOLDER}{name}"
 

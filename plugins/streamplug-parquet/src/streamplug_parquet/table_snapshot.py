@@ -19,6 +19,7 @@ from streamplug.index.basename import validate_basename
 from streamplug.index.columns import DigestColumns, TextColumnBuilder, offsets_from_sizes
 from streamplug.index.model import FileTable
 from streamplug.interfaces import Column, Encoding, Format, ShardInfo, ShardReader, Storage
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import open_storage
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.stream_location import StreamLocation
@@ -86,7 +87,7 @@ class TableSnapshot:
     @property
     def where(self) -> str:
         """Name of the snapshot in errors."""
-        return f"{self.url}, {self.version}"
+        return f"{public_url(self.url)}, {self.version}"
 
     def index(self) -> Index:
         """Return the index, in which each file is a shard.

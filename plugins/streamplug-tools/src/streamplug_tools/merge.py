@@ -10,6 +10,7 @@ from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
+from streamplug.interfaces.storage import public_urls
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug_tools.index_merge import merge_indexes, write_index
@@ -58,7 +59,7 @@ def merge_index(
     if len(locations) == 1:
         parts = [(readers[-1], folder) for folder in _folders(readers[-1])]
     elif isinstance(locations[0], (str, PathLike)):
-        raise ConfigError(f"parts={locations[0]!r}: expected a list of locations")
+        raise ConfigError(f"parts={public_urls(locations[0])!r:.200}: expected a list of locations")
     else:
         parts = [_find_part(location, readers, storage_options) for location in locations[0]]
     if not parts:
@@ -72,7 +73,9 @@ def _open_storages(location: Any, options: Mapping[str, Any] | None) -> list[Sto
     """Return the storages of a place: one, or the local and the remote one of a pair."""
     locations = location if isinstance(location, tuple) else (location,)
     if len(locations) not in (1, 2) or not all(isinstance(p, (str, PathLike)) for p in locations):
-        raise ConfigError(f"{location!r:.80}: expected a path, a URL, or a pair of both")
+        raise ConfigError(
+            f"{public_urls(location)!r:.200}: expected a path, a URL, or a pair of both"
+        )
     return [open_storage(fspath(p), options) for p in locations]
 
 
@@ -116,7 +119,8 @@ def _find_part(
                 locations.append((home, url.removeprefix(root)))
     if not locations:
         raise ConfigError(
-            f"{location!r:.200} is not below {homes[-1].url}: an index can only name files below it"
+            f"{public_urls(location)!r:.200} is not below {homes[-1].url}: an index can only name "
+            "files below it"
         )
     for home, folder in locations[:-1]:
         if home.exists(f"{folder}/{INDEX_NAME}"):

@@ -16,6 +16,7 @@ from streamplug.cache.user_cache import source_cache_dir
 from streamplug.display.progress_bar import ProgressBar
 from streamplug.errors import ConfigError, StorageError
 from streamplug.index import INDEX_NAME
+from streamplug.interfaces.storage import public_url
 from streamplug.plan import RowSelection, parse_selection
 from streamplug.plugin.location import open_storage
 from streamplug.session.open_stream import OpenStream
@@ -61,7 +62,9 @@ def _load(location: str, stream: Stream) -> RowSelection:
     try:
         return parse_selection(np.load(BytesIO(data), allow_pickle=False))
     except Exception as error:  # NumPy reads the head as Python source
-        raise ConfigError(f"select={location!r}: {storage.url_of(name)}: {error}") from error
+        raise ConfigError(
+            f"select={public_url(location)!r}: {storage.url_of(name)}: {error}"
+        ) from error
 
 
 def _select(opened: OpenStream, stream: Stream, text: str) -> RowSelection:

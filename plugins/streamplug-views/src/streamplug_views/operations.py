@@ -191,7 +191,8 @@ class Add(Operation):
     def apply(self, snapshot: Snapshot, context: Context) -> Snapshot:
         other = open_location(self.url, self.format, context.stream)
         names = [name for name in other.columns if name != self.on]
-        check_names(f"add columns={self.columns}", self.url, self.columns or (), other.columns)
+        url = public_url(self.url)
+        check_names(f"add columns={self.columns}", url, self.columns or (), other.columns)
         names = [name for name in other.columns if name in self.columns] if self.columns else names
         if taken := sorted(set(names) & set(snapshot.columns)):
             raise ConfigError(
@@ -207,7 +208,7 @@ class Add(Operation):
                 )
             matches = RowRange(0, other.size)
         else:
-            matches, absent = match_keys(snapshot, other, self.on, self.url, context)
+            matches, absent = match_keys(snapshot, other, self.on, url, context)
             if absent is not None and self.missing == "error":
                 raise ConfigError(
                     f"{self}: sample {absent[0]} of the view has the key {absent[1]!r:.80}, which it does "

@@ -124,7 +124,9 @@ def open_source(
     """
     opened = source_stream(source, view, base_url).open(observer)
     if opened.is_table:
-        raise DataError(f"{where}: its source {source.url} is a view; sources must be data sets")
+        raise DataError(
+            f"{where}: its source {opened.stream.shown_url} is a view; sources must be data sets"
+        )
     found = opened.index.size
     if found != source.samples or source_digest(opened.index) != source.digest:
         size = (

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from streamplug.errors import ConfigError, OutputExistsError, UnknownNameError
 from streamplug.interfaces import Storage
+from streamplug.interfaces.storage import public_urls
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import is_url, local_path
 from streamplug.transfer.retry import call_with_retries
@@ -52,7 +53,8 @@ class CloudUploader:
         places = (out,) if isinstance(out, str) else tuple(out)
         if len(places) != (1 if isinstance(out, str) else 2):
             raise ConfigError(
-                f"Invalid `out` argument {out!r}: expected a path, a URL, or a pair (local, remote)"
+                f"Invalid `out` argument {public_urls(out)!r}: expected a path, a URL, or a pair "
+                "(local, remote)"
             )
         if progress_bar:
             raise ConfigError("progress_bar=True: uploads of single files have no progress bar")

@@ -9,6 +9,7 @@ import click
 
 from streamplug.cli import examples
 from streamplug.display.terminal import say
+from streamplug.interfaces.storage import public_url
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.merge import merge_index
 
@@ -37,4 +38,4 @@ def merge(
     if as_json:
         click.echo(json.dumps({"shards": shards}))
     else:
-        say(f"{out}: {shards:,} shards in one index.json")
+        say(f"{public_url(out)}: {shards:,} shards in one index.json")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from streamplug.display.terminal import say
+from streamplug.interfaces.storage import public_url
 from streamplug.stream import Stream
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.format_detection import detect_format
@@ -84,7 +85,8 @@ def name_format(stream: Stream) -> Stream:
     if stream.format is not None or (found := detect_format(stream)) is None:
         return stream
     say(
-        f"{stream.remote}: read as {found.name}, since {found.reason}; --src-format names another format",
+        f"{public_url(str(stream.remote))}: read as {found.name}, since {found.reason}; --src-format names "
+        "another format",
         err=True,
     )
     return replace(stream, format=found.name)
