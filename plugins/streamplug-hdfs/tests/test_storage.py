@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 from streamplug_hdfs.options import parse
 from streamplug_hdfs.storage import HdfsStorage
+from streamplug_hdfs.webhdfs import WebHdfs
 from streamplug_testing.answers import AnswerTests
 from streamplug_testing.storage import StorageTests
 
@@ -67,6 +68,55 @@ def test_a_write_that_fails_leaves_nothing_behind(cluster, folder, storage):
     found = parent._request("", "GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
     assert [entry["pathSuffix"] for entry in found] == ["k"]
     parent.close()
+
+
+@pytest.fixture
+def gateway(storage, monkeypatch):
+    """A storage behind HttpFS, which ignores the options of a rename; and the renames asked for."""
+    renames = []
+    answer = WebHdfs.answer
+
+    def without_options(self, method, path, operation, data=None, **parameters):
+        if operation == "RENAME":
+            renames.append(parameters.pop("renameoptions"))
+            if len(renames) in storage.failures:
+                raise ConnectionError
+        return answer(self, method, path, operation, data, **parameters)
+
+    monkeypatch.setattr(WebHdfs, "answer", without_options)
+    storage.failures = ()
+    storage.renames = renames
+    return storage
+
+
+def names(storage):
+    found = storage._request("", "GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
+    return [entry["pathSuffix"] for entry in found]
+
+
+def test_a_gateway_that_does_not_rename_over_a_file_replaces_it(gateway):
+    for content in (b"old", b"new", b"newest"):
+        gateway.write("k", content)
+        assert gateway.read("k") == content
+    assert names(gateway) == ["k"]
+
+
+@pytest.mark.parametrize("failures", [(2,), (3,), (3, 4)])
+def test_a_file_behind_a_gateway_survives_when_its_replacement_fails(gateway, failures):
+    gateway.write("k", b"old")
+    gateway.renames.clear()
+    gateway.failures = failures
+    with pytest.raises(Transient, match=r"/k: ") as caught:
+        gateway.write("k", b"new")
+    if len(failures) == 1:
+        assert names(gateway) == ["k"]
+        assert gateway.read("k") == b"old"
+    else:
+        [old] = names(gateway)
+        assert f"its old content may be in {old} beside it" in str(caught.value)
+        assert gateway.read(old) == b"old"
+    gateway.write("k", b"new")
+    assert gateway.read("k") == b"new"
 
 
 def test_a_folder_is_not_deleted(cluster, folder, storage):

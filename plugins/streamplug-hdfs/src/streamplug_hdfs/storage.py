@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -133,17 +134,49 @@ class HdfsStorage(ClientStorage):
     def _put(self, key: str, data: Any) -> None:
         """Write a staging file, and rename it atomically to the object."""
         cluster, target = self.client(), self._path(key)
-        staging = f"{target.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"
-        renaming = {"destination": target, "renameoptions": "OVERWRITE"}
+        staging = _staging_path(target)
         try:
             with cluster.answer("PUT", staging, "CREATE", data, overwrite="true"):
                 pass
-            with cluster.answer("PUT", staging, "RENAME", **renaming):
-                pass
+            if not self._rename(staging, target):
+                self._replace(key, staging)
         except BaseException:
             with suppress(Exception), cluster.answer("DELETE", staging, "DELETE"):
                 pass
             raise
+
+    def _rename(self, source: str, target: str) -> bool:
+        """Rename a file; return False if a gateway (HttpFS) refuses, as it does if the target exists."""
+        renaming = {"destination": target, "renameoptions": "OVERWRITE"}
+        with self.client().answer("PUT", source, "RENAME", **renaming) as response:
+            content = response.content
+        try:
+            return not content or json.loads(content) != {"boolean": False}
+        except ValueError:
+            return True
+
+    def _replace(self, key: str, staging: str) -> None:
+        """Replace an object where a rename does not: move it aside, and back if anything fails."""
+        target = self._path(key)
+        old = _staging_path(target)
+        try:
+            if not (self._rename(target, old) and self._rename(staging, target)):
+                raise Transient(
+                    f"{self.url_of(key)}: it could not be replaced; it may be tried again"
+                )
+        except BaseException as error:
+            try:
+                self._rename(old, target)
+            except Exception:  # noqa: BLE001 - clients raise anything
+                if isinstance(error, Exception):
+                    name = old.rpartition("/")[2]
+                    raise Transient(
+                        f"{self.url_of(key)}: it could not be replaced, and its old content may be in "
+                        f"{name} beside it; it may be tried again"
+                    ) from None
+            raise
+        with suppress(Exception), self.client().answer("DELETE", old, "DELETE"):
+            pass
 
     def delete(self, key: str) -> None:
         with suppress(NotFound), self.translated(key):
@@ -160,3 +193,8 @@ class HdfsStorage(ClientStorage):
     def _path(self, key: str) -> str:
         self.check_key(key)
         return f"{self._folder}/{key}" if key else self._folder
+
+
+def _staging_path(path: str) -> str:
+    """Return a new path beside a file, which is not listed."""
+    return f"{path.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"
