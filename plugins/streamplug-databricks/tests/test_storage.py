@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
+from streamplug_databricks.dbfs import Dbfs
 from streamplug_databricks.storage import DatabricksStorage
 from streamplug_testing.answers import AnswerTests
 from streamplug_testing.storage import StorageTests
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
 
 
@@ -91,6 +92,42 @@ def test_what_is_being_written_to_dbfs_is_no_object(service, folder):
     storage = DatabricksStorage(f"dbfs:{folder}", **service.options)
     storage.write("k", b"x" * 3_000_000)
     assert [(o.key, o.size) for o in storage.list()] == [("k", 3_000_000)]
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_file_of_dbfs_survives_when_its_replacement_fails(service, folder, monkeypatch, failures):
+    storage = DatabricksStorage(f"dbfs:{folder}", **service.options)
+    storage.write("k", b"old")
+    moves = []
+    call = Dbfs._call
+
+    def fail(self, method, operation, **request):
+        if operation == "move":
+            moves.append(request["json"])
+            if 1 < len(moves) < 2 + failures:  # the file has been moved aside
+                raise ConnectionError
+        return call(self, method, operation, **request)
+
+    monkeypatch.setattr(Dbfs, "_call", fail)
+    with pytest.raises(Transient, match=f"dbfs:{folder}/k: ") as caught:
+        storage.write("k", b"new")
+    if failures == 1:
+        assert storage.read("k") == b"old"
+        assert set(storage.client().walk(folder)) == {(f"{folder}/k", 3)}
+    else:
+        old = moves[0]["destination_path"]
+        assert f"its old content may be in dbfs:{old}" in str(caught.value)
+        assert storage.client().read(old) == b"old"
+    storage.write("k", b"new")
+    assert storage.read("k") == b"new"
+
+
+def test_a_folder_of_dbfs_is_not_replaced(service, folder):
+    service.raw("PUT", folder, "k/there", b"x")
+    storage = DatabricksStorage(f"dbfs:{folder}", **service.options)
+    with pytest.raises(StorageError, match="there is a directory of this name"):
+        storage.write("k", b"new")
+    assert [o.key for o in storage.list()] == ["k/there"]
 
 
 def test_the_root_of_dbfs_is_a_location(service, folder):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, Any
 
+from streamplug.errors import StorageError, Transient
 from streamplug.plugin_kit.client_storage import STAGING_PREFIX
 from streamplug_databricks.workspace import Workspace
 
@@ -44,9 +46,13 @@ class Dbfs:
         """Create or replace a file.
 
         It is written to a staging file. As the service cannot rename over an existing file, a file that is
-        replaced is missing for a moment.
+        replaced is moved aside, and missing for a moment.
+
+        Raises:
+            StorageError: If there is a directory of this name; `Transient` if the file could be neither
+                replaced nor moved back.
         """
-        part = f"{path.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"
+        part = _staging_path(path)
         source.seek(0)
         handle = self._call("POST", "create", json={"path": part})["handle"]
         try:
@@ -54,11 +60,39 @@ class Dbfs:
                 data = base64.b64encode(chunk).decode()
                 self._call("POST", "add-block", json={"handle": handle, "data": data})
             self._call("POST", "close", json={"handle": handle})
-            self.delete(path)
-            self._call("POST", "move", json={"source_path": part, "destination_path": path})
+            self._put(part, path)
         except BaseException:
-            self.delete(part)
+            with suppress(Exception):
+                self.delete(part)
             raise
+
+    def _put(self, part: str, path: str) -> None:
+        """Move a staging file to its path; an old file is moved back if that fails."""
+        status = self._call("GET", "get-status", missing=True, params={"path": path})
+        if not status:
+            self._move(part, path)
+            return
+        if status["is_dir"]:
+            raise StorageError(f"dbfs:{path}: there is a directory of this name")
+        old = _staging_path(path)
+        try:
+            self._move(path, old)
+            self._move(part, path)
+        except BaseException as error:
+            try:
+                self._move(old, path)
+            except Exception:  # noqa: BLE001 - requests raises anything
+                if isinstance(error, Exception):
+                    raise Transient(
+                        f"dbfs:{path}: it could not be replaced, and its old content may be in dbfs:{old}; "
+                        "it may be tried again"
+                    ) from None
+            raise
+        with suppress(Exception):
+            self.delete(old)
+
+    def _move(self, source: str, target: str) -> None:
+        self._call("POST", "move", json={"source_path": source, "destination_path": target})
 
     def size(self, path: str) -> int:
         """Return a file's size in bytes."""
@@ -93,3 +127,8 @@ class Dbfs:
         with self._workspace.answer(method, path, missing=missing, **request) as response:
             content: dict[str, Any] = response.json()
         return content if response.status_code == 200 else {}
+
+
+def _staging_path(path: str) -> str:
+    """Return a new path beside a file, which is not listed."""
+    return f"{path.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"
