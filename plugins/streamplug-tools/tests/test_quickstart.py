@@ -67,6 +67,17 @@ def test_it_does_not_write_over_what_is_there(tmp_path):
     assert (tmp_path / "data/precious").read_text() == "x"
 
 
+@pytest.mark.parametrize("name", ["data/index.json", "cache/precious"])
+def test_clean_removes_nothing_that_quickstart_did_not_write(tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir()
+    path.write_text('{"shards": []}')
+    result = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path), "--clean"])
+    assert result.exit_code == 1
+    assert f"{path.parent}: quickstart did not write it" in result.output
+    assert path.exists()
+
+
 def test_a_directory_that_others_may_have_prepared_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "mine" / "quickstart" / "cache").mkdir(parents=True)

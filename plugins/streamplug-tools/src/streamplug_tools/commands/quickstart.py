@@ -33,6 +33,8 @@ from streamplug_tools.stdlib_corpus import COLUMNS, read_sample, source_files
 
 WORLDS = (1, 2, 4, 8)
 GLOBAL_BATCH = 32
+MARKER_NAME = ".streamplug-quickstart"
+"""File by which --clean recognizes the directory of an earlier run."""
 
 
 @click.command(epilog=examples("streamplug quickstart", "streamplug quickstart --clean"))
@@ -53,15 +55,21 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
     home = out or make_temp_root() / "quickstart"
     folder, cache = home / "data", home / "cache"
     if clean:
-        if out is not None and folder.exists() and not is_quickstart(folder):
-            raise OutputExistsError(f"{folder} is no data set of quickstart: remove it yourself")
-        remove(home, (folder, cache))
+        present = [path for path in (folder, cache) if path.exists()]
+        if out is not None and present and not (home / MARKER_NAME).is_file():
+            raise OutputExistsError(
+                f"{present[0]}: quickstart did not write it, as {home} has no {MARKER_NAME}: remove it "
+                "yourself"
+            )
+        remove(home, present)
         return
     if out is not None and out.exists() and any(out.iterdir()):
         raise OutputExistsError(
             f"--out {out} is not empty: choose another directory, or remove what an earlier run left there "
             "by --clean"
         )
+    home.mkdir(parents=True, exist_ok=True)
+    (home / MARKER_NAME).touch()
     results = write(folder, exist_ok=out is None, console=console)
     if out is None:
         shutil.rmtree(cache, ignore_errors=True)  # of the replaced data set
@@ -82,21 +90,12 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
     )
 
 
-def is_quickstart(folder: Path) -> bool:
-    """Return whether a directory has a data set with the columns of the corpus."""
-    try:
-        shards = json.loads((folder / "index.json").read_bytes())["shards"]
-        return all(set(shard["column_names"]) == set(COLUMNS) for shard in shards)
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
-
-
 def remove(home: Path, folders: Iterable[Path]) -> None:
     """Remove what a run left in a directory, and the directory unless it has other files."""
     removed = stored_bytes(home)
     for folder in folders:
-        if folder.exists():
-            shutil.rmtree(folder)
+        shutil.rmtree(folder)
+    (home / MARKER_NAME).unlink(missing_ok=True)
     removed -= stored_bytes(home)
     with suppress(OSError):
         home.rmdir()
