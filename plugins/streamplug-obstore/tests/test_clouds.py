@@ -214,11 +214,12 @@ def test_google_misses(google, tmp_path):
     assert not google.exists("gone")
 
 
-def test_google_sends_a_token(recorder):
+@pytest.mark.parametrize("token", ["ya29.TOKEN", "ya29.TOKEN" + 400 * "x"])
+def test_google_sends_a_token(recorder, token):
     recorder.headers = HEADERS
-    storage = ObstoreGCS("gs://b/set", endpoint_url=recorder.url, token="ya29.TOKEN")
+    storage = ObstoreGCS("gs://b/set", endpoint_url=recorder.url, token=token)
     assert storage.read("k") == b"data"
-    assert recorder.requests[0].headers["authorization"] == "Bearer ya29.TOKEN"
+    assert recorder.requests[0].headers["authorization"] == f"Bearer {token}"
     assert "ya29" not in repr(storage)
 
 
@@ -295,6 +296,13 @@ def test_http_reads(files, tmp_path):
         storage.read("gone")
 
 
+@pytest.mark.parametrize("folder", ["", "/", "/set", "/set/a/"])
+def test_http_asks_for_a_key_below_the_url(recorder, folder):
+    recorder.headers = HEADERS
+    assert ObstoreHttp(recorder.url + folder).read("b/k") == b"data"
+    assert recorder.requests[0].path == f"{folder.rstrip('/')}/b/k"
+
+
 def test_http_reads_ranges_of_a_server_that_has_none(files):
     folder, url = files
     (folder / "k").write_bytes(DATA)
@@ -323,6 +331,13 @@ def test_http_is_only_for_reading(tmp_path):
             operation()
     with pytest.raises(StorageError, match="cannot list"):
         storage.list()
+
+
+@pytest.mark.parametrize("user", ["me:SECRET", "SECRET"])
+def test_http_with_a_user_in_the_url_is_refused(user):
+    with pytest.raises(ConfigError, match=r"https://host/set: .*'headers'") as caught:
+        ObstoreHttp(f"https://{user}@host/set")
+    assert "SECRET" not in str(caught.value)
 
 
 def test_http_with_a_query_is_refused():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import ConfigError, StorageError
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin_kit.options import OptionTypes
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.options import check, exclude, together, transport
@@ -113,8 +114,7 @@ class ObstoreGCS(_Bucket):
         if isinstance(token, Mapping):
             config["service_account_key"] = json.dumps(dict(token))
         elif token is not None:
-            is_file = Path(token).is_file()
-            config["application_credentials" if is_file else "bearer_token"] = token
+            config["application_credentials" if _is_file(token) else "bearer_token"] = token
         return stores.GCSStore(self._bucket, config=config, **transport(options))
 
 
@@ -174,22 +174,27 @@ class ObstoreHttp(ObstoreStorage):
         """Set the location and its options.
 
         Args:
-            url: ``obstore+https://host/path``, without a query.
+            url: ``obstore+https://host/path``, without user name, password and query.
             **options: Connection options, described in the README.
 
         Raises:
-            ConfigError: If the URL has a query, or an option is unknown or invalid.
+            ConfigError: If the URL has a user name or a query, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
         if "?" in url:
             raise ConfigError(f"{self.url} with a query cannot be read through obstore")
+        if public_url(url) != url:
+            raise ConfigError(
+                f"{self.url}: obstore does not send the user name and the password of a URL; pass "
+                "storage_options={'headers': {'Authorization': …}}"
+            )
         self._options = check("http storage through obstore", options, {"headers": Mapping})
 
     def make_store(self, stores: Any) -> Any:
         how = transport(self._options)
         if "headers" in self._options:
             how["client_options"]["default_headers"] = dict(self._options["headers"])
-        return stores.HTTPStore(f"{self._location.rstrip('/')}/", **how)
+        return stores.HTTPStore(self._location.rstrip("/"), **how)  # it appends a slash and the key
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         raise StorageError(f"{self.url_of(prefix)}: obstore cannot list files over HTTP")
@@ -205,3 +210,10 @@ class ObstoreHttp(ObstoreStorage):
 
     def _read_only(self, key: str) -> StorageError:
         return StorageError(f"{self.url_of(key)}: storage over HTTP is only for reading")
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except OSError:  # too long for a name, as many tokens are
+        return False
