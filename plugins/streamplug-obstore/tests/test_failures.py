@@ -128,6 +128,28 @@ def test_a_connection_that_is_refused_is_transient(refusing):
         ObstoreS3("s3://b", endpoint_url=refusing, key="k", secret="s", **AT_ONCE).read("k")
 
 
+@pytest.mark.parametrize("kind", ["s3", "gs", "az", "http"])
+@pytest.mark.parametrize(
+    "key",
+    ["posts.parquet", "a b/latest/api/x", "my-credentials", "pem file", "169.254.1", "é/lists.txt"],
+)
+def test_a_name_that_looks_like_a_credential_lookup_is_only_a_name(recorder, kind, key):
+    recorder.answers = [(0, b"")]
+    storage = stored(kind, recorder, dict(AT_ONCE))
+    with pytest.raises(Transient, match="the connection failed"):
+        storage.read(key)
+    recorder.answers = [(503, b"")]
+    with pytest.raises(Transient, match="503"):
+        storage.read(key)
+
+
+def test_a_listing_of_a_prefix_that_looks_like_a_credential_lookup_fails_transiently(recorder):
+    recorder.answers = [(0, b"")]
+    options = {"key": "k", "secret": "s", "endpoint_url": recorder.url, **AT_ONCE}
+    with pytest.raises(Transient):
+        list(ObstoreS3("s3://my-credentials/posts.d", **options).list())
+
+
 def test_a_busy_server_is_asked_again(recorder):
     recorder.answers = [(503, error("SlowDown")), (200, b"data")]
     recorder.headers = HEADERS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.plugin_kit.error_mapping import error_of_status, missing_bucket
@@ -13,9 +14,11 @@ _NO_BUCKET = re.compile(
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 # Texts of credential lookups, which are not about the object.
 _CREDENTIALS = re.compile(
-    r"token request|169\.254\.|metadata\.google|/latest/(api|meta-data)|[Cc]redential|sts\.",
+    r"token request|://169\.254\.|://metadata\.google|/latest/(api|meta-data)|[Cc]redential|://sts\.",
     re.ASCII,
 )
+_URL = re.compile(r"https?://\S+")
+_LISTING = re.compile(r"[?&](?:list-type|comp|prefix)=")
 _UNREADABLE = re.compile(r"pem file|decode service account|Invalid Access Key|read service account")
 _CERTIFICATE = re.compile(r"invalid peer certificate|UnknownIssuer|CertificateUnknown")
 _BROKEN = re.compile(r"HTTP error|error sending request|error decoding|timed out|body")
@@ -36,6 +39,9 @@ def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
     """
     # The first part is readable; the rest repeats it as debug output.
     text = str(error).partition("\n\nDebug source")[0]
+    # The names of objects may contain anything that is searched for below.
+    path = "/" + url.partition("://")[2].partition("/")[2]
+    text = _URL.sub(lambda match: "" if _is_of_object(match[0], path) else match[0], text)
     if _NO_BUCKET.search(text):
         return missing_bucket(url)
     if isinstance(error, FileNotFoundError):
@@ -51,6 +57,12 @@ def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
     if _BROKEN.search(text) and not _CERTIFICATE.search(str(error)):
         return Transient(f"{url}: the connection failed; it may be tried again")
     return StorageError(f"{url}: {_reason(error, text)}")
+
+
+def _is_of_object(url: str, path: str) -> bool:
+    """Return whether a request was for an object or a listing, and not for credentials."""
+    place = unquote(url.partition("?")[0])
+    return place.endswith(path) or _LISTING.search(url) is not None
 
 
 def _why_denied(error: BaseException, text: str, ways: str) -> str:
