@@ -175,6 +175,24 @@ def test_a_broken_plugin_is_listed_and_stops_no_other(good, code, kind, reason):
     assert f"Note: bad 0.3 is installed but failed to load ({reason}" in text
 
 
+@pytest.mark.parametrize("metadata", [None, "", "Version: 1.0\n"])
+def test_a_distribution_without_a_name_is_broken_and_stops_no_other(good, metadata):
+    folder = good.root / "gone-1.0.dist-info"
+    folder.mkdir()
+    (folder / "entry_points.txt").write_text(
+        "[streamplug]\ngone = x.y\n[streamplug.commands]\ngone = x:y\n"
+    )
+    if metadata is not None:
+        (folder / "METADATA").write_text(metadata)
+    broken, *_, last = good.run("rows()", STREAMPLUG_PLUGINS="good,(unnamed)").splitlines()
+    assert broken.startswith("(unnamed) | - | - | broken | a distribution in ")
+    assert str(good.root) in broken
+    assert last == "good 1.0 | encoding | fein | ok | "
+    assert good.run("rows()").splitlines()[-1] == last
+    listed = "from streamplug.cli.commands import command_names; print(command_names())"
+    assert good.run(listed, STREAMPLUG_PLUGINS="(unnamed)") == "['gone']\n"
+
+
 def test_a_hook_of_another_version_may_be_optional(site):
     site.install(
         "ahead",

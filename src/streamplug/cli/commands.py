@@ -10,7 +10,7 @@ import click
 
 from streamplug.errors import BrokenPluginError
 from streamplug.plugin.catalog import COMMANDS
-from streamplug.plugin.discovery import disabled_reason, normalize
+from streamplug.plugin.discovery import disabled_reason, distribution_of
 
 GROUP = "streamplug.commands"
 """Entry point group of commands; values are click commands as ``module:name``."""
@@ -21,13 +21,9 @@ def _entry_points() -> dict[str, list[EntryPoint]]:
     """Return the entry points of commands, of enabled distributions."""
     points_of: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        if not disabled_reason(_distribution(point)):
+        if not disabled_reason(distribution_of(point)):
             points_of.setdefault(point.name, []).append(point)
     return points_of
-
-
-def _distribution(point: EntryPoint) -> str:
-    return normalize(point.dist.name) if point.dist else ""
 
 
 def command_names() -> list[str]:
@@ -39,17 +35,17 @@ def load_command(name: str) -> click.Command | None:
     """Import a command, or return None; one that fails to load becomes a command that reports why."""
     points = _entry_points().get(name, [])
     if len(points) > 1:
-        providers = sorted(map(_distribution, points))
+        providers = sorted(map(distribution_of, points))
         return _broken_command(name, f"provided by {' and by '.join(providers)}: uninstall one")
     for point in points:
         try:
             loaded = point.load()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - one distribution must not stop others
-            reason = f"{_distribution(point)}: {type(error).__name__}: {error}"
+            reason = f"{distribution_of(point)}: {type(error).__name__}: {error}"
             return _broken_command(name, reason, error)
         if isinstance(loaded, click.Command):
             return loaded
-        return _broken_command(name, f"{_distribution(point)}: {point.value} is no click command")
+        return _broken_command(name, f"{distribution_of(point)}: {point.value} is no click command")
     return None
 
 

@@ -24,6 +24,8 @@ from streamplug.plugin.provider import Provider
 HOOK = "streamplug_plugins"
 OK, DISABLED, BROKEN, REJECTED, AMBIGUOUS = "ok", "disabled", "broken", "rejected", "ambiguous"
 
+UNNAMED = "(unnamed)"
+
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
@@ -83,6 +85,17 @@ def normalize(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
+def distribution_of(point: EntryPoint) -> str:
+    """Return the normalized name of an entry point's distribution; `UNNAMED` if its metadata lack it."""
+    if point.dist is None:
+        return ""
+    try:  # an interrupted installation leaves metadata without a name, or none
+        name = point.dist.name
+    except (LookupError, OSError):
+        name = None
+    return normalize(name or UNNAMED)
+
+
 def _distributions_in(variable: str) -> set[str] | None:
     """Return the distributions in an environment variable, or None if it is not set."""
     value = os.environ.get(variable)
@@ -120,14 +133,21 @@ def inventory() -> Inventory:
 
 def _sort_key(point: EntryPoint) -> tuple[str, str]:
     # Not by position on sys.path: the order must be the same on all machines.
-    return (normalize(point.dist.name) if point.dist else "", point.name)
+    return (distribution_of(point), point.name)
 
 
 def _load_entry_point(point: EntryPoint) -> list[PluginEntry]:
-    dist = normalize(point.dist.name) if point.dist else ""
-    plugin = PluginEntry("", "", dist, point.dist.version if point.dist else "", point.value)
+    dist = distribution_of(point)
+    version = point.dist.version if point.dist and dist != UNNAMED else ""
+    plugin = PluginEntry("", "", dist, version or "", point.value)
     if reason := disabled_reason(dist):
         return [replace(plugin, status=DISABLED, reason=reason)]
+    if point.dist and dist == UNNAMED:
+        reason = (
+            f"a distribution in {point.dist.locate_file('')} has the plugin {point.name!r} but no name in "
+            "its metadata: remove its .dist-info directory and install it again"
+        )
+        return [replace(plugin, status=BROKEN, reason=reason)]
     # One manager per plugin: a common one would drop the second of two plugins of one name, and
     # refuse two distributions that name the same module.
     manager = pluggy.PluginManager(hookspecs.PROJECT)
