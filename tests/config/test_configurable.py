@@ -220,6 +220,20 @@ def test_errors_do_not_show_what_is_in_variables(monkeypatch):
         ("a.yaml", "a: &a [*a]", "more than 1000000 values"),
         ("a.yaml", "local: a\nlocal: b\n", "the key 'local' is there twice"),
         ("a.yaml", "local: !!python/object:os.system x\n", "not YAML"),
+        pytest.param(
+            "a.toml", f"a = {'1' * 5000}", "cannot be read: ValueError: Exceeds", id="toml-digits"
+        ),
+        pytest.param(
+            "a.json", f"[{'1' * 5000}]", "cannot be read: ValueError: Exceeds", id="json-digits"
+        ),
+        pytest.param(
+            "a.yaml", f"a: {'1' * 5000}", "cannot be read: ValueError: Exceeds", id="yaml-digits"
+        ),
+        ("a.yaml", "a: 2024-02-30", "a value cannot be read: ValueError: day is out of range"),
+        ("a.yaml", "a: 0b_", "a value cannot be read: ValueError: invalid literal"),
+        ("a.yaml", "a: !!int ''", "a value cannot be read: IndexError"),
+        ("a.yaml", "a: !!bool maybe", "a value cannot be read: KeyError: 'maybe'"),
+        ("a.yaml", "a: !!timestamp x", "a value cannot be read: AttributeError"),
         ("a.ini", "", r"expected a file of \.toml, \.yaml"),
     ],
 )

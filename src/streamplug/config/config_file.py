@@ -27,6 +27,8 @@ _TOML_STRING_OR_COMMENT = re.compile(
     r"|'''.*?'{3,5}|'[^'\n]*'?|#[^\n]*",
     re.DOTALL,
 )
+# Of values that the syntax allows, such as an integer of 5,000 digits or a date in February 30.
+_VALUE_ERRORS = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -87,6 +89,10 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"config {path}: nested too deeply") from None
     except ConfigError as error:
         raise ConfigError(f"config {path}: {error}") from None
+    except _VALUE_ERRORS as error:
+        raise ConfigError(
+            f"config {path}: a value cannot be read: {type(error).__name__}: {error!s:.200}"
+        ) from None
     return {} if config is None else config
 
 
