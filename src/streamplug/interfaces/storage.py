@@ -32,8 +32,8 @@ def public_url(url: str) -> str:
 def public_urls(locations: object) -> object:
     """Return what was passed as a location, or as several, without credentials, for errors."""
     if isinstance(locations, (list, tuple)):
-        shown = [public_urls(location) for location in locations]
-        return shown if isinstance(locations, list) else tuple(shown)
+        public = [public_urls(location) for location in locations]
+        return public if isinstance(locations, list) else tuple(public)
     return public_url(locations) if isinstance(locations, str) else locations
 
 

@@ -65,8 +65,8 @@ def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str,
         yield folder, name
 
 
-def expand_braces(text: str, shown: str | None = None) -> Iterator[str]:
-    """Yield the expansions of ``{a,b}`` and ``{00..12}`` in a text, which errors show as `shown`.
+def expand_braces(text: str, label: str | None = None) -> Iterator[str]:
+    """Yield the expansions of ``{a,b}`` and ``{00..12}`` in a text, which errors show as `label`.
 
     >>> list(expand_braces("{a,b}-{08..10}"))
     ['a-08', 'a-09', 'a-10', 'b-08', 'b-09', 'b-10']
@@ -74,21 +74,21 @@ def expand_braces(text: str, shown: str | None = None) -> Iterator[str]:
     Raises:
         ConfigError: If braces are unbalanced, or a range is invalid or too long.
     """
-    shown = public_url(text) if shown is None else shown
+    label = public_url(text) if label is None else label
     start = text.find("{")
     if start < 0:
         if "}" in text:
-            raise ConfigError(f"{shown!r}: unbalanced brace")
+            raise ConfigError(f"{label!r}: unbalanced brace")
         yield text
         return
-    choices, stop = _parse_braces(text, start, shown)
+    choices, stop = _parse_braces(text, start, label)
     for choice in choices:
-        for inner in expand_braces(choice, shown):
-            for rest in expand_braces(text[stop:], shown):
+        for inner in expand_braces(choice, label):
+            for rest in expand_braces(text[stop:], label):
                 yield text[:start] + inner + rest
 
 
-def _parse_braces(text: str, start: int, shown: str) -> tuple[Iterable[str], int]:
+def _parse_braces(text: str, start: int, label: str) -> tuple[Iterable[str], int]:
     """Return the choices in the braces that open at `start`, and the position after them."""
     depth, choices = 0, [""]
     stop = start
@@ -102,16 +102,16 @@ def _parse_braces(text: str, start: int, shown: str) -> tuple[Iterable[str], int
         else:
             choices[-1] += character
     else:
-        raise ConfigError(f"{shown!r}: unbalanced brace")
+        raise ConfigError(f"{label!r}: unbalanced brace")
     choices[0] = choices[0][1:]  # without the opening brace
     if len(choices) > 1:
         return choices, stop
     numbers = _NUMBER_RANGE.fullmatch(choices[0])
     if numbers is None:
-        raise ConfigError(f"{shown!r}: {{{choices[0]}}} is neither a choice nor a count")
+        raise ConfigError(f"{label!r}: {{{choices[0]}}} is neither a choice nor a count")
     first, last, width = int(numbers[1]), int(numbers[2]), len(numbers[1])
     if not first <= last < first + MAX_RANGE_NUMBERS:
-        raise ConfigError(f"{shown!r}: {{{choices[0]}}} does not count up, or too far")
+        raise ConfigError(f"{label!r}: {{{choices[0]}}} does not count up, or too far")
     return (f"{number:0{width}d}" for number in range(first, last + 1)), stop
 
 
