@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
 from streamplug import MDSWriter
 from streamplug.cli.app import main
-from streamplug.display.terminal import visible
+from streamplug.display.terminal import visible, visible_json
 
-NAME = "a\x1b[31mred\x1b]0;title\x07"
+NAME = "a\x1b[31mred\x1b]0;title\x07\x9b1m\u202e"
 
 
 def test_control_characters_become_escapes():
@@ -18,7 +20,18 @@ def test_control_characters_become_escapes():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["inspect"], ["inspect", "--samples", "1"], ["diff"], ["verify"]]
+    "text", ["a", "ü ✓", "\x7f\x1b[2J", "\x9b31m\u202e", "\ud800", "\ud83d\ude00"]
+)
+def test_json_with_escapes_has_the_same_value(text):
+    shown = visible_json(json.dumps({text: text}, ensure_ascii=False))
+    shown.encode()
+    assert visible(shown) == shown
+    value = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    assert json.loads(shown) == {value: value}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["inspect"], ["inspect", "--samples", "1"], ["cat"], ["diff"], ["verify"]]
 )
 def test_no_command_prints_the_control_characters_of_a_data_set(tmp_path, arguments):
     pytest.importorskip("streamplug_tools")
@@ -28,5 +41,16 @@ def test_no_command_prints_the_control_characters_of_a_data_set(tmp_path, argume
     folders = [str(tmp_path / "one"), str(tmp_path / "other")][: 1 + (arguments == ["diff"])]
     shown = CliRunner().invoke(main, [*arguments, *folders])
     assert "\x1b" not in shown.output
-    assert "\x07" not in shown.output
-    assert arguments == ["verify"] or r"a\x1b[31mred" in shown.output
+    assert visible(shown.output) == shown.output
+    escaped = r"a\u001b[31mred" if arguments == ["cat"] else r"a\x1b[31mred"
+    assert arguments == ["verify"] or escaped in shown.output
+
+
+def test_the_spinner_of_a_scan_shows_no_control_characters_of_names(tmp_path, monkeypatch):
+    pytest.importorskip("streamplug_text")
+    (tmp_path / f"{NAME}.jsonl").write_text('{"n": 1}\n')
+    texts = []
+    monkeypatch.setattr("rich.status.Status.update", lambda _, text: texts.append(text.plain))
+    CliRunner().invoke(main, ["index", "scan", str(tmp_path), "--format", "jsonl"])
+    assert any(r"a\x1b[31mred" in text for text in texts)
+    assert not any("\x1b" in text for text in texts)

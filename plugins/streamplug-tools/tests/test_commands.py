@@ -10,11 +10,12 @@ import sys
 import tarfile
 import textwrap
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from streamplug_testing.http import serving
 
-from streamplug import MDSWriter
+from streamplug import MDSWriter, StreamingDataset
 from streamplug.cli import main
 
 WRITES = {
@@ -148,6 +149,24 @@ def test_cat_prints_samples(sets):
     refused = run("cat", sets[0], "--format", "mds", "--json")
     assert refused.exit_code == 2
     assert "--format, --json: only with --out" in refused.stderr
+
+
+def test_cat_and_inspect_print_null_for_numbers_that_json_lacks(tmp_path):
+    columns = {"f": "float64", "a": "ndarray:float64", "j": "json", "s": "str"}
+    odd = [float("nan"), float("inf"), float("-inf")]
+    with MDSWriter(out=tmp_path / "set", columns=columns) as out:
+        for number in (*odd, 0.5):
+            out.write({"f": number, "a": np.array([number, 1]), "j": [number], "s": "NaN \x9b"})
+    shown = run("cat", tmp_path / "set").stdout.splitlines()
+    expected = [*(3 * ['{"a": [null, 1.0], "f": null, "j": [null], "s": "NaN \\u009b"}'])]
+    expected += ['{"a": [0.5, 1.0], "f": 0.5, "j": [0.5], "s": "NaN \\u009b"}']
+    assert shown == expected
+    inspected = run("inspect", tmp_path / "set", "--samples", "4", "--json").stdout
+    assert json.loads(inspected)["first"] == [json.loads(line) for line in expected]
+    program = ["--", sys.executable, "-c", "import sys; sys.stdout.writelines(sys.stdin)"]
+    assert run("proc", tmp_path / "set", tmp_path / "out", *program).exit_code == 0
+    numbers = [sample["f"] for sample in StreamingDataset(local=str(tmp_path / "out"))[:]]
+    np.testing.assert_array_equal(numbers, [*odd, 0.5])
 
 
 def test_cat_joins_sets_end_to_end(sets, tmp_path):

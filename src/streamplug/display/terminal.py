@@ -16,6 +16,13 @@ def visible(text: str) -> str:
     return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def visible_json(text: str) -> str:
+    r"""Return a JSON text of the same value with control characters as escapes, such as ``\u009b``."""
+    if text.isascii() and "\x7f" not in text:
+        return text  # JSON has no other controls within strings; this is much faster than a search
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print a line to standard output, or to standard error, with control characters as escapes."""
     click.echo(visible(text), err=err)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.config import check_names, suggest_keywords
+from streamplug.display.terminal import visible_json
 from streamplug.errors import DataError
 from streamplug.interfaces import Column
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -37,12 +38,19 @@ def is_json_readable(column: Column, *, own: bool) -> bool:
 def lines(batch: Batch) -> Iterator[str]:
     """Yield each sample of a batch as a line, without a line break."""
     for sample in batch_rows(batch):
-        line = json.dumps(sample, default=_to_json, ensure_ascii=False)
-        try:
-            line.encode()
-        except UnicodeEncodeError:  # unpaired surrogate: valid in JSON, not in UTF-8
-            line = json.dumps(sample, default=_to_json)
-        yield line
+        yield _dump(sample)
+
+
+def strict_line(line: str) -> str:
+    """Return a line with null for NaN and infinite numbers, which only some parsers read."""
+    if "NaN" not in line and "Infinity" not in line:
+        return line
+    return _dump(json.loads(line, parse_constant=lambda _: None))
+
+
+def _dump(value: object) -> str:
+    # With escapes for unpaired surrogates, too, which are valid in JSON, not in UTF-8.
+    return visible_json(json.dumps(value, default=_to_json, ensure_ascii=False))
 
 
 def _to_json(value: object) -> object:

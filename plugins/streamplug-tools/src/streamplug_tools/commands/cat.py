@@ -12,6 +12,7 @@ from streamplug.cli import examples
 from streamplug_tools import as_lines, convert
 from streamplug_tools.commands.options import job_options, make_columns, run_job
 from streamplug_tools.commands.source_options import make_streams
+from streamplug_tools.json_lines import strict_line
 
 _PRINTING = {"sources", "out", "begin", "end", "select", "drop", "split", "src_format"}
 _PRINTING |= {"storage_options"}
@@ -58,7 +59,8 @@ def cat(
     """Print samples as lines of JSON, or write them as one data set.
 
     The command prints the samples of all SOURCEs, or writes them with --out. It prints bytes as
-    {"base64": …}. For values that JSON cannot represent, such as images, it prints the stored bytes.
+    {"base64": …}. For values that JSON cannot represent, such as images, it prints the stored bytes; for NaN
+    and infinite numbers, it prints null.
     """
     if out is not None:
         run_job(convert, sources, out, options, begin=begin, end=end)
@@ -74,5 +76,5 @@ def cat(
         raise click.UsageError(f"{', '.join(out_options)}: only with --out")
     # click.echo would write line by line.
     for line in as_lines(streams, begin=begin, end=end, select=columns.select, drop=columns.drop):
-        sys.stdout.write(f"{line}\n")
+        sys.stdout.write(f"{strict_line(line)}\n")
     sys.stdout.flush()

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streamplug.cli import examples
-from streamplug.display.terminal import say
+from streamplug.display.terminal import say, visible
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.index_writer import scan_index
 from streamplug_tools.report.text_format import many
@@ -52,7 +52,7 @@ def index(
     with Console(stderr=True).status("opening") as status:
 
         def report(what: str) -> None:
-            status.update(Text(what))
+            status.update(Text(visible(what)))
 
         scanned = scan_index(
             location, format_, storage_options=storage_options, exist_ok=force, report=report

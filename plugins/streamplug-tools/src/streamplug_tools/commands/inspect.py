@@ -20,6 +20,7 @@ from streamplug.display.terminal import say
 from streamplug_tools import DatasetInfo, as_lines
 from streamplug_tools import inspect as look_at
 from streamplug_tools.commands.source_options import make_streams, source_options
+from streamplug_tools.json_lines import strict_line
 from streamplug_tools.report import page_about
 
 _MAX_CELL_CHARS = 60
@@ -97,7 +98,7 @@ def _print_json(info: DatasetInfo, lines: Iterator[str]) -> None:
     click.echo(text.removesuffix("]\n}"), nl=False)
     between = ""
     for line in lines:
-        sample = json.dumps(json.loads(line), indent=2)
+        sample = json.dumps(json.loads(strict_line(line)), indent=2)
         click.echo(f"{between}\n{indent(sample, '    ')}", nl=False)
         between = ","
     click.echo("\n  ]\n}" if between else "]\n}")
