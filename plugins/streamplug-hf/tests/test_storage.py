@@ -8,7 +8,7 @@ from streamplug_hf.storage import HfStorage
 from streamplug_testing.answers import AnswerTests
 from streamplug_testing.storage import StorageTests
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
 
 READ_ONLY = "a repository is a history: this storage only reads"
@@ -161,6 +161,15 @@ def test_a_token_that_must_be_there_is_asked_for(repository):
 
 
 # -- what goes over the wire --------------------------------------------------
+
+
+def test_a_busy_hub_says_how_long_to_wait(recorder):
+    recorder.answers, recorder.headers = [(429, b"")], {"Retry-After": "30"}
+    storage = HfStorage("hf://datasets/team/set", endpoint_url=recorder.url)
+    for operation in (storage.read, storage.stat, lambda key: list(storage.list(key))):
+        with pytest.raises(Transient, match="429") as caught:
+            operation("k")
+        assert caught.value.retry_after == 30.0
 
 
 class TestHubAnswers(AnswerTests):

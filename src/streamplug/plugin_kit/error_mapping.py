@@ -101,14 +101,24 @@ def _names_missing_bucket(error: BaseException) -> bool:
     return False
 
 
-def error_of_status(status: int, url: str) -> StorageError:
-    """Return the storage error for an HTTP status."""
+def error_of_status(
+    status: int, url: str, headers: Mapping[str, str] | None = None
+) -> StorageError:
+    """Return the storage error for an HTTP status.
+
+    Args:
+        status: HTTP status.
+        url: URL of the object, without credentials.
+        headers: Headers of the response, whose names are case-insensitive; retries wait for a Retry-After.
+    """
     if status in (404, 410):
         return _missing(url)
     if status in (401, 403, 407):
         return _denied(url)
     if status in RETRYABLE_STATUSES:
-        return Transient(f"{url}: the server answered {status}; it may be tried again")
+        error = Transient(f"{url}: the server answered {status}; it may be tried again")
+        error.retry_after = _retry_after_in(headers)
+        return error
     return StorageError(f"{url}: the server answered {status}")
 
 
@@ -157,10 +167,15 @@ def _retry_after(error: BaseException) -> float:
             headers = response.get("ResponseMetadata", {}).get("HTTPHeaders")
         else:
             headers = getattr(cause, "headers", None) or getattr(response, "headers", None)
-        seconds = headers.get("retry-after") if isinstance(headers, Mapping) else None
-        if isinstance(seconds, str) and re.fullmatch("[0-9]{1,6}", seconds):
-            return float(seconds)
+        if seconds := _retry_after_in(headers):
+            return seconds
     return 0.0
+
+
+def _retry_after_in(headers: object) -> float:
+    seconds = headers.get("retry-after") if isinstance(headers, Mapping) else None
+    is_number = isinstance(seconds, str) and re.fullmatch("[0-9]{1,6}", seconds)
+    return float(seconds) if is_number else 0.0
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -182,7 +182,7 @@ class HfStorage(ClientStorage):
             )
         if response.headers.get("X-Error-Code") == "RevisionNotFound":
             raise NotFound(f"{url} does not exist: there is no revision {self._revision!r}")
-        raise error_of_status(status, url)
+        raise error_of_status(status, url, response.headers)
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
         names = {cls.__name__ for cls in type(error).__mro__}
