@@ -174,8 +174,9 @@ def _retry_after(error: BaseException) -> float:
 
 def _retry_after_in(headers: object) -> float:
     seconds = headers.get("retry-after") if isinstance(headers, Mapping) else None
-    is_number = isinstance(seconds, str) and re.fullmatch("[0-9]{1,6}", seconds)
-    return float(seconds) if is_number else 0.0
+    if isinstance(seconds, str) and re.fullmatch("[0-9]{1,6}", seconds):
+        return float(seconds)
+    return 0.0
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
