@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import threading
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from streamplug import Stream, StreamingDataset, register_format
 from streamplug.cache.user_cache import source_cache_dir
-from streamplug.errors import CorruptShardError, InvalidIndexError
+from streamplug.errors import CacheConflictError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import Column, ScannableFormat, ScanResult, ShardReader
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
@@ -106,6 +108,27 @@ def test_files_without_an_index_are_a_data_set(folder, looked, tmp_path):
     ]  # once per place
     assert text(folder, local=str(tmp_path / "cache")) == "abcdefghi"
     assert len(looked) == 6
+
+
+def test_a_file_written_again_with_its_size_is_noticed_by_a_cache(folder, tmp_path):
+    near = tmp_path / "near"
+    assert text(folder, local=str(near)) == "abcdefghi"
+    assert text(folder, local=str(near)) == "abcdefghi"
+    (folder / "b.raw").write_bytes(b"yz")
+    os.utime(folder / "b.raw", (1, 1))
+    with pytest.raises(CacheConflictError, match=rf"{folder} was written again since"):
+        text(folder, local=str(near))
+    shutil.rmtree(near)
+    assert text(folder, local=str(near)) == "abcyzfghi"
+
+
+def test_a_cache_whose_record_has_no_versions_of_files_gets_them(folder, tmp_path):
+    origin = tmp_path / "near" / ".streamplug" / "origin.json"
+    assert text(folder, local=str(tmp_path / "near")) == "abcdefghi"
+    record = json.loads(origin.read_text())
+    origin.write_text(json.dumps({key: record[key] for key in record if key != "versions"}))
+    assert text(folder, local=str(tmp_path / "near")) == "abcdefghi"
+    assert json.loads(origin.read_text()) == record
 
 
 def test_an_index_json_goes_before_looking(folder, looked):

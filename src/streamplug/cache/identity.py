@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,38 +19,44 @@ _LOG = logging.getLogger("streamplug.cache")
 _STALL_SECONDS = 10.0  # the files are small
 
 
-def claim_directory(directory: Path, url: str, index: bytes, selection: str | None = None) -> None:
+def claim_directory(
+    directory: Path,
+    url: str,
+    index: bytes,
+    selection: str | None = None,
+    versions: str | None = None,
+) -> None:
     """Claim a directory as the cache of a data set; replace a damaged copy of the index.
 
-    The content of the index.json is stored in the directory; `selection` is the `selection_key` of files
-    without one.
+    The content of the index.json is stored in the directory. For files without one, `selection` is their
+    `selection_key`, and `versions` the digest of their names, sizes and versions.
 
     Raises:
         CacheConflictError: If it holds another data set, or another version of this one.
     """
     digest, known = digest_index(index), directory / INDEX_NAME
+    claim = {"remote": url, "index": digest, "files": selection, "versions": versions}
     with map_disk_errors(directory):
-        if check_identity(directory, url, digest) and known.exists():
-            if read_identity(directory).get("files") != selection:
+        if check_identity(directory, url, digest, versions) and known.exists():
+            mark = read_identity(directory)
+            if any(mark.get(key) != claim[key] for key in ("files", "versions")):
                 with suppress(OSError), cache_lock(directory, INDEX_NAME, _STALL_SECONDS):
-                    _claim(directory, url, digest, selection)
+                    _claim(directory, claim)
             return
         with cache_lock(directory, INDEX_NAME, _STALL_SECONDS):
             if not (
-                check_identity(directory, url, digest) and known.exists()
+                check_identity(directory, url, digest, versions) and known.exists()
             ):  # no other process claimed it
                 if known.exists() and digest_index(known.read_bytes()) != digest:
                     _LOG.warning("%s is damaged: fetching it again", known)
-                _claim(directory, url, digest, selection)
+                _claim(directory, claim)
                 with stage_cache_file(directory, INDEX_NAME, known) as part:
                     part.write_bytes(index)
 
 
-def _claim(directory: Path, url: str, digest: str, selection: str | None) -> None:
+def _claim(directory: Path, claim: Mapping[str, str | None]) -> None:
     """Write the identity file; the caller holds the `cache_lock` of the index."""
-    mark = {"remote": url, "index": digest}
-    if selection is not None:
-        mark["files"] = selection
+    mark = {key: value for key, value in claim.items() if value is not None}
     with stage_cache_file(directory, INDEX_NAME, _mark(directory)) as part:
         part.write_text(json.dumps(mark))
 
@@ -63,8 +70,12 @@ def read_identity(directory: Path) -> dict[str, Any]:
     return mark if isinstance(mark, dict) else {}
 
 
-def check_identity(directory: Path, url: str, digest: str | None) -> bool:
+def check_identity(
+    directory: Path, url: str, digest: str | None, versions: str | None = None
+) -> bool:
     """Return whether a directory is a cache of this data set; compare the index unless `digest` is None.
+
+    `versions` is that of `claim_directory`; a cache of an earlier release does not record it.
 
     Raises:
         CacheConflictError: If it holds another data set, or another version of this one.
@@ -83,9 +94,13 @@ def check_identity(directory: Path, url: str, digest: str | None) -> bool:
             raise CacheConflictError(
                 f"{directory} is the cache of {origin}, not of {url}; {advice}"
             )
+    if digest is None:
+        return marked
     known = directory / INDEX_NAME
-    if digest is not None and known.exists() and digest_index(known.read_bytes()) != digest:
-        if marked and made_from == digest:
+    is_same = not known.exists() or digest_index(known.read_bytes()) == digest
+    is_rewritten = marked and versions is not None and said.get("versions", versions) != versions
+    if not is_same or is_rewritten:
+        if marked and made_from == digest and not is_rewritten:
             return False  # the local copy is damaged, the data set has not changed
         why = f"{url} was written again since" if marked else f"it is not the one at {url}"
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")

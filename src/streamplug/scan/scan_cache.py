@@ -48,10 +48,14 @@ _Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ScannedIndex:
-    """Content of the index.json made by a scan, and the folder of the files written with it."""
+    """Content of the index.json made by a scan, and the folder of the files written with it.
+
+    `versions` is a digest of the names, sizes and versions of the data files.
+    """
 
     data: bytes
     folder: Path
+    versions: str
 
 
 class _ScanFolder:
@@ -131,6 +135,7 @@ class ScanCache:
         if isinstance(self._format, MultiFileFormat):
             tree, format_ = list_tree(self._storage, files, self._retries), self._format
             key = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
+            versions = tree.digest
 
             def make_entries(folder: _ScanFolder) -> list[_Entry]:
                 return self._group(tree, format_, key, folder)
@@ -143,6 +148,9 @@ class ScanCache:
                 claims.check_size(file, self._storage.url_of(file.stored.key))
             keys = [self._key(file) for file in data_files]
             key = _digest([*keys, *claims.cache_keys()])
+            versions = _digest(
+                [(file.stored.key, file.stored.size, file.stored.version) for file in data_files]
+            )
 
             def make_entries(folder: _ScanFolder) -> list[_Entry]:
                 return self._scan(data_files, keys, claims, folder, report)
@@ -156,7 +164,7 @@ class ScanCache:
                     data = read_with_digest(path)  # another process may have made it meanwhile
                     if data is None:
                         data = folder.write_index(path.name, make_entries(folder))
-            return ScannedIndex(data, folder.path)
+            return ScannedIndex(data, folder.path, versions)
 
     def _scannable(self) -> ScannableFormat:
         if not isinstance(self._format, ScannableFormat):
