@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -54,15 +55,22 @@ def test_a_damaged_copy_of_the_index_is_fetched_again(far, near, caplog, at):
     assert [row["n"] for row in StreamingDataset(local=str(near))] == list(range(40))
 
 
-@pytest.mark.parametrize("damaged", [False, True])
-def test_another_version_of_the_set_is_refused(far, near, damaged):
-    if damaged:
-        damage(near / "index.json")
+@pytest.mark.parametrize("change", [lambda _: None, damage, Path.unlink])
+def test_another_version_of_the_set_is_refused(far, near, change):
+    change(near / "index.json")
     write(far, 50, exist_ok=True)
     with pytest.raises(
         CacheConflictError, match=r"already holds a data set: .* was written again since"
     ):
         read(far, near)
+
+
+def test_a_cache_whose_files_were_removed_takes_another_version(far, near):
+    for path in near.glob("*"):
+        if path.name != ".streamplug":
+            path.unlink()
+    write(far, 50, exist_ok=True)
+    assert read(far, near) == list(range(50))
 
 
 def test_a_changed_index_is_refused_where_nothing_says_what_it_was(far, near):

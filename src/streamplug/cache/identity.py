@@ -13,7 +13,7 @@ from streamplug.cache.staging import stage_cache_file
 from streamplug.errors import CacheConflictError
 from streamplug.index import INDEX_NAME, digest_index
 from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import cache_lock, state_directory
+from streamplug.transfer.file_lock import STATE_DIR, cache_lock, state_directory
 
 _LOG = logging.getLogger("streamplug.cache")
 _STALL_SECONDS = 10.0  # the files are small
@@ -97,8 +97,13 @@ def check_identity(
     if digest is None:
         return marked
     known = directory / INDEX_NAME
-    is_same = not known.exists() or digest_index(known.read_bytes()) == digest
     is_rewritten = marked and versions is not None and said.get("versions", versions) != versions
+    if known.exists():
+        is_same = digest_index(known.read_bytes()) == digest
+    else:  # a user may remove the index but not the shards
+        has_files = marked and any(path.name != STATE_DIR for path in directory.iterdir())
+        is_same = not has_files or made_from in (None, digest)
+        is_rewritten = is_rewritten and has_files
     if not is_same or is_rewritten:
         if marked and made_from == digest and not is_rewritten:
             return False  # the local copy is damaged, the data set has not changed
