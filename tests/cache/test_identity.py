@@ -83,3 +83,56 @@ def test_a_changed_index_is_refused_where_nothing_says_what_it_was(far, near):
     mark.unlink()  # somebody's own copy
     with pytest.raises(CacheConflictError, match="it is not the one at"):
         read(far, near)
+
+
+@pytest.fixture
+def merged(tmp_path):
+    """A data set whose shards lie in two directories, each a data set of its own."""
+    folder = tmp_path / "merged"
+    shards = []
+    for part in ("train", "val/a"):
+        write(folder / part, 10)
+        index = json.loads((folder / part / "index.json").read_text())
+        for shard in index["shards"]:
+            shard["raw_data"]["basename"] = f"{part}/{shard['raw_data']['basename']}"
+        shards += index["shards"]
+    (folder / "index.json").write_text(json.dumps({"shards": shards, "version": 2}))
+    return folder
+
+
+@pytest.mark.parametrize("part", ["train", "val/a"])
+@pytest.mark.parametrize("merged_first", [True, False])
+@pytest.mark.parametrize("split", [True, False])
+def test_a_cache_below_that_of_another_set_with_files_there_is_refused(
+    merged, tmp_path, part, merged_first, split
+):
+    near = tmp_path / "near"
+    write(tmp_path / "other" / part, 20)
+    other = {"remote": str(tmp_path / "other" / part), "local": str(near / part)}
+    if split:
+        other = {"remote": str(tmp_path / "other"), "local": str(near), "split": part}
+    places = [{"remote": str(merged), "local": str(near)}, other]
+    first, second = places if merged_first else places[::-1]
+    list(StreamingDataset(**first))
+    message = (
+        f"{near}, the cache of {merged}, and {near}/{part}, the cache of {tmp_path}/other/{part}, would "
+        "share files; pass another local= to one of them"
+    )
+    with pytest.raises(CacheConflictError, match=f"^{message}$"):
+        StreamingDataset(**second)
+
+
+@pytest.mark.parametrize("merged_first", [True, False])
+def test_a_set_and_its_parts_share_a_cache(merged, tmp_path, merged_first):
+    near = tmp_path / "near"
+    whole, part = [[*range(10)] * 2, {}], [[*range(10)], {"split": "val/a"}]
+    for rows, options in ([whole, part] if merged_first else [part, whole]) * 2:
+        dataset = StreamingDataset(remote=str(merged), local=str(near), **options)
+        assert [row["n"] for row in dataset] == rows
+
+
+def test_caches_of_which_one_is_in_the_other_and_no_files_are_shared(far, tmp_path):
+    write(tmp_path / "other", 20)
+    for _ in range(2):
+        assert read(far, tmp_path / "near") == list(range(40))
+        assert read(tmp_path / "other", tmp_path / "near" / "train") == list(range(20))

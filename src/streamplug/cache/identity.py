@@ -12,11 +12,13 @@ from typing import Any
 from streamplug.cache.staging import stage_cache_file
 from streamplug.errors import CacheConflictError
 from streamplug.index import INDEX_NAME, digest_index
+from streamplug.plugin.location import join
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock, state_directory
 
 _LOG = logging.getLogger("streamplug.cache")
 _STALL_SECONDS = 10.0  # the files are small
+_MAX_FOLDER_BYTES = 4096
 
 
 def claim_directory(
@@ -32,9 +34,11 @@ def claim_directory(
     `selection_key`, and `versions` the digest of their names, sizes and versions.
 
     Raises:
-        CacheConflictError: If it holds another data set, or another version of this one.
+        CacheConflictError: If it holds another data set, or another version of this one, or shares files with
+            the cache of another data set in a directory above or below.
     """
     digest, known = digest_index(index), directory / INDEX_NAME
+    _check_above(directory, url)
     claim = {"remote": url, "index": digest, "files": selection, "versions": versions}
     with map_disk_errors(directory):
         if check_identity(directory, url, digest, versions) and known.exists():
@@ -47,6 +51,7 @@ def claim_directory(
             if not (
                 check_identity(directory, url, digest, versions) and known.exists()
             ):  # no other process claimed it
+                _check_below(directory, url, index)
                 if known.exists() and digest_index(known.read_bytes()) != digest:
                     _LOG.warning("%s is damaged: fetching it again", known)
                 _claim(directory, claim)
@@ -110,6 +115,53 @@ def check_identity(
         why = f"{url} was written again since" if marked else f"it is not the one at {url}"
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
     return marked
+
+
+def _check_above(directory: Path, url: str) -> None:
+    """Raise CacheConflictError if a directory above is the cache of a data set that has files in this one."""
+    for above in directory.absolute().parents:
+        other = read_identity(above).get("remote")
+        inner = directory.absolute().relative_to(above).as_posix()
+        if isinstance(other, str) and join(other, inner) != url:
+            try:
+                index = (above / INDEX_NAME).read_bytes()
+            except OSError:  # without an index, which files it has is not known
+                continue
+            if inner in _folders(index):
+                raise _shared_error(above, other, directory, url)
+
+
+def _check_below(directory: Path, url: str, index: bytes) -> None:
+    """Raise CacheConflictError if one with files of this data set is the cache of another data set."""
+    for folder in _folders(index):
+        other = read_identity(directory / folder).get("remote")
+        if other not in (None, join(url, folder)):
+            raise _shared_error(directory, url, directory / folder, other)
+
+
+def _folders(index: bytes) -> set[str]:
+    """Return the directories of the files that an index.json names, and some that it does not.
+
+    It may be that of another library, so it is not parsed: each slash is in a string, after a directory.
+    """
+    texts, slash = set(), index.find(b"/")
+    while slash >= 0:
+        start = index.rfind(b'"', max(slash - _MAX_FOLDER_BYTES, 0), slash)
+        if start >= 0:
+            texts.add(index[start:slash])
+        slash = index.find(b"/", slash + 1)
+    folders = set()
+    for text in texts:
+        with suppress(ValueError):
+            folders.add(json.loads(text.removesuffix(b"\\") + b'"'))
+    return folders - {""}
+
+
+def _shared_error(outer: Path, outer_url: str, inner: Path, inner_url: str) -> CacheConflictError:
+    return CacheConflictError(
+        f"{outer}, the cache of {outer_url}, and {inner}, the cache of {inner_url}, would share files; "
+        "pass another local= to one of them"
+    )
 
 
 def _mark(directory: Path) -> Path:
