@@ -105,6 +105,22 @@ def test_one_directory_as_remote_and_local_is_read_in_place(tmp_path, how):
     assert set(before) <= set(names(tmp_path / "set"))  # nothing that was there is removed
 
 
+@pytest.mark.parametrize("places", [{"local": "cache"}, {}])
+def test_relative_paths_are_below_the_working_directory_of_the_start(tmp_path, monkeypatch, places):
+    datasets = []
+    for name, count in (("a", 10), ("b", 20)):
+        write(tmp_path / name / "set", count)
+        monkeypatch.chdir(tmp_path / name)
+        datasets.append(StreamingDataset(remote="set", **places))
+    assert ids(pickle.loads(pickle.dumps(datasets[0]))) == list(range(10))
+    assert ids(datasets[0]) == list(range(10))
+    monkeypatch.chdir(tmp_path / "a")
+    assert ids(datasets[1]) == list(range(20))
+    stream = datasets[1].streams[0]
+    assert stream.url == str(tmp_path / "b" / "set")
+    assert stream.directory == tmp_path / "b" / places.get("local", "set")
+
+
 def test_a_split_is_a_directory_below(tmp_path):
     write(tmp_path / "train", 10)
     write(tmp_path / "val" / "a", 20)

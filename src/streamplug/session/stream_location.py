@@ -14,7 +14,7 @@ from streamplug.cache.user_cache import default_cache_dir
 from streamplug.errors import ConfigError, PluginError
 from streamplug.interfaces import Format, Storage
 from streamplug.interfaces.storage import public_url, public_urls
-from streamplug.plugin.location import join, local_path, open_storage
+from streamplug.plugin.location import absolute_location, join, local_path, open_storage
 from streamplug.plugin.registry import is_known, make, needed_by
 from streamplug.scan.glob import FileSet, parse_locations
 from streamplug.scan.listing import is_data_file
@@ -70,13 +70,18 @@ class StreamLocation:
     @property
     def storage(self) -> Storage:
         """Storage of the data set."""
-        url = join(self.parent, self.split or "") if self.files is None else self.files.root
         try:
-            return open_storage(url, self.storage_options)
+            return open_storage(self._url, self.storage_options)
         except PluginError as error:
             if self.local is None or not self.may_be_offline:
                 raise
-            return UnavailableStorage(url, error)
+            return UnavailableStorage(self._url, error)
+
+    # Stored, as is `root`: the working directory may change after the stream was opened.
+    @cached_property
+    def _url(self) -> str:
+        url = join(self.parent, self.split or "") if self.files is None else self.files.root
+        return absolute_location(url)
 
     @property
     def in_place(self) -> bool:
@@ -95,9 +100,9 @@ class StreamLocation:
         """Whether the cache may replace an unreachable remote."""
         return not self.reads_ranges and not self.in_place and has_index(self.directory)
 
-    @property
+    @cached_property
     def root(self) -> Path:
-        """Cache directory of all splits; that of the data set if it is read in place."""
+        """Absolute cache directory of all splits; that of the data set if it is read in place."""
         path = local_path(self.parent) if self.in_place else None
         if path is None and self.local is not None:
             path = local_path(self.local)
@@ -110,7 +115,7 @@ class StreamLocation:
             source = "\n".join([self.storage.url, *parts])
             name = blake2s(source.encode(), digest_size=16).hexdigest()
             return default_cache_dir(make=False) / name
-        return path
+        return path.absolute()
 
     @property
     def directory(self) -> Path:
