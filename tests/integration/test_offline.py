@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import shutil
 import threading
 import time
@@ -299,6 +301,49 @@ def test_nothing_is_evicted_for_a_shard_that_cannot_be_fetched(places, remote, t
     with pytest.raises(StorageError, match="is not in"):
         ids(dataset)
     assert shards(places["local"]) == before
+
+
+def cache_compressed_files(tmp_path) -> dict[str, Any]:
+    """Fill a cache with the compressed shards of a data set; return its places, and a limit for half."""
+    near = tmp_path / "near"
+    places = {"remote": write(tmp_path / "far", compression="gz"), "local": str(near)}
+    places |= {"batch_size": 4, "keep_zip": True}
+    assert ids(StreamingDataset(**places)) == list(range(COUNT))
+    limit = sum(path.stat().st_size for path in shards(near)) // 2
+    for path in near.glob("*.mds"):
+        path.unlink()
+    return {**places, "cache_limit": limit}
+
+
+def test_no_compressed_shard_is_evicted_for_a_decompressed_one(tmp_path, remote):
+    places = cache_compressed_files(tmp_path)
+    compressed = shards(places["local"])
+    remote.failure = ConnectionRefusedError()
+    dataset = StreamingDataset(**places)
+    assert ids(dataset) == list(range(COUNT))
+    assert set(compressed) <= set(shards(places["local"]))
+    remote.failure = None
+    dataset = StreamingDataset(**places)
+    compressed[0].unlink()
+    compressed[0].with_suffix("").unlink()
+    assert ids(dataset) == list(range(COUNT))
+    used = sum(path.stat().st_size for path in shards(places["local"]))
+    assert used <= places["cache_limit"]
+
+
+def test_no_shard_is_evicted_where_the_disk_is_full(tmp_path, remote, monkeypatch):
+    places = cache_compressed_files(tmp_path)
+    compressed = shards(places["local"])
+    remote.failure = ConnectionRefusedError()
+    dataset = StreamingDataset(**places)
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("streamplug.cache.store.decompress_file", fail)
+    with pytest.raises(StorageError, match="No space left on device"):
+        ids(dataset)
+    assert shards(places["local"]) == compressed
 
 
 def test_samples_by_range_need_the_remote(places, remote):

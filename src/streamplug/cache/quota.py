@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -72,18 +73,20 @@ class CacheQuota:
         return state_directory(self.root) / "used"
 
     @contextmanager
-    def reserve(self, name: str, size: int) -> Iterator[CommitFile]:
+    def reserve(self, name: str, size: int, *, evict: bool = True) -> Iterator[CommitFile]:
         """Reserve bytes for files about to be written, and yield a function that commits them.
 
-        Other files are evicted if needed; if all other bytes are reserved, too, the limit is exceeded rather
-        than waiting. The caller holds the `cache_lock` of `name`, which marks the reservation as live.
+        Other files are evicted if needed; if all other bytes are reserved, too, or nothing may be evicted,
+        the limit is exceeded rather than waiting. The caller holds the `cache_lock` of `name`, which marks
+        the reservation as live.
         """
         if self.limit is None:
             yield self._commit
             return
+        limit = self.limit if evict else sys.maxsize
         with self._lock() as is_held:
             if is_held:
-                self._make_room(size, self.limit)
+                self._make_room(size, limit)
             reservation = reserve_bytes(self.root, name, size)
 
         def commit(part: Path, path: Path) -> None:
@@ -101,7 +104,7 @@ class CacheQuota:
             with inside(Scope()), self._lock() as is_held:
                 reservation.unlink(missing_ok=True)
                 if is_held:
-                    self._release(size, self.limit)
+                    self._release(size, limit)
 
     def shrink(self, size: int) -> None:
         """Evict half of the used bytes, and at least `size`, to make space on a full disk."""

@@ -274,6 +274,10 @@ class ShardStore:
     def _may_retry(self, error: OSError, file: ShardFile) -> bool:
         """Return whether a retry may succeed: after an eviction, or if a directory was missing."""
         if error.errno in DISK_FULL_ERRNOS and self.limit is not None:
+            with suppress(StreamplugError):
+                self._check_online(file)
+            if self._offline:
+                return False  # what it would evict may be the only copy
             self._quota.shrink(cached_bytes(file))
             _close_evicted()
             return True
@@ -286,7 +290,7 @@ class ShardStore:
                 self._unpack_local(shard, file, path, wrap(commit))
             return
         with (
-            self._quota.reserve(name, cached_bytes(file)) as commit_file,
+            self._quota.reserve(name, cached_bytes(file), evict=not self._offline) as commit_file,
             staging_path(root, name) as part,
         ):
             commit = wrap(commit_file)
@@ -317,8 +321,8 @@ class ShardStore:
         return track_download(receive, where, file.bytes)
 
     def _check_online(self, file: ShardFile) -> None:
-        """Check that the remote is reachable again before anything is evicted for a download."""
-        if self._remote is not None:
+        """Check that an offline remote is reachable again before anything is evicted for a download."""
+        if self._remote is not None and self._offline:
             name, options = (file.zip or file.raw).basename, self._options
             check_reachable(self._remote, name, self._local, options.timeout, options.retries)
             _LOG.info("%s can be reached again", self._remote.url)
@@ -335,8 +339,7 @@ class ShardStore:
         except FileNotFoundError:  # missing, or evicted meanwhile
             return False
         except DataError as error:
-            if self._offline:
-                self._check_online(file)
+            self._check_online(file)
             _LOG.warning("%s, as kept in %s: downloading it again", error, zip_path)
             zip_path.unlink(missing_ok=True)
             emit(ShardRepaired(str(zip_path)))
