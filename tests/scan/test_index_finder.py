@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.cache.offline import load_imported_index
+from streamplug.cache.staging import remove_stale_files, stage_cache_file
 from streamplug.errors import CacheConflictError, StorageError, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index
 from streamplug.scan import index_finder as indexes
@@ -67,6 +70,28 @@ def test_a_cache_of_another_set_is_refused(folder, tmp_path):
     other = write(tmp_path / "other", 10)
     with pytest.raises(CacheConflictError, match="is the cache of"):
         open_cached(other)
+
+
+def test_another_process_does_not_remove_the_imported_index_being_written(
+    folder, tmp_path, monkeypatch
+):
+    near = tmp_path / "cache"
+
+    @contextmanager
+    def stage_and_remove_stale(*arguments):
+        with stage_cache_file(*arguments) as part:
+            yield part
+            remove_stale_files(near)  # as another process does when it opens the cache
+
+    monkeypatch.setattr("streamplug.cache.offline.stage_cache_file", stage_and_remove_stale)
+    storage = AnyFsspec(str(folder))
+    for _ in range(2):
+        index = indexes.open_index(
+            storage, near, in_place=False, retries=0, translate=lambda data: data + b"\n"
+        )
+        assert index.size == 40
+    data = (folder / INDEX_NAME).read_bytes()
+    assert load_imported_index(near, data) == data + b"\n"
 
 
 @pytest.mark.parametrize("first_read_bytes", [1, 10**6])

@@ -17,7 +17,7 @@ from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock, state_directory
 
 _LOG = logging.getLogger("streamplug.cache")
-_STALL_SECONDS = 10.0  # the files are small
+INDEX_STALL_SECONDS = 10.0  # the files are small
 _MAX_FOLDER_BYTES = 4096
 
 
@@ -44,10 +44,10 @@ def claim_directory(
         if check_identity(directory, url, digest, versions) and known.exists():
             mark = read_identity(directory)
             if any(mark.get(key) != claim[key] for key in ("files", "versions")):
-                with suppress(OSError), cache_lock(directory, INDEX_NAME, _STALL_SECONDS):
+                with suppress(OSError), cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
                     _claim(directory, claim)
             return
-        with cache_lock(directory, INDEX_NAME, _STALL_SECONDS):
+        with cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
             if not (
                 check_identity(directory, url, digest, versions) and known.exists()
             ):  # no other process claimed it

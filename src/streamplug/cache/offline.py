@@ -11,12 +11,12 @@ from pathlib import Path
 
 import xxhash
 
-from streamplug.cache.identity import check_identity, read_identity
+from streamplug.cache.identity import INDEX_STALL_SECONDS, check_identity, read_identity
 from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.user_cache import scan_cache_dir
 from streamplug.index import INDEX_NAME, Index, digest_index, parse_index
 from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import STATE_DIR
+from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 
 _LOG = logging.getLogger("streamplug")
 
@@ -109,9 +109,13 @@ def selection_key(spec: str | None, parts: Sequence[str]) -> str:
 def save_imported_index(directory: Path, data: bytes, translated: bytes) -> None:
     """Save the imported form of an index.json for offline use."""
     path = _translated(directory, data)
-    if not path.exists():
-        with map_disk_errors(directory), stage_cache_file(directory, INDEX_NAME, path) as part:
-            part.write_bytes(translated)
+    if path.exists():
+        return
+    # Without the lock, another process takes the staging file for that of a dead one, and removes it.
+    with map_disk_errors(directory), cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
+        if not path.exists():
+            with stage_cache_file(directory, INDEX_NAME, path) as part:
+                part.write_bytes(translated)
 
 
 def load_imported_index(directory: Path, data: bytes) -> bytes:
