@@ -251,6 +251,40 @@ def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypa
     assert not [message for message in caplog.messages if "has been held by" in message]
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_process_whose_attempts_fail_one_after_another_is_waited_for(
+    plain, monkeypatch, caplog, answers
+):
+    monkeypatch.setattr("streamplug.cache.options.max_pause_seconds", lambda _: 0.6)
+    started, ended = threading.Event(), threading.Event()
+
+    def fail_thrice(key: str, path: Path) -> None:
+        started.set()
+        if plain.remote.downloads[key] <= 3:
+            if answers:
+                error = Transient(f"{key}: busy")
+                error.retry_after = 0.6
+                raise error
+            ended.wait(10)  # no byte arrives
+
+    plain.remote.hook = fail_thrice
+    options = {"retries": 3, "timeout": 0.6}
+    thread = threading.Thread(target=plain.store(**options).ensure, args=(0,))
+    thread.start()
+    assert started.wait(10)
+    assert plain.store(**options).ensure(0)["data"].read_bytes() == RAW[0]
+    ended.set()
+    thread.join()
+    assert plain.remote.downloads == {"shard.0": 4}
+    assert not [message for message in caplog.messages if "has been held by" in message]
+    assert not list((plain.near / ".streamplug" / "tmp").iterdir())
+
+
+def test_a_pause_that_a_server_asks_for_is_no_stall():
+    assert CacheOptions(retries=1, timeout=5).stall_seconds == 65
+    assert CacheOptions(retries=0, timeout=5).stall_seconds == 5
+
+
 def test_a_failure_that_does_not_pass_is_raised_after_the_retries(plain):
     def fail(key: str, path: Path) -> None:
         raise Transient(f"{key}: busy")

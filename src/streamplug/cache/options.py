@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamplug.transfer.retry import max_backoff_seconds
+from streamplug.transfer.retry import max_pause_seconds
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 
 
@@ -24,4 +24,4 @@ class CacheOptions:
     @property
     def stall_seconds(self) -> float:
         """Seconds for which a process may wait for its server, or before its next attempt."""
-        return self.timeout + max_backoff_seconds(self.retries)
+        return self.timeout + max_pause_seconds(self.retries)

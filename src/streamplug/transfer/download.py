@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -17,7 +18,7 @@ from streamplug.plugin_kit.cancellation import current
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.plugin_kit.file_commit import commit_file
 from streamplug.transfer import ranges
-from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
 from streamplug.transfer.stall_timeout import StalledError, bytes_of, run_with_timeout
 from streamplug.types import FileInfo
 
@@ -39,35 +40,51 @@ def download(
 ) -> None:
     """Download a file, in parallel parts if it is large and the storage serves ranges.
 
-    Staging files are beside `path`, with its name as prefix; its directory must exist. `timeout` is the stall
-    timeout in seconds. `check_copy` raises CorruptShardError for a damaged copy, which fails the attempt.
+    Staging files are beside `path`, with its name as prefix; its directory must exist. One of them changes
+    before each pause and each retry, which shows other processes that this one makes progress. `timeout` is
+    the stall timeout in seconds. `check_copy` raises CorruptShardError for a damaged copy, which fails the
+    attempt.
 
     Raises:
         CorruptShardError: If far more bytes arrive than the index says.
         OSError: If the local file cannot be written.
     """
     key, url = file.basename, storage.url_of(file.basename)
+    marker = path.with_name(f"{path.name}-attempt")
 
     def attempt(write: Callable[[Path], object]) -> None:
-        download_to_staging_file(write, url, path, timeout, check_copy=check_copy, size=file.bytes)
+        with suppress(OSError):  # it is missing at the first attempt
+            os.utime(marker)
+        try:
+            download_to_staging_file(
+                write, url, path, timeout, check_copy=check_copy, size=file.bytes
+            )
+        except RETRYABLE_ERRORS:  # a pause may follow
+            with suppress(OSError):
+                marker.touch()
+            raise
 
     def serves_ranges() -> bool:
         return call_with_retries(lambda: storage.serves_ranges(key), retries)
 
-    if file.bytes >= ranges.PARALLEL_DOWNLOAD_BYTES:
-        try:
-            if run_with_timeout(serves_ranges, url, timeout):
-                attempt(lambda part: ranges.download_parts(storage, file, part, retries))
-                return
-        except StalledError as error:
-            # Progress inside a part is not visible; a download of the whole file shows it.
-            _LOG.warning("%s: downloading it as a whole", error)
-        except HashMismatchError as error:
-            if not retries:
-                raise
-            _LOG.warning("%s: downloading it as a whole", error)
-            retries -= 1
-    call_with_retries(lambda: attempt(partial(storage.download, key)), retries)
+    try:
+        if file.bytes >= ranges.PARALLEL_DOWNLOAD_BYTES:
+            try:
+                if run_with_timeout(serves_ranges, url, timeout):
+                    attempt(lambda part: ranges.download_parts(storage, file, part, retries))
+                    return
+            except StalledError as error:
+                # Progress inside a part is not visible; a download of the whole file shows it.
+                _LOG.warning("%s: downloading it as a whole", error)
+            except HashMismatchError as error:
+                if not retries:
+                    raise
+                _LOG.warning("%s: downloading it as a whole", error)
+                retries -= 1
+        call_with_retries(lambda: attempt(partial(storage.download, key)), retries)
+    finally:
+        with suppress(OSError):
+            marker.unlink()
 
 
 def download_to_staging_file(

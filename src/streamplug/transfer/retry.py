@@ -54,9 +54,11 @@ def backoff_seconds(attempt: int) -> float:
     return _min_backoff_seconds(attempt) + random.uniform(0.0, _MAX_JITTER_SECONDS)
 
 
-def max_backoff_seconds(retries: int) -> float:
+def max_pause_seconds(retries: int) -> float:
     """Return the longest wait after a failed attempt if there are so many retries."""
-    return _min_backoff_seconds(retries) + _MAX_JITTER_SECONDS if retries else 0.0
+    if not retries:
+        return 0.0
+    return max(_min_backoff_seconds(retries) + _MAX_JITTER_SECONDS, _MAX_RETRY_AFTER_SECONDS)
 
 
 def _min_backoff_seconds(attempt: int) -> float:
