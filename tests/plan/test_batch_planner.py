@@ -21,8 +21,8 @@ from streamplug.types import World
 
 
 class Planner(BatchPlanner):
-    def epoch(self, *args, **options):
-        raise NotImplementedError
+    def epoch(self, *args, order_key, **options):
+        return order_key
 
     def identity(self):
         return {}
@@ -54,12 +54,12 @@ class CurriculumPlanner(Planner):
 CONFIG = EpochConfig(7, 1, 10, "elastic", 1, "budget", 1, 8)
 
 
-def plan(mixture, batches):
+def plan(mixture, batches, algorithm=None):
     return RunPlanner(
         np.array([0, 10, 15]),
         [0, 1, 2],
         mixture,
-        NoShuffle(),
+        algorithm or NoShuffle(),
         ElasticPartitionAlgorithm(),
         shuffled=False,
         batches=batches,
@@ -79,6 +79,27 @@ def test_a_curriculum_is_planned_by_streams():
         "micro_batches": 8,
         "seed": 7,
     }
+
+
+class OtherShuffle(NoShuffle):
+    def __init__(self, option):
+        self.option = option
+
+
+@pytest.mark.parametrize("has_curriculum", [True, False])
+def test_the_key_of_an_order_has_the_shuffle_and_its_options(has_curriculum):
+    curriculum = Curriculum.parse({0: [1, 1]}, [10, 5], 15)
+    mixture = Mixture((10, 5), "balanced", 1, ShardSampler())
+
+    def key(algorithm):
+        if not has_curriculum:
+            return plan(mixture, Planner(), algorithm).epoch(0, World(), 1, CONFIG)
+        planner = plan(curriculum, CurriculumPlanner(), algorithm)
+        return planner.curriculum_epochs(CONFIG).arguments[-1]["order_key"]
+
+    algorithms = NoShuffle(), OtherShuffle(1), OtherShuffle(2)
+    assert len({key(algorithm) for algorithm in algorithms}) == 3
+    assert key(OtherShuffle(2)) == key(OtherShuffle(2))
 
 
 def test_runs_without_a_curriculum_have_no_epochs_of_one():

@@ -383,3 +383,21 @@ def test_counts_are_kept_for_other_processes(folders, monkeypatch, tmp_path):
     assert read(open_dataset(folders, curriculum=changes)) == whole
     monkeypatch.setattr("streamplug_budget.bin_counts.map_processes", None)
     assert read(open_dataset(folders, curriculum=changes)) == whole
+
+
+def test_each_shuffle_has_its_own_plan(folders, monkeypatch, tmp_path):
+    shuffles = [{"shuffle_algo": "window"}, {"shuffle_algo": "global"}, {"shuffle": False}]
+    orders = [read(open_dataset(folders, **shuffle)) for shuffle in shuffles]
+    assert len({str(order) for order in orders}) == 3
+    run = open_dataset(folders, **shuffles[0]).session.run
+    run.epoch(0, World())
+    for shuffle, order in zip(shuffles, orders):
+        assert run.with_options(**shuffle).epoch(0, World()).steps == len(order)
+    first_steps = [
+        run.with_options(**shuffle).epoch(0, World()).ids(World(), 1, np.arange(3)).tolist()
+        for shuffle in shuffles
+    ]
+    assert len({str(ids) for ids in first_steps}) == 3
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("streamplug_budget.planner._MIN_CACHED_SAMPLES", 100)
+    assert [read(open_dataset(folders, **shuffle)) for shuffle in shuffles] == orders

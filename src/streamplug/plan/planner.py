@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
@@ -158,10 +159,15 @@ class Planner:
         )
 
     def _order_key(self, config: EpochConfig) -> str:
-        parts = (self.algorithm, self.mixture.sampler) if isinstance(self.mixture, Mixture) else ()
-        classes = [f"{type(part).__module__}.{type(part).__qualname__}" for part in parts]
-        digest = blake2b(np.ascontiguousarray(self.starts, "<i8").data, digest_size=16).hexdigest()
-        return f"{config} {self.mixture.identity()} {self.stream_shards} {classes} {digest}"
+        """Return text that differs for different orders: it is part of the keys of cached plans."""
+        digest = blake2b(np.ascontiguousarray(self.starts, "<i8").data, digest_size=16)
+        # The class and the options of the shuffle. Its pickle may differ between equal ones, which then only
+        # misses a cached plan.
+        digest.update(pickle.dumps(self.algorithm, protocol=4))
+        if isinstance(self.mixture, Mixture):
+            sampler = type(self.mixture.sampler)
+            digest.update(f"{sampler.__module__}.{sampler.__qualname__}".encode())
+        return f"{config} {self.mixture.identity()} {self.stream_shards} {digest.hexdigest()}"
 
     def length(self, world: World, batch: int, config: EpochConfig) -> int:
         """Return the number of samples of a rank in an epoch, approximately with batches of varying size."""
