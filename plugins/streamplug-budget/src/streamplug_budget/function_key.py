@@ -4,29 +4,102 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
+from pickle import PicklingError
+from types import FunctionType
 from typing import Any
 
+import cloudpickle
 from xxhash import xxh3_128
+
+from streamplug.errors import ConfigError
+
+_CACHED_FUNCTION = type(lru_cache(len))
 
 
 def function_key(function: Callable[..., Any]) -> str:
-    """Return text that changes with a function, the file that defines it, and what it has captured."""
-    import cloudpickle
+    """Return text that changes with a function, the file that defines it, and what it has captured.
 
-    digest = xxh3_128()
-    if inspect.isfunction(function) and (source := _read_source(function)):
+    It captures the values of its closure and its defaults, the function and the arguments of a partial, the
+    function and the object of a bound method, and the state of a callable object. The text changes with the
+    files of captured functions and classes, too, and with what these functions capture, but not with other
+    files whose functions are called by a global name.
+
+    Raises:
+        ConfigError: If a captured value cannot be pickled.
+    """
+    try:
+        return f"function {_Keys().key(function)}"
+    except (PicklingError, TypeError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{function!r:.100} captures a value that cannot be pickled, so its results cannot be cached: "
+            f"{error}; let the function create such values when it is called"
+        ) from error
+
+
+class _Keys:
+    """Keys of a function and of what it has captured."""
+
+    def __init__(self) -> None:
+        self._functions: dict[Any, str | None] = {}
+
+    def key(self, function: Any) -> str:
+        key = self.function_key(function) if type(function) is FunctionType else None
+        return key or xxh3_128(self._pickle(function)).hexdigest()
+
+    def function_key(self, function: Any) -> str | None:
+        """Return the key of a Python function; None if there is no file that defines it."""
+        if function not in self._functions:
+            self._functions[function] = function.__qualname__  # if it has captured itself
+            self._functions[function] = self._make_function_key(function)
+        return self._functions[function]
+
+    def _make_function_key(self, function: Any) -> str | None:
+        source = _read_source(function)
+        if source is None:
+            return None
         # The pickle of a function that can be imported is its name, and that of others differs between
         # processes by the order of sets of constants.
         captured = [cell.cell_contents for cell in function.__closure__ or ()]
-        digest.update(source)
-        digest.update(cloudpickle.dumps((function.__defaults__, function.__kwdefaults__, captured)))
+        if "__wrapped__" in function.__dict__:
+            captured.append(function.__wrapped__)
+        digest = xxh3_128(source)
+        digest.update(self._pickle((function.__defaults__, function.__kwdefaults__, captured)))
         digest.update(f"{function.__qualname__} {function.__code__.co_firstlineno}".encode())
-    else:
-        digest.update(cloudpickle.dumps(function))
-        digest.update(_read_source(type(function)) or b"")
-        digest.update((_read_source(function) if inspect.isclass(function) else None) or b"")
-    return f"function {digest.hexdigest()}"
+        return digest.hexdigest()
+
+    def _pickle(self, value: Any) -> bytes:
+        """Return a pickle of a value, with the files that define the classes in it."""
+        file = BytesIO()
+        pickler = _KeyPickler(file, self)
+        pickler.dump(value)
+        return b"".join([file.getvalue(), *filter(None, map(_read_source, pickler.classes))])
+
+
+class _KeyPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Pickler that writes the keys of functions.
+
+    Attributes:
+        classes: The classes of the values, and their bases, in order.
+    """
+
+    def __init__(self, file: BytesIO, keys: _Keys) -> None:
+        super().__init__(file)
+        self._keys = keys
+        self.classes: dict[type, None] = {}
+
+    def persistent_id(self, value: Any) -> str | None:
+        """Return what is written instead of a value; None for the value."""
+        kind = type(value)  # isinstance() would ask proxies for their __class__
+        if kind is FunctionType:
+            return self._keys.function_key(value)
+        if kind is _CACHED_FUNCTION:
+            return self._keys.key(value.__wrapped__)
+        if issubclass(kind, type):
+            self.classes.update(dict.fromkeys(value.__mro__))
+        return None
 
 
 def _read_source(thing: Any) -> bytes | None:

@@ -21,7 +21,6 @@ from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
 from streamplug_budget.budget import BatchBudget
-from streamplug_budget.function_key import function_key
 from streamplug_budget.processes import map_processes
 from streamplug_budget.sample_lengths import (
     Lengths,
@@ -58,6 +57,8 @@ def read_lengths(stream: OpenStream, budget: BatchBudget) -> StreamLengths:
     counter = LengthCounter(stream, budget.column, budget.measure, size)
     key = f"lengths of {budget.column!r} by {_measure_key(budget.measure)}"
     if stream.stream.decoders and budget.measure != "bytes":
+        from streamplug_budget.function_key import function_key  # imports cloudpickle
+
         decoders = sorted(stream.stream.decoders.items())
         key = f"{key} with {[(name, function_key(decoder)) for name, decoder in decoders]}"
     if stream.selection is not None:
@@ -72,7 +73,11 @@ def read_lengths(stream: OpenStream, budget: BatchBudget) -> StreamLengths:
 
 
 def _measure_key(measure: str | Callable[[Any], int]) -> str:
-    return measure if isinstance(measure, str) else function_key(measure)
+    if isinstance(measure, str):
+        return measure
+    from streamplug_budget.function_key import function_key
+
+    return function_key(measure)
 
 
 @dataclass(frozen=True)

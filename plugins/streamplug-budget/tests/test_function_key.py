@@ -1,0 +1,137 @@
+"""Keys of the functions whose results are cached."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import threading
+from functools import partial
+
+import pytest
+from streamplug_budget.function_key import function_key
+
+from streamplug.errors import ConfigError
+
+MEASURES = """
+def measure(sample, by=1):
+    return sample["length"] // by
+
+class Measure:
+    def __init__(self, by=1):
+        self.by = by
+
+    def length(self, sample):
+        return measure(sample, self.by)
+
+    def __call__(self, sample):
+        return self.length(sample)
+"""
+WRAPPERS = """
+import functools
+from measures import Measure, measure
+
+def wrap(function):
+    def wrapper(sample):
+        return function(sample)
+    return wrapper
+
+def with_default(function):
+    return lambda sample, function=function: function(sample)
+
+def recursive(function):
+    def wrapper(sample):
+        return function(sample) if wrapper else 0
+    return wrapper
+
+def hidden(function):
+    def wrapper(sample):
+        return 0
+    wrapper.__wrapped__ = function
+    return wrapper
+
+class Caller:
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, sample):
+        return self.function(sample)
+
+class Derived(Measure):
+    pass
+
+FUNCTIONS = {
+    "partial": functools.partial(measure, by=2),
+    "method": Measure().length,
+    "class method of a base": Derived().length,
+    "object": Measure(),
+    "object of a derived class": Derived(),
+    "object that has a function": Caller(wrap(measure)),
+    "closure": wrap(measure),
+    "closures": wrap(recursive(wrap(measure))),
+    "closure with a partial": wrap(functools.partial(measure)),
+    "default": with_default(measure),
+    "wrapped": hidden(measure),
+    "lru_cache": functools.lru_cache(measure),
+    "closure with lru_cache": wrap(functools.lru_cache(wrap(measure))),
+}
+"""
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Return a function that writes the modules, and returns the keys of all functions."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def keys(measures):
+        (tmp_path / "measures.py").write_text(measures)
+        (tmp_path / "wrappers.py").write_text(WRAPPERS)
+        for name in ("measures", "wrappers"):
+            sys.modules.pop(name, None)
+        functions = importlib.import_module("wrappers").FUNCTIONS
+        return {name: function_key(function) for name, function in functions.items()}
+
+    yield keys
+    for name in ("measures", "wrappers"):
+        sys.modules.pop(name, None)
+
+
+def test_a_key_changes_with_the_files_of_captured_functions_and_classes(load):
+    before, after = load(MEASURES), load(MEASURES.replace("// by", "// by + 1"))
+    assert [name for name in before if before[name] == after[name]] == []
+    assert load(MEASURES) == before
+    assert len(set(before.values())) == len(before)
+
+
+def test_a_key_is_the_same_in_all_processes(load, tmp_path):
+    keys = load(MEASURES)
+    program = (
+        "from streamplug_budget.function_key import function_key; from wrappers import FUNCTIONS; "
+        "print({name: function_key(function) for name, function in FUNCTIONS.items()})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {program}"],
+        capture_output=True, text=True, check=True, timeout=100,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(keys)
+
+
+def scale(length, by):
+    return length // by
+
+
+def test_a_key_changes_with_captured_values():
+    def multiply(by):
+        return lambda length: length * by
+
+    functions = [partial(scale, by=1), partial(scale, by=2), multiply(1), multiply(2)]
+    assert len({function_key(function) for function in functions}) == 4
+    assert function_key(partial(scale, by=2)) == function_key(functions[1])
+    assert function_key(multiply(2)) == function_key(functions[3])
+
+
+def test_a_captured_value_that_cannot_be_pickled_is_refused():
+    lock = threading.Lock()
+    with pytest.raises(ConfigError, match=r"lambda.* captures a value that cannot be pickled"):
+        function_key(lambda length: length if lock else 0)
