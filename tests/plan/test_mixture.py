@@ -110,6 +110,26 @@ def test_proportions_add_up_to_the_epoch(shares, total, seed):
     assert all(abs(c - total * s / sum(shares)) <= 1 + 1e-6 for c, s in zip(chosen, shares))
 
 
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 0.3]), min_size=1, max_size=9).filter(any),
+    st.integers(1, 10**7),
+    st.integers(0, 9),
+)
+def test_the_remainder_goes_to_streams_with_a_share(shares, total, seed):
+    sizes, weights = [5] * len(shares), [Weight(proportion=share) for share in shares]
+    chosen = choose_per_stream(sizes, weights, total, seed, round_up_zeros=False)
+    assert sum(chosen) == total
+    assert all(share or not taken for share, taken in zip(shares, chosen))
+    if all(shares):
+        assert chosen == choose_per_stream(sizes, weights, total, seed)
+
+
+def test_the_remainder_goes_to_any_stream_as_in_mosaicml_streaming():
+    weights = [Weight(proportion=share) for share in (0, 1, 2)]
+    chosen = [choose_per_stream([5] * 3, weights, 100, seed) for seed in range(20)]
+    assert [1, 33, 66] in chosen
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -81,6 +81,17 @@ def test_an_epoch_size_without_weights(folders, epoch_size):
     assert Counter(sample["stream"] for sample in epoch) == {0: 140, 1: 60}
 
 
+@pytest.mark.parametrize("weights", [[{}] * 3, [{"proportion": share} for share in (0, 1, 2)]])
+def test_a_stream_without_a_share_may_be_empty(folders, tmp_path, weights):
+    MDSWriter(out=tmp_path / "empty", columns={"stream": "int", "n": "int"}).finish()
+    for seed in (11, 14):  # by these, the remainder of 1 would go to the first of three streams
+        epoch = mixed(
+            [str(tmp_path / "empty"), *folders[1:]], weights, epoch_size=101, shuffle_seed=seed
+        )
+        counts = Counter(n for batch in epoch.batches() for n in batch["stream"].tolist())
+        assert set(counts) == {1, 2}
+
+
 @pytest.mark.parametrize("partition", ["elastic", "orig"])
 def test_global_batches_do_not_depend_on_the_world(folders, partition):
     pytest.importorskip("streamplug_mosaic")

@@ -54,12 +54,25 @@ class Weight:
 
 
 def choose_per_stream(
-    sizes: Sequence[int], weights: Sequence[Weight], epoch_size: int | None, seed: int
+    sizes: Sequence[int],
+    weights: Sequence[Weight],
+    epoch_size: int | None,
+    seed: int,
+    *,
+    round_up_zeros: bool = True,
 ) -> list[int]:
     """Return the number of samples that an epoch takes of each stream.
 
-    `epoch_size` None is the sum of `sizes`, and must be None with absolute weights; `seed` distributes the
-    remainder of rounding.
+    Args:
+        sizes: Number of samples of each stream.
+        weights: Weight of each stream.
+        epoch_size: Number of samples of an epoch; None for the sum of `sizes`, and with absolute weights.
+        seed: Seed of the distribution of the remainder of rounding.
+        round_up_zeros: Whether a stream with a share of 0 may get a sample of the remainder, as in
+            mosaicml-streaming.
+
+    Raises:
+        ConfigError: If the weights contradict each other or `epoch_size`, or an empty stream gets samples.
     """
     relative = [w.proportion is not None for w in weights]
     absolute = [w.repeat is not None or w.choose is not None for w in weights]
@@ -69,7 +82,8 @@ def choose_per_stream(
         raise ConfigError("epoch_size= goes with proportion=, or with no weights at all")
     if all(relative) or epoch_size is not None:
         shares = [w.proportion for w in weights] if all(relative) else sizes
-        chosen = _choose_by_share(shares, sum(sizes) if epoch_size is None else epoch_size, seed)
+        total = sum(sizes) if epoch_size is None else epoch_size
+        chosen = _choose_by_share(shares, total, seed, round_up_zeros=round_up_zeros)
     else:
         chosen = [_choose_absolute(size, weight) for size, weight in zip(sizes, weights)]
     if not 0 <= sum(chosen) < MAX_EPOCH_SAMPLES:
@@ -86,7 +100,9 @@ def _choose_absolute(size: int, weight: Weight) -> int:
     return size if weight.repeat is None else int(weight.repeat * size)
 
 
-def _choose_by_share(shares: Sequence[float | int | None], total: int, seed: int) -> list[int]:
+def _choose_by_share(
+    shares: Sequence[float | int | None], total: int, seed: int, *, round_up_zeros: bool
+) -> list[int]:
     if total >= MAX_EPOCH_SAMPLES:
         raise ConfigError(f"epoch_size={total} exceeds the maximum of 2**52")
     parts = np.array(shares, np.float64)
@@ -94,7 +110,8 @@ def _choose_by_share(shares: Sequence[float | int | None], total: int, seed: int
         raise ConfigError("the proportions of the streams add up to 0")
     chosen = (total * (parts / parts.sum())).astype(np.int64)
     remainder = total - int(chosen.sum())
-    chosen[np.random.default_rng(seed).choice(len(parts), remainder, replace=False)] += 1
+    streams = np.arange(len(parts)) if round_up_zeros else np.flatnonzero(parts)
+    chosen[np.random.default_rng(seed).choice(streams, remainder, replace=False)] += 1
     return chosen.tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
 

@@ -151,9 +151,11 @@ class OrderOptions:
         size: int | None = self.epoch_size
         if self.curriculum is not None:
             return Curriculum.parse(self.curriculum, sizes, sum(sizes) if size is None else size)
-        choose = choose_per_stream(sizes, weights, size, self.shuffle_seed)
-        shares = proportion_per_stream(sizes, weights, size, choose)
         algorithm = self.partition_algorithm()
+        choose = choose_per_stream(
+            sizes, weights, size, self.shuffle_seed, round_up_zeros=not algorithm.elastic
+        )
+        shares = proportion_per_stream(sizes, weights, size, choose)
         return Mixture(
             tuple(choose),
             self.sampling_method,
