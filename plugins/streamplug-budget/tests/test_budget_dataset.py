@@ -599,6 +599,20 @@ def test_a_batch_size_is_reached_where_samples_cost_little(tmp_path, limit, most
     assert 0.8 * min(limit, most) <= max(map(len, batches)) <= min(limit, most)
 
 
+@pytest.mark.parametrize(
+    ("limit", "most"), [(LIMIT, 10**9), (LIMIT, 2**31 - 1), (2 * 10**9, 10**9), (10**18, 8)]
+)
+def test_a_batch_size_or_a_limit_may_be_too_large_to_be_reached(folder, limit, most):
+    budget = {"limit": limit, "column": "tokens"}
+    batches = read(make(folder, budget=budget, batch_size=most))
+    assert sorted(n for batch in batches for n in batch) == list(range(len(LENGTHS)))
+    costs = [sum(LENGTHS[n] for n in batch) for batch in batches]
+    assert max(costs) <= limit
+    assert max(map(len, batches)) <= most
+    least = -(-sum(LENGTHS) // limit) if most > len(LENGTHS) else len(LENGTHS) / most
+    assert len(batches) <= 1.1 * least + 1
+
+
 def test_options_of_numpy_types_are_json(folder):
     budget = BatchBudget(
         limit=np.int64(400), column="tokens", max_length=np.int64(200), micro_batches=np.int8(2)

@@ -25,6 +25,8 @@ _MIN_WINDOW, _MAX_WINDOW = 1 << 10, 1 << 16
 """Samples of a window; more where these would make too few bins."""
 _MIN_BINS_PER_SEQUENCE = 64
 _MAX_PACKED_WINDOWS = 8  # besides one of each sequence
+_MAX_TOTAL_COST = 1 << 62
+"""Largest sum of the costs of a window that are packed, so that no sum in `pack` exceeds an int64."""
 _GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio's fraction, times 2**64."""
 
@@ -66,9 +68,13 @@ class CostModel:
         limit, most = self.budget.largest_cost, self.max_samples
         if most is None:
             return costs, limit
-        # The least cost allows no more than `most` samples in a bin; the scale makes it exact.
-        scale = -(-most * (most + 1) // limit)
-        return np.maximum(costs * scale, limit * scale // (most + 1) + 1), limit * scale
+        total = int(costs.sum())
+        scale, least = _scale_costs(limit, most)
+        if total * scale + len(costs) * least > _MAX_TOTAL_COST:
+            # No bin has more than all samples, or costs more than they do.
+            limit, most = min(limit, total), min(most, len(costs))
+            scale, least = _scale_costs(limit, most)
+        return np.maximum(costs * scale, least), limit * scale
 
     def count_bins(self, samples: Int64) -> int:
         """Return the number of bins of a window of samples."""
@@ -87,6 +93,12 @@ class CostModel:
             return chosen, largest * np.bincount(chosen)
         chosen = split_bins(*pack(*self._pack_costs(costs)), bins)
         return chosen, np.bincount(chosen, costs, bins).astype(np.int64)
+
+
+def _scale_costs(limit: int, most: int) -> tuple[int, int]:
+    """Return a scale of costs, and the least scaled cost that allows no more than `most` samples in a bin."""
+    scale = -(-most * (most + 1) // limit)  # makes it exact
+    return scale, limit * scale // (most + 1) + 1
 
 
 @dataclass(frozen=True, slots=True)
