@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -63,6 +64,10 @@ def make(folder, *, budget=None, **options):
 
 def read(dataset, **options):
     return [np.asarray(batch["n"]).tolist() for batch in dataset.batches(**options)]
+
+
+def give(cost, _):
+    return cost
 
 
 def refuse(*_):
@@ -611,6 +616,20 @@ def test_a_batch_size_or_a_limit_may_be_too_large_to_be_reached(folder, limit, m
     assert max(map(len, batches)) <= most
     least = -(-sum(LENGTHS) // limit) if most > len(LENGTHS) else len(LENGTHS) / most
     assert len(batches) <= 1.1 * least + 1
+
+
+def test_batches_of_one_sample_are_repeated_to_complete_the_last_step(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as writer:
+        writer.write_batch({"n": np.arange(10)})
+    for cost, options, repeated in (
+        (600, {}, 2),
+        (1, {"batch_size": 1}, 2),
+        (450, {}, 0),  # 5 batches of 2 samples
+    ):
+        budget = {"limit": 1000, "measure": partial(give, cost), "micro_batches": 4}
+        batches = read(make(str(tmp_path / "set"), budget=budget, **options))
+        counts = Counter(n for batch in batches for n in batch)
+        assert (len(batches) % 4, len(counts), counts.total()) == (0, 10, 10 + repeated)
 
 
 def test_options_of_numpy_types_are_json(folder):
