@@ -442,6 +442,34 @@ def test_samples_are_handed_over_to_other_ranks(folder, before, after):
         )
 
 
+def test_ranks_that_read_the_same_samples_hand_over_one_state(folder):
+    def make_rank(rank, ranks, **options):
+        dataset = StreamingDataset(
+            local=folder,
+            batch_size=16 // ranks,
+            shuffle=True,
+            world=World(1, ranks, rank=rank),
+            replication=2,
+        )
+        return PackingDataLoader(dataset, transform=transform, **LIMIT, **options)
+
+    ranks, ids = [make_rank(rank, 4, packs_per_epoch=9) for rank in range(4)], []
+    for rank, packed in enumerate(ranks):
+        for pack in packed:
+            ids += pack["sample_ids"] if rank % 2 == 0 else []
+    states = [packed.state_dict() for packed in ranks]
+    assert states[0] == states[1] != states[2] == states[3]
+    epochs = max(state["order"]["epoch"] for state in states) + 1
+    for rank in range(2):
+        other = make_rank(rank, 2)
+        other.load_state_dict(states)
+        rest = [n for packs in (other, other.flush()) for pack in packs for n in pack["sample_ids"]]
+        assert Counter([*ids, *rest]) == dict.fromkeys(range(SIZE), epochs)
+    next(iter(ranks[1]))
+    with pytest.raises(StateError, match="two states of rank 0 of 2 that differ"):
+        make_rank(0, 2).load_state_dict([ranks[1].state_dict(), *states[1:]])
+
+
 def test_a_list_of_all_states_has_the_own_one(folder):
     ranks = [rank_loader(folder, 1, 2, r, packs_per_epoch=9) for r in range(2)]
     for loader in ranks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ RankStates = Sequence["tuple[World, Mapping[str, Any]]"]
 def select_states(saved: Any, session: Session) -> RankStates:
     """Return the state of this rank alone, or those of all ranks of another world.
 
+    With replication, the ranks that read the same samples count as one rank.
+
     Raises:
-        StateError: If this rank's state is missing, or some of another world are.
+        StateError: If this rank's state is missing, some of another world are, or two of one rank differ.
     """
     states = [saved] if isinstance(saved, Mapping) else saved
     if not isinstance(states, (list, tuple)) or not states or not all(map(_is_state, states)):
@@ -36,7 +39,9 @@ def select_states(saved: Any, session: Session) -> RankStates:
             "a state is what state_dict() returned, or a list of those of all ranks, not "
             f"{reprlib.repr(saved)}"
         )
-    ranks = sorted(((world_of_state(s["packing"]), s) for s in states), key=lambda r: r[0].rank)
+    ranks = _drop_replicas(
+        sorted(((world_of_state(s["packing"]), s) for s in states), key=lambda r: r[0].rank)
+    )
     own = session.world
     for world, state in ranks:
         if world == own:
@@ -57,6 +62,20 @@ def select_states(saved: Any, session: Session) -> RankStates:
             "nodes and ranks only"
         )
     return ranks
+
+
+def _drop_replicas(ranks: RankStates) -> RankStates:
+    """Return one state of each rank, or group of ranks that read the same samples; `ranks` is sorted."""
+    distinct = list(ranks[:1])
+    for before, (world, state) in pairwise(ranks):
+        if world != before[0]:
+            distinct.append((world, state))
+        elif state != before[1]:
+            raise StateError(
+                f"the list has two states of rank {world.rank} of {world.ranks} that differ; ranks of one "
+                "replication group count as one rank: save the states of all its ranks after the same pack"
+            )
+    return distinct
 
 
 def _is_state(state: Any) -> bool:
