@@ -31,7 +31,7 @@ def function_key(function: Callable[..., Any]) -> str:
         ConfigError: If a captured value cannot be pickled.
     """
     try:
-        return f"function {_Keys().key(function)}"
+        return f"function {_FunctionKeys().key(function)}"
     except (PicklingError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"{function!r:.100} captures a value that cannot be pickled, so its results cannot be cached: "
@@ -39,7 +39,7 @@ def function_key(function: Callable[..., Any]) -> str:
         ) from error
 
 
-class _Keys:
+class _FunctionKeys:
     """Keys of a function and of what it has captured."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class _KeyPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has
         classes: The classes of the values, and their bases, in order.
     """
 
-    def __init__(self, file: BytesIO, keys: _Keys) -> None:
+    def __init__(self, file: BytesIO, keys: _FunctionKeys) -> None:
         super().__init__(file)
         self._keys = keys
         self.classes: dict[type, None] = {}
