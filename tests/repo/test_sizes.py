@@ -32,7 +32,7 @@ PLAN = [path for path in FILES if CORE / "plan" in path.parents]
 PURE = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "fractions", "functools", "hashlib", "heapq",
     "itertools", "math",
-    "numpy", "pickle", "reprlib", "typing",
+    "numpy", "reprlib", "typing",
 }  # fmt: skip
 PURE_OURS = ("errors", "interfaces", "plan", "types")
 PURE_MODULES = ("streamplug.plugin_kit.shuffle_order",)

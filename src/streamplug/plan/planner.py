@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
@@ -160,14 +159,10 @@ class Planner:
 
     def _order_key(self, config: EpochConfig) -> str:
         """Return text that differs for different orders: it is part of the keys of cached plans."""
-        digest = blake2b(np.ascontiguousarray(self.starts, "<i8").data, digest_size=16)
-        # The class and the options of the shuffle. Its pickle may differ between equal ones, which then only
-        # misses a cached plan.
-        digest.update(pickle.dumps(self.algorithm, protocol=4))
-        if isinstance(self.mixture, Mixture):
-            sampler = type(self.mixture.sampler)
-            digest.update(f"{sampler.__module__}.{sampler.__qualname__}".encode())
-        return f"{config} {self.mixture.identity()} {self.stream_shards} {digest.hexdigest()}"
+        digest = blake2b(np.ascontiguousarray(self.starts, "<i8").data, digest_size=16).hexdigest()
+        sampler = self.mixture.sampler if isinstance(self.mixture, Mixture) else None
+        parts = [_describe_algorithm(part) for part in (self.algorithm, sampler)]
+        return f"{config} {self.mixture.identity()} {self.stream_shards} {parts} {digest}"
 
     def length(self, world: World, batch: int, config: EpochConfig) -> int:
         """Return the number of samples of a rank in an epoch, approximately with batches of varying size."""
@@ -343,3 +338,12 @@ class Planner:
             block_size=config.block_size,
         )
         return OrderedSamples(selection, order, config.canonical_nodes)
+
+
+def _describe_algorithm(algorithm: object) -> str:
+    """Return the class and the options of an algorithm.
+
+    The text of an option may differ between processes, which then only misses a cached plan.
+    """
+    options = sorted(getattr(algorithm, "__dict__", {}).items())
+    return f"{type(algorithm).__module__}.{type(algorithm).__qualname__} {options}"
