@@ -172,7 +172,7 @@ def test_a_url_without_host_is_refused(url):
 
 
 def test_a_port_that_is_none_is_refused():
-    with pytest.raises(ConfigError, match="'ftp' of h is no number"):
+    with pytest.raises(ConfigError, match="the port is no number"):
         SftpStorage("sftp://h:ftp/a")
 
 

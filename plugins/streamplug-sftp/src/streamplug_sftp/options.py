@@ -68,7 +68,9 @@ def parse(url: str) -> Server:
     if not host:
         raise ConfigError("the location names no host; write sftp://user@host/path")
     if port and not (port.isascii() and port.isdigit()):
-        raise ConfigError(f"the port {port!r} of {host} is no number")
+        raise ConfigError(  # not shown, as it may be a password with a slash in it
+            "the port is no number; write sftp://user@host:22/path, and %2F for a slash in a password"
+        )
     # The notation of curl and others for paths in the home directory.
     folder = path.removeprefix("~/") if path.startswith("~/") else f"/{path}"
     return Server(
