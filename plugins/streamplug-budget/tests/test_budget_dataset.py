@@ -514,6 +514,41 @@ class TestResize:
         with pytest.raises(ConfigError, match="global batch of 8 batches, which stays the same"):
             dataset.resize(World(1, 3))
 
+    @pytest.mark.parametrize("with_loader", [False, True])
+    def test_a_loaded_position_is_kept(self, folder, with_loader):
+        """A state of 16 batches, loaded before or after the world changes, resumes with the next."""
+        whole = read(make(folder, budget=self.budget))
+        state = make(folder, budget=self.budget).session.state_at(0, 16)
+
+        def resume(ranks):
+            dataset = make(folder, budget=self.budget, world=World(1, ranks))
+            if with_loader:
+                pytest.importorskip("torch")
+                from streamplug import StreamingDataLoader
+
+                loader = StreamingDataLoader(dataset)
+                loader.load_state_dict(state)
+                return loader, loader
+            dataset.load_state_dict(state)
+            return dataset, dataset.batches()
+
+        for before, after in [(1, 4), (4, 2), (2, 8)]:
+            resumed, batches = resume(before)
+            for ranks in (after, before, after):
+                resumed.resize(World(1, ranks))
+                assert resumed.state_dict()["batch_in_epoch"] == 16
+            with pytest.raises(ConfigError, match="rewind=1: the loop has yielded 0 batches"):
+                resumed.resize(World(1, 1), rewind=1)
+            assert [batch["n"].tolist() for batch in batches] == whole[16::after]
+
+    def test_a_loaded_position_in_the_middle_of_a_global_batch_is_refused(self, folder):
+        dataset = make(folder, budget=self.budget, world=World(1, 4))
+        state = dataset.session.state_at(0, 5)
+        dataset.load_state_dict(state)
+        with pytest.raises(ConfigError, match="in the middle of a global batch of 8 batches"):
+            dataset.resize(World(1, 2))
+        assert dataset.state_dict() == state
+
     @pytest.mark.parametrize("transform", [None, _keep_number])
     def test_loader_workers_follow(self, folder, transform):
         pytest.importorskip("torch")

@@ -159,15 +159,21 @@ class Session:
         epoch, step = rewind_position(
             position, rewind, len(run.steps_of_global_batch(0, self.world))
         )
-        batch, step = run.resized(self.world, self.placement.merge_replicas(world), step)
+        in_loop, first = epoch >= 0, run.clock.next()[1]
+        # Steps are counted in the world, also that with which a loaded state begins.
+        batch, step = run.resized(
+            self.world, self.placement.merge_replicas(world), step if in_loop else first
+        )
         change = WorldChange(
             run.clock.changes + 1, world.nodes, world.ranks_per_node, world.rank, batch, epoch, step
         )
         self._follow(change)
         run.clock.change_world(change)
         self.monitor.cut_blocks()
-        if epoch >= 0:
+        if in_loop:
             run.set_loader_position(epoch, step)
+        elif step != first:
+            run.set_first_step(step)
 
     def _follow(self, change: WorldChange) -> None:
         self.run.change_world(change.batch_size, self.world)

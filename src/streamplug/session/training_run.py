@@ -134,6 +134,10 @@ class TrainingRun(RunOrder):
         elif self._is_over(next_epoch, first, world):
             self._continue(next_epoch + 1, 0, changed=False)
 
+    def set_first_step(self, step: int) -> None:
+        """Let the next epoch begin with another step."""
+        self._continue(self.clock.next()[0], step, changed=False)
+
     def _is_over(self, epoch: int, step: int, world: World) -> bool:
         if self.varies:
             return step > 0 and step >= self.epoch(epoch, world).steps
