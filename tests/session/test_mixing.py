@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -111,6 +112,45 @@ def test_a_run_resumes_on_another_world(folders):
     rest = [sorted(zip(b["stream"].tolist(), b["n"].tolist())) for b in batches]
     assert state["choose"] == [80, 48, 32]
     assert global_batches(folders, PROPORTIONS, (2, 2), first=state, epoch_size=160) == rest
+
+
+@pytest.mark.parametrize("partition", ["orig", "relaxed"])
+@pytest.mark.parametrize("method", ["stratified", "per_stream", "device_per_stream"])
+@pytest.mark.parametrize("worlds", [((1, 2), (1, 4)), ((2, 2), (1, 2)), ((1, 1), (2, 4))])
+def test_streams_that_were_combined_for_a_world_are_read_on_another(
+    folders, partition, method, worlds
+):
+    pytest.importorskip("streamplug_mosaic")
+    options = {"partition_algo": partition, "batching_method": method, "num_canonical_nodes": 4}
+    runs = [
+        [
+            mixed(folders, [{}] * 3, rank, world, 16 // World(*world).ranks, **options)
+            for rank in range(World(*world).ranks)
+        ]
+        for world in worlds
+    ]
+    (before, *_), after = runs
+    state = before.session.state_at(0, 4)
+    for rank in after:
+        rank.load_state_dict(json.loads(json.dumps(state)))
+    assert after[0].state_dict() == state
+    loops = [rank.batches() for rank in after]
+    for step in range(4, before.session.run.epoch(0, World(*worlds[0])).steps):
+        expected = [use.sample for use in before.explain(step, epoch=0)]
+        uses = after[0].explain(step, epoch=0)
+        assert [use.sample for use in uses] == expected
+        assert all(use in after[0].where(use.sample, epoch=0) for use in uses)
+        read = [
+            number + np.cumsum([0, *SIZES])[stream]
+            for batch in (next(loop, {"stream": [], "n": []}) for loop in loops)
+            for stream, number in zip(batch["stream"], batch["n"])
+        ]
+        assert read == expected
+    assert [next(loop, None) for loop in loops] == [None] * len(loops)
+    damaged = {name: value for name, value in state.items() if name != "initial_world"}
+    for saved in (damaged, {**damaged, "initial_world": [1, 3]}):
+        with pytest.raises(StateError, match=r"the state has initial_world=.* for which its batch"):
+            after[0].load_state_dict(saved)
 
 
 def test_a_state_of_other_weights_is_refused(folders):

@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan.batch_planner import BatchPlanner, CurriculumEpochs
 from streamplug.plan.curriculum import Curriculum, CurriculumSchedule
-from streamplug.plan.epoch import Epoch, PartitionedEpoch
+from streamplug.plan.epoch import Epoch, PartitionedEpoch, ReassignedEpoch
 from streamplug.plan.interleave import Interleaving
 from streamplug.plan.mixture import Mixture
 from streamplug.plan.mixture_change import (
@@ -43,7 +43,8 @@ class EpochConfig:
     `block_size` is in samples. `initial_nodes` and `initial_batch_size` are those with which the run began:
     the first is for the partition ``relaxed``; with ``device_per_stream``, as many samples of one stream as
     the second stay together. `micro_batches` is the number of batches in a global batch, which the batching
-    methods of plugins take.
+    methods of plugins take. `initial_world` is the world for which a partition that is not elastic combines
+    the streams; None for the current one.
     """
 
     seed: int
@@ -54,6 +55,7 @@ class EpochConfig:
     batching_method: str
     initial_batch_size: int
     micro_batches: int = 0
+    initial_world: World | None = None
 
     def parallelism(self, world: World, batch: int) -> Parallelism:
         return Parallelism(self.canonical_nodes, world, batch, self.initial_nodes)
@@ -137,7 +139,7 @@ class Planner:
             return PartitionedEpoch(ordered, partition)
         if self.partition_algorithm.elastic:
             return self._scheduled_epoch(number, batch * world.ranks, config)
-        return self._combined_epoch(self.mixture, number, parallelism, config)
+        return self._combined_epoch(self.mixture, number, world, batch, config)
 
     def ordered(self, number: int, config: EpochConfig) -> OrderedSamples:
         """Return the samples of an epoch in one order over all streams."""
@@ -177,7 +179,7 @@ class Planner:
         if config.batching_method == "random":
             return self.partition_algorithm.partition(self.size, parallelism).per_rank
         if not self.partition_algorithm.elastic:
-            return self._combined_epoch(self.mixture, 0, parallelism, config).length(world, batch)
+            return self._combined_epoch(self.mixture, 0, world, batch, config).length(world, batch)
         unit = self._samples_per_slot(global_batch, config)
         slots = sum(-(-taken // unit) for taken in self.mixture.choose)
         return -(-slots // (global_batch // unit)) * batch
@@ -297,8 +299,10 @@ class Planner:
         return global_batch if config.batching_method == "per_stream" else 1
 
     def _combined_epoch(
-        self, mixture: Mixture, number: int, parallelism: Parallelism, config: EpochConfig
+        self, mixture: Mixture, number: int, world: World, batch: int, config: EpochConfig
     ) -> Epoch:
+        initial = config.initial_world or world
+        initial_batch = batch * world.ranks // initial.ranks
         streams = []
         for selection, share in zip(self._select_streams(number, config), mixture.shares):
             block_size = max(int(config.block_size * share), 1)
@@ -306,9 +310,13 @@ class Planner:
             streams.append(WeightedStream(ordered, share))
         # The sequence of streams changes with the epoch if they are shuffled and resampled.
         offset = number if self.shuffled and mixture.method == "balanced" else 0
-        return self.partition_algorithm.combine_streams(
+        parallelism = config.parallelism(initial, initial_batch)
+        epoch = self.partition_algorithm.combine_streams(
             config.batching_method, streams, parallelism, config.seed + offset
         )
+        if (initial.nodes, initial.ranks_per_node) == (world.nodes, world.ranks_per_node):
+            return epoch
+        return ReassignedEpoch(epoch, initial, initial_batch)
 
     def _select_streams(self, number: int, config: EpochConfig) -> list[Selection]:
         return [self.selection(number, config.seed, stream) for stream in range(len(self.streams))]

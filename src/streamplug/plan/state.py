@@ -9,6 +9,7 @@ from typing import Any
 
 from streamplug.errors import StateError
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint, describe_difference
+from streamplug.types import World
 
 STATE_VERSION = 1
 MAX_COUNT = 1 << 62
@@ -81,16 +82,21 @@ def save(
     initial_nodes: int,
     initial_batch_size: int | None = None,
     *,
+    initial_world: World | None = None,
     batches_per_step: int | None = None,
 ) -> dict[str, Any]:
     """Return a state as JSON values; `step` is the first step of the epoch that is not done.
 
     ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes``, ``shuffle_seed`` and
-    ``initial_physical_nodes`` are named as in the state of mosaicml-streaming. `initial_batch_size` is None
-    where the order does not depend on it. `batches_per_step` is the number of batches of a step over all
-    ranks if they vary in size; else None.
+    ``initial_physical_nodes`` are named as in the state of mosaicml-streaming. `initial_batch_size` and
+    `initial_world` are None where the order does not depend on them. `batches_per_step` is the number of
+    batches of a step over all ranks if they vary in size; else None.
     """
-    initial = {"initial_physical_nodes": initial_nodes, "initial_batch_size": initial_batch_size}
+    initial = {
+        "initial_physical_nodes": initial_nodes,
+        "initial_batch_size": initial_batch_size,
+        "initial_world": initial_world and [initial_world.nodes, initial_world.ranks_per_node],
+    }
     return {
         "version": STATE_VERSION,
         "epoch": epoch,

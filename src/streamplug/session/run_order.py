@@ -131,7 +131,15 @@ class RunOrder:
             batching_method=options.batching_method,
             initial_batch_size=self._start.batch_size or self.batch,
             micro_batches=self._micro_batches(world),
+            initial_world=self._initial_world(world),
         )
+
+    def _initial_world(self, world: World) -> World | None:
+        """Return the world for which the streams are combined if batches depend on it, else None."""
+        options = self.options
+        if options.elastic or self.varies or options.batching_method == "random":
+            return None
+        return self._start.world or World(world.nodes, world.ranks_per_node)
 
     def _micro_batches(self, world: World) -> int:
         """Return the number of batches of a global batch over all ranks if they vary in size, else 0."""

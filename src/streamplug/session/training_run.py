@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -217,6 +218,7 @@ class TrainingRun(RunOrder):
             step,
             config.initial_nodes,
             initial_batch_size,
+            initial_world=config.initial_world,
             batches_per_step=self._batches_per_step(world),
         )
         batches, mixture = self._planner.batches, self._planner.mixture
@@ -256,6 +258,18 @@ class TrainingRun(RunOrder):
                 saved, self.identity(world), batches_per_step=self._batches_per_step(world)
             )
             self._check_position(epoch, step, world)
+            # States without a version are of mosaicml-streaming, which makes batches for each world anew.
+            is_versioned = saved.get("version") is not None
+            if (
+                is_versioned
+                and self._start.world is None
+                and self._initial_world(world) is not None
+            ):
+                raise StateError(
+                    f"the state has initial_world={reprlib.repr(saved.get('initial_world'))}; expected the "
+                    "numbers of nodes and of ranks per node for which its batches were made: the state is "
+                    "truncated, or was changed"
+                )
             if self.options.elastic and not (
                 self.varies and isinstance(self._initial_mixture, Mixture)
             ):

@@ -68,6 +68,11 @@ ALWAYS = (
         "They repeat the same sample as in an uninterrupted run",
     ),
     PeerDifference(
+        "Resuming `stratified`, `per_stream` or `device_per_stream` on other numbers of nodes or ranks",
+        "Another order: samples may be lost or repeated",
+        "The order of the run in which the state was saved; that of mosaicml-streaming if it saved the state",
+    ),
+    PeerDifference(
         "Epochs after a resumed epoch, with workers and without `num_canonical_nodes=`",
         "May use the canonical nodes of a new run, unless a state was saved in between",
         "Use the canonical nodes of the state",
