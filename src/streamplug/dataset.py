@@ -253,8 +253,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
-        session, rows_of = self._session, self._reader.rows
-        one_by_one = self.one_by_one
+        self.check_epoch()
+        session, rows_of, one_by_one = self._session, self._reader.rows, self.one_by_one
         read = lambda b: [self[i] for i in b.ids.tolist()] if one_by_one else rows_of(b.ids)  # noqa: E731
         with closing(session.read_epoch(read, session.source.rows)) as blocks:
             for epoch, block, rows in blocks:
@@ -284,9 +284,9 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         Raises:
             ConfigError: If there is no batch size, or it differs from the data set's.
         """
-        session = self._session
+        session, num_threads = self._session, whole_number("num_threads", num_threads, 0) or 0
         session.run.use_batch_size(batch_size)
-        num_threads = whole_number("num_threads", num_threads, 0) or 0
+        self.check_epoch()
         finish: Callable[[Any], Any] = list if num_threads else iter
         rows = session.source.rows_of_batches(num_threads=num_threads)
         read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731

@@ -366,3 +366,61 @@ def test_a_loader_takes_what_torch_takes(streaming, many):
     same = streaming.StreamingDataLoader(dataset, 4, False, None)
     assert isinstance(same, torch.utils.data.DataLoader)
     assert sum(len(batch["n"]) for batch in same) == same.num_samples_yielded == 40
+
+
+def test_a_loader_of_batches_of_the_data_set_reads_columns(streaming, many):
+    pytest.importorskip("torch")
+    settings = {"local": f"{many}/a", "batch_size": 4, "shuffle": True}
+    order = [sample["n"] for sample in streaming.StreamingDataset(**settings)]
+    for options in ({}, {"num_threads": 1}, {"num_workers": 1}, {"batch_transform": dict}):
+        dataset = streaming.StreamingDataset(**settings)
+        dataset.session.reader.rows = None  # no samples are read
+        loader = streaming.StreamingDataLoader(dataset, batch_size=4, **options)
+        assert [n for batch in loader for n in batch["n"].tolist()] == order
+
+
+def test_samples_that_a_subclass_changes_are_read_one_by_one(streaming, many):
+    pytest.importorskip("torch")
+
+    class Negated(streaming.StreamingDataset):
+        def __iter__(self):
+            return ({"n": -sample["n"]} for sample in super().__iter__())
+
+    class Doubled(streaming.StreamingDataset):
+        def get_item(self, sample_id, retry=7):
+            return {"n": 2 * super().get_item(sample_id)["n"]}
+
+    for cls, factor in ((Negated, -1), (Doubled, 2)):
+        loader = streaming.StreamingDataLoader(cls(local=f"{many}/a", batch_size=4), batch_size=4)
+        assert [n for b in loader for n in b["n"].tolist()] == [factor * n for n in range(40)]
+        with pytest.raises(ConfigError, match=f"{cls.__name__} makes samples of its own"):
+            streaming.StreamingDataLoader(loader.dataset, batch_size=4, num_threads=1)
+
+
+def test_batches_of_columns_are_checked_at_the_start_of_an_epoch(streaming, many):
+    settings = {"local": f"{many}/a", "shuffle": True, "num_canonical_nodes": 64}
+    with pytest.raises(ConfigError, match="samples assigned to a canonical node is 0: 40 samples"):
+        next(streaming.StreamingDataset(batch_size=4, **settings).batches())
+
+
+def test_batches_of_a_budget_are_loaded(streaming, many):
+    pytest.importorskip("torch")
+    pytest.importorskip("streamplug_budget")
+    budget = {"limit": 50, "column": "n", "measure": "value"}
+    options = {"partition_algo": "elastic", "batching_method": "budget", "batch_budget": budget}
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=8, **options)
+    loader = streaming.StreamingDataLoader(dataset, batch_size=8)
+    batches = [batch["n"].tolist() for batch in loader]
+    assert sorted(n for batch in batches for n in batch) == list(range(40))
+    assert max(map(sum, batches)) <= 50
+    without_size = streaming.StreamingDataset(local=f"{many}/a", **options)
+    assert sum(len(batch["n"]) for batch in without_size.batches()) == 40
+
+
+def test_data_sets_are_packed(streaming, many):
+    packing = pytest.importorskip("streamplug_packing")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    packs = packing.PackedSamples(
+        dataset, length=50, size=lambda sample: 1 + sample["n"], open_bins=1
+    )
+    assert list(next(iter(packs))["n"]) == list(range(9))

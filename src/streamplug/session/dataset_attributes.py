@@ -131,6 +131,9 @@ class DatasetAttributes(DatasetRepr):
         finite = [limit for limit in limits.values() if limit is not None]
         return sum(finite) if finite and len(finite) == len(limits) else None
 
+    def check_epoch(self) -> None:
+        """Check the options at the start of an epoch; subclasses may override this."""
+
     def as_source(self: NumberedSamples) -> MapSource:
         """Return the stored samples by sample id, for loaders that order samples themselves.
 

@@ -96,7 +96,8 @@ class StreamingDataset(streamplug.StreamingDataset):
         Raises:
             ConfigError: If there is no batch size, or py1e has more canonical nodes than samples.
         """
-        check_batch_size(self.batch_size)
+        if not self.session.run.varies:  # batches of a budget need none
+            check_batch_size(self.batch_size)
         if self.shuffle and self.shuffle_algo == "py1e":
             check_block_size(self._shuffle_block_size, self.samples_per_shard)
             if (self.num_canonical_nodes or 0) > self.size:
@@ -104,10 +105,6 @@ class StreamingDataset(streamplug.StreamingDataset):
                     f"The number of samples assigned to a canonical node is 0: {self.size} samples, "
                     f"num_canonical_nodes={self.num_canonical_nodes}; lower it"
                 )
-
-    def __iter__(self) -> Iterator[Any]:
-        self.check_epoch()
-        return super().__iter__()
 
     def _derive_weights(self, arguments: Sequence[Stream]) -> None:
         """Set the derived weights of the streams: those of this data set, and those of the user."""
