@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_testing.equality import same
-from streamplug_webdataset.members import BLOCK, Members
+from streamplug_webdataset.members import BLOCK, Members, next_header
 from streamplug_webdataset.names import split_name
 
 from streamplug import StreamingDataset
@@ -120,6 +120,15 @@ def test_long_names_and_large_numbers_are_read():
     data[148:156] = b" " * 8
     data[148:156] = b"%06o\0 " % sum(data[:512])
     assert members_of(bytes(data)) == [("a.txt", b"x" * 600)]
+
+
+def test_sizes_of_twelve_digits_are_read():
+    data = bytearray(archive([("a.bin", bytes(513)), ("b.txt", b"y")], kind=tarfile.USTAR_FORMAT))
+    data[124:136] = b"%012o" % 513  # as libarchive writes members of 8 to 64 GiB
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data[:512])
+    assert members_of(bytes(data)) == files_of(data) == [("a.bin", bytes(513)), ("b.txt", b"y")]
+    assert next_header(bytes(data[:512]), 0) == 3 * BLOCK
 
 
 def test_what_is_no_file_is_left_out_and_told():

@@ -26,6 +26,7 @@ _EXTENSIONS = frozenset((_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL))
 _WITHOUT_CONTENT = frozenset(
     b"123456"
 )  # links, devices, directories and pipes, whatever size they say
+_FIELD_ENDS = b"\0 "
 _HEADERS_PER_CHECK = 256
 _MAX_EXTENSION = 1 << 20
 _AFTER_END = 1 << 16
@@ -103,8 +104,8 @@ class Members:
 
     def _content(self, header: bytes, at: int) -> int:
         """Return how many bytes of content follow a header."""
-        try:
-            size = int(header[124:135], 8)
+        try:  # eleven digits and an end; libarchive fills the field with twelve digits
+            size = int(header[124:135], 8) if header[135] in _FIELD_ENDS else -1
         except ValueError:
             size = -1
         if size < 0:
@@ -185,7 +186,7 @@ class Members:
 
 def next_header(header: bytes, at: int) -> int | None:
     """Return where the header after one begins; None if it is no header, or has extensions that say so."""
-    digits = header[124:135]
+    digits = header[124:136].rstrip(_FIELD_ENDS)
     if not header.startswith(b"ustar", 257) or not digits.isdigit():
         return None
     size = 0 if header[156] in _WITHOUT_CONTENT else int(digits, 8) if max(digits) < 0x38 else -1
