@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
+import tarfile
 
 import numpy as np
 import pytest
@@ -115,6 +117,54 @@ def test_files_of_a_data_set_are_renamed_but_not_moved(tars):
     moved = wds.WebDataset(f"{tars}/a.tar", rename_files=lambda n: f"z{n}")
     with pytest.raises(DataError, match="only extensions may change"):
         next(iter(moved))
+
+
+def archive(path, names):
+    """Write an archive whose files contain their own names."""
+    with tarfile.open(path, "w") as tar:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = len(name)
+            tar.addfile(member, io.BytesIO(name.encode()))
+    return str(path)
+
+
+def contents(samples):
+    return [{k: v for k, v in sample.items() if k[:2] != "__"} for sample in samples]
+
+
+def test_select_files_is_given_the_case_of_names(tmp_path):
+    url = archive(tmp_path / "a.tar", ["0.JPG", "0.txt", "1.JPG", "1.__x", "2.txt", "2.TXT"])
+    expected = [{"jpg": b"0.JPG", "txt": b"0.txt"}, {"jpg": b"1.JPG"}, {"txt": b"2.txt"}]
+
+    def select(name):
+        return name.endswith((".JPG", ".txt"))
+
+    for pipeline in (
+        wds.WebDataset(url, select_files=select),
+        wds.DataPipeline(wds.SimpleShardList(url), wds.tarfile_to_samples(select_files=select)),
+        wds.DataPipeline([{"url": url}], wds.tarfile_to_samples(select_files=select)),
+    ):
+        assert contents(pipeline) == expected
+    twice = wds.WebDataset(url, rename_files=lambda name: name)
+    with pytest.raises(DataError, match="'2' has two files 'txt'"):
+        list(twice)
+
+
+def test_files_are_renamed_in_their_order_and_without_an_extension(tmp_path):
+    url = archive(tmp_path / "a.tar", ["i.0.txt", "i.0.cls", "README", "i.1.txt", "i.1.cls"])
+
+    def rename(name):
+        return name.replace("i.", "i_") if "." in name else f"{name}.md"
+
+    pipeline = wds.DataPipeline(
+        wds.SimpleShardList(url), wds.tarfile_to_samples(rename_files=rename)
+    )
+    assert contents(pipeline) == [
+        {"txt": b"i.0.txt", "cls": b"i.0.cls"},
+        {"md": b"README"},
+        {"txt": b"i.1.txt", "cls": b"i.1.cls"},
+    ]
 
 
 def test_a_variable_in_a_url(tars, monkeypatch):

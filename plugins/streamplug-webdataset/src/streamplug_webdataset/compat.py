@@ -9,7 +9,7 @@ from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.handlers import reraise_exception
 from streamplug_webdataset.iterable import IterablePipeline, flattened
-from streamplug_webdataset.names import KEY, split_name
+from streamplug_webdataset.names import KEY, URL, split_name
 from streamplug_webdataset.pipeline import Pipeline, PipelineOptions
 from streamplug_webdataset.shardlists import (
     ResampledShards,
@@ -25,7 +25,7 @@ from streamplug_webdataset.tariterators import (
     RenameFiles,
     SelectFiles,
     check_handler,
-    chosen_files,
+    chosen_name,
     tarfile_samples,
 )
 from streamplug_webdataset.utils import PipelineStage
@@ -114,11 +114,12 @@ class WebDataset(Pipeline):
             options = {"progress_bar": True, **options}
         keep = cache_dir if cache_size else None
         limit = parse_bytes(cache_size, "cache_size") if keep and cache_size > 0 else None
+        chosen = select_files is not None or rename_files is not None
         stream = Archives(
             remote=located(urls),
             local=keep,
             cache_limit=limit,
-            format="webdataset:raw",
+            format=f"webdataset:{'raw,case' if chosen else 'raw'}",
             storage_options=storage_options,
         )
         settings = PipelineOptions(
@@ -131,7 +132,6 @@ class WebDataset(Pipeline):
             empty=not empty_check,
             passes=0 if resampled or repeat else 1,
         )
-        chosen = select_files is not None or rename_files is not None
         super().__init__(settings, [_files_stage(select_files, rename_files)] if chosen else [])
 
 
@@ -139,9 +139,14 @@ def _files_stage(select: SelectFiles | None, rename: RenameFiles | None) -> Stag
     """Return the stage that selects and renames the files of samples."""
 
     def apply(sample: dict[str, Any]) -> Any:
-        changed = {name: value for name, value in sample.items() if name.startswith("__")}
+        changed = {name: sample[name] for name in (KEY, URL) if name in sample}
         before = len(changed)
-        for name, value in chosen_files(sample, select, rename):
+        for own_extension, value in sample.items():
+            if own_extension in (KEY, URL):
+                continue
+            name = chosen_name(f"{sample[KEY]}.{own_extension}", select, rename)
+            if name is None:
+                continue
             key, extension = split_name(name) or ("", "")
             if key != sample[KEY]:
                 raise DataError(

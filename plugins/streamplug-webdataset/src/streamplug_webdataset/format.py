@@ -27,7 +27,7 @@ from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.grouping import Grouping
 from streamplug_webdataset.header_index import open_archive
 from streamplug_webdataset.members import BLOCK, Members
-from streamplug_webdataset.names import KEY
+from streamplug_webdataset.names import FILE, KEY, split_name
 from streamplug_webdataset.reader import TarHeader, TarReader
 from streamplug_webdataset.sample_locations import SampleLocations, min_file_bytes
 from streamplug_webdataset.shard import TarWriter
@@ -42,7 +42,9 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
     After a colon, options with commas between them: ``raw`` reads all values as bytes where there is no
     index.json to say how they are encoded, ``pil`` reads JPEG and PNG files among them as images of Pillow
     (which needs streamplug-image), ``idx`` looks for the indexes of wids, DALI and Energon where there is no
-    index.json, and ``mtime=…`` is the time that is written into archives, in seconds since 1970.
+    index.json, and ``mtime=…`` is the time that is written into archives, in seconds since 1970. Where there
+    is no index.json, ``case`` keeps the case of extensions, and ``files`` makes a sample of each file, with
+    its name as the key and its bytes as the column ``file``.
     """
 
     suffix = "tar"
@@ -51,12 +53,20 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
     key = KEY
 
     def __init__(
-        self, *, raw: bool = False, pil: bool = False, idx: bool = False, mtime: int = 0
+        self,
+        *,
+        raw: bool = False,
+        pil: bool = False,
+        idx: bool = False,
+        case: bool = False,
+        files: bool = False,
+        mtime: int = 0,
     ) -> None:
         """Read values without an index.json as bytes if `raw`; write archives of the time `mtime`."""
         if raw and pil:
             raise ConfigError("format webdataset:raw,pil: values are either bytes or images")
         self._raw, self._pil, self._idx = raw, pil, idx
+        self._case, self._files = case, files
         self._mtime = mtime
 
     @classmethod
@@ -64,13 +74,14 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         options: dict[str, Any] = {}
         for option in argument.split(",") if argument else ():
             name, equals, value = option.partition("=")
-            if name in ("raw", "pil", "idx") and not equals:
+            if name in ("raw", "pil", "idx", "case", "files") and not equals:
                 options[name] = True
             elif name == "mtime" and value.isdigit() and int(value) < 8**11:
                 options["mtime"] = int(value)
             else:
                 raise ConfigError(
-                    f"format webdataset:{argument}: {option!r} is none of raw, pil, idx, mtime=SECONDS"
+                    f"format webdataset:{argument}: {option!r} is none of raw, pil, idx, case, files, "
+                    "mtime=SECONDS"
                 )
         return cls(**options)
 
@@ -120,12 +131,12 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
 
     def scan(self, file: ScanSource) -> ScanResult:
         read, hints = open_archive(file, indexed=self._idx)
-        members, grouping = Members(read, file.size), Grouping()
+        members, grouping = Members(read, file.size), Grouping(self._split_name)
         for member in members:
             grouping.add(member)
         places = grouping.places(file.size)
         specs = {
-            name: "bytes" if self._raw else encoding_of(name, images=self._pil)
+            name: "bytes" if self._raw else encoding_of(name.lower(), images=self._pil)
             for name in places.extensions
         }
         entry = {"columns": {KEY: "str", **specs}, "format": "webdataset", "version": 2}
@@ -139,6 +150,9 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         elif hints is not None and hints.samples not in (None, places.samples):
             notes[_STALE] = f"{hints.samples} samples rather than {places.samples}"
         return ScanResult(places.samples, entry, {"places": places.pack()}, notes)
+
+    def _split_name(self, name: str) -> tuple[str, str] | None:
+        return (name, FILE) if self._files else split_name(name, lower=not self._case)
 
     def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         # What a sample does not have is None, so all archives can have the columns of all.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -38,12 +38,14 @@ class Grouping:
         metadata: Number of members with metadata of the archive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, split: Callable[[str], tuple[str, str] | None] = split_name) -> None:
+        """Group by the key and the extension that `split` returns for a name; None belongs to no sample."""
         self.keys: list[str] = []
         self.nameless: list[str] = []
         self.metadata = 0
         self._columns: dict[str, _ExtensionColumn] = {}
         self._key: str | None = None
+        self._split = split
 
     def add(self, member: Member) -> None:
         """Add a member.
@@ -55,7 +57,7 @@ class Grouping:
         if name.startswith("__") and is_metadata(name):
             self.metadata += 1
             return
-        split = split_name(name)
+        split = self._split(name)
         if split is None:
             if len(self.nameless) < 3:
                 self.nameless.append(name)

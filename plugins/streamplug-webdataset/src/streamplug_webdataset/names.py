@@ -10,14 +10,17 @@ KEY = "__key__"
 URL = "__url__"
 """The URL of the archive that a sample is in, which pipelines have."""
 
+FILE = "file"
+"""The column of the files' bytes where each file is a sample."""
+
 _METADATA = re.compile(r"__[^/]*__(/|\Z)")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-def split_name(name: str) -> tuple[str, str] | None:
+def split_name(name: str, *, lower: bool = True) -> tuple[str, str] | None:
     """Return the key and the extension that a name has, or None if it has none.
 
-    The extension begins after the first dot of the last part of the path, and is in lower case.
+    The extension begins after the first dot of the last part of the path, and is in lower case if `lower`.
 
     >>> split_name("a.b/0001.Seg.png")
     ('a.b/0001', 'seg.png')
@@ -28,7 +31,7 @@ def split_name(name: str) -> tuple[str, str] | None:
         return None
     if not stem and (not slash or "." in folder.rpartition("/")[2]):
         return None
-    return name[: len(name) - len(extension) - 1], extension.lower()
+    return name[: len(name) - len(extension) - 1], extension.lower() if lower else extension
 
 
 def is_metadata(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.handlers import reraise_exception
-from streamplug_webdataset.names import KEY, URL, split_name
+from streamplug_webdataset.names import FILE, KEY, URL, split_name
 from streamplug_webdataset.progress import Progress
 from streamplug_webdataset.shardlists import located
 from streamplug_webdataset.source import Archives, Source, SourceOrder
@@ -53,8 +53,10 @@ class Expander(Stage):
             yield from samples if self.plain else self._changed(samples)
 
     def _samples(self, url: str) -> Iterator[dict[str, Any]]:
+        """Yield the samples of an archive; its files in their order if they are selected or renamed."""
         if url not in self._opened:
-            stream = Archives(remote=located(url), format="webdataset:raw")
+            unit = "raw" if self.plain else "files"
+            stream = Archives(remote=located(url), format=f"webdataset:{unit}")
             self._opened[url] = Source(stream, SourceOrder(), {})
         archive = self._opened[url]
         for start in range(0, archive.size, _SAMPLES_PER_READ):
@@ -62,23 +64,24 @@ class Expander(Stage):
             for sample in archive[rows]:
                 yield {URL: url, **{name: v for name, v in sample.items() if v is not None}}
 
-    def _changed(self, samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Select and rename files, and put those in a row that have one key together again."""
+    def _changed(self, files: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Select and rename files, and make samples of those in a row that have one key."""
         last: dict[str, Any] | None = None
-        for sample in samples:
-            for name, value in chosen_files(sample, self.select_files, self.rename_files):
-                key, extension = split_name(name) or ("", "")
-                if not key:
-                    continue
-                if last is None or last[KEY] != key:
-                    if last is not None:
-                        yield last
-                    last = {KEY: key, URL: sample[URL]}
-                if extension in last:
-                    raise DataError(
-                        f"{sample[URL]}: after rename_files the sample {key!r} has two files {extension!r}"
-                    )
-                last[extension] = value
+        for file in files:
+            name = chosen_name(file[KEY], self.select_files, self.rename_files)
+            split = None if name is None else split_name(name)
+            if split is None:
+                continue
+            key, extension = split
+            if last is None or last[KEY] != key:
+                if last is not None:
+                    yield last
+                last = {KEY: key, URL: file[URL]}
+            if extension in last:
+                raise DataError(
+                    f"{file[URL]}: after rename_files the sample {key!r} has two files {extension!r}"
+                )
+            last[extension] = file[FILE]
         if last is not None:
             yield last
 
@@ -86,18 +89,11 @@ class Expander(Stage):
         return {**self.__dict__, "_opened": {}}
 
 
-def chosen_files(
-    sample: dict[str, Any], select: SelectFiles | None, rename: RenameFiles | None
-) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of a sample's files that are selected, the names after they were changed."""
-    for extension, value in sample.items():
-        if extension.startswith("__"):
-            continue
-        name = f"{sample[KEY]}.{extension}"
-        if rename is not None:
-            name = rename(name)
-        if select is None or select(name):
-            yield name, value
+def chosen_name(name: str, select: SelectFiles | None, rename: RenameFiles | None) -> str | None:
+    """Return the changed name of a file; None if the file is not selected."""
+    if rename is not None:
+        name = rename(name)
+    return name if select is None or select(name) else None
 
 
 def tarfile_to_samples(
