@@ -168,6 +168,23 @@ def test_classes_without_images_are_refused(tree):
         opened(tree / "flat", "folder:images")
 
 
+@pytest.mark.parametrize("spec", ["folder:images,raw", "folder:classes"])
+def test_a_class_directory_without_files_is_refused(tree, spec):
+    assert len(opened(tree, spec)) == len(contents(tree))
+    (tree / "bird").mkdir()
+    with pytest.raises(InvalidIndexError, match=r"tree: directories without.* classes: bird;"):
+        opened(tree, spec)
+    write(tree / "bird" / ".gitkeep", b"")
+    with pytest.raises(InvalidIndexError, match=r"tree: directories without.* classes: bird;"):
+        opened(tree, spec)
+    assert len(opened(tree)) == len(contents(tree))
+    chosen = opened(f"{tree}/{{cat,dog}}/**", spec)
+    assert {sample["class"] for sample in chosen} == {"cat", "dog"}
+    (tree / "bird" / ".gitkeep").unlink()
+    (tree / "bird").rename(tree / ".bird")
+    assert len(opened(tree, spec)) == len(contents(tree))
+
+
 def test_what_has_no_meaning_is_refused(tree):
     with pytest.raises(ConfigError, match="expected folder, folder:classes, folder:images"):
         opened(tree, "folder:jpg")

@@ -203,6 +203,16 @@ class MultiFileFormat(Format):
             DataError: If they do not form a data set; the message names one of them.
         """
 
+    def check_empty_directories(self, names: Sequence[str]) -> None:
+        """Check the top-level directories without files, of which only local storages know.
+
+        Args:
+            names: Their names, sorted.
+
+        Raises:
+            DataError: If they do not belong in a data set.
+        """
+
 
 class FileListFormat(Format):
     """A format whose data files may be listed in a file of another library."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,11 @@ import xxhash
 from streamplug.errors import NotFound
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import FileSelection, Storage
+from streamplug.plugin.location import local_path
 from streamplug.plugin_kit.manifest import ShardManifest
 from streamplug.scan.glob import FileSet
 from streamplug.scan.listing import list_objects
+from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.types import ObjectInfo
 
 MULTIFILE_PREFIX = "_bundles/"
@@ -25,11 +28,15 @@ MAX_SHARD_BYTES = 32 << 20  # a larger file is a shard of its own
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
-    """Files sorted by name, how often each is listed, and a digest of names, sizes, versions and counts."""
+    """Files sorted by name, how often each is listed, and a digest of names, sizes, versions and counts.
+
+    `empty_directories` are the top-level directories without files, sorted, if the whole tree is local.
+    """
 
     files: Sequence[ObjectInfo]
     counts: Sequence[int]
     digest: str
+    empty_directories: Sequence[str] = ()
 
     def repeat_files(self, selection: FileSelection) -> FileSelection:
         """Repeat the samples as often as their files are listed: one pass over all, then the next."""
@@ -76,7 +83,16 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
     times = [counts[key] for key in keys]
     if max(times) > 1:
         digest.update(f"{times}".encode())
-    return FileTree([infos[key] for key in keys], times, digest.hexdigest())
+    root = local_path(storage.url) if files.whole else None
+    empty = [] if root is None else _empty_directories(root, keys)
+    return FileTree([infos[key] for key in keys], times, digest.hexdigest(), empty)
+
+
+def _empty_directories(root: str, keys: Sequence[str]) -> list[str]:
+    """Return the directories directly below a local one that are in no key, but for those of streamplug."""
+    known = {key.partition("/")[0] for key in keys} | {STATE_DIR, MULTIFILE_PREFIX.rstrip("/")}
+    with os.scandir(root) as entries:
+        return sorted(e.name for e in entries if e.name not in known and e.is_dir())
 
 
 def group_files(files: Sequence[ObjectInfo], selection: FileSelection) -> Iterator[ShardManifest]:

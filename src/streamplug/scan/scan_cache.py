@@ -134,6 +134,8 @@ class ScanCache:
         """Return the index of a file set, cached in `base` or, if not writable, in the user's cache."""
         if isinstance(self._format, MultiFileFormat):
             tree, format_ = list_tree(self._storage, files, self._retries), self._format
+            with prefix_data_errors(self._storage.url):
+                format_.check_empty_directories(tree.empty_directories)
             key = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
             versions = tree.digest
 

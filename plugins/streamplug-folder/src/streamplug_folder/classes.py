@@ -26,11 +26,16 @@ class Classed:
     outside: str
 
 
+def is_hidden(name: str) -> bool:
+    """Return whether a part of a path begins with a dot."""
+    return "/." in f"/{name}"
+
+
 def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
     """Return the files with a class, the first directory of their path.
 
     Args:
-        names: Paths of all files.
+        names: Paths of all files; those of hidden files only show that their directory is a class.
         endings: Lower-case suffixes of samples; empty for all files.
 
     Raises:
@@ -39,6 +44,10 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
     outside, taken, classes, classes_with_samples = "", [], set(), set()
     for number, name in enumerate(names):
         class_, slash, rest = name.partition("/")
+        if is_hidden(name):
+            if slash and not is_hidden(class_):
+                classes.add(class_)
+            continue
         if not slash:
             outside = outside or name
             continue
@@ -47,12 +56,7 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
             classes_with_samples.add(class_)
             folder, _, last = rest.rpartition("/")
             taken.append((class_, folder, last, number))
-    if empty := sorted(classes - classes_with_samples):
-        raise InvalidIndexError(
-            f"directories without a file that ends with {', '.join(endings)} are no classes: "
-            f"{', '.join(empty)[:200]}; name the others in remote=, such as with "
-            "{dog,cat}/**, or give a format of other files"
-        )
+    check_classes(sorted(classes - classes_with_samples), endings)
     if not classes:
         raise InvalidIndexError(
             f"{outside}: there are no directories, which would be classes; format='folder' takes files "
@@ -62,3 +66,17 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
     taken.sort()
     numbers, labels = [entry[-1] for entry in taken], [label[entry[0]] for entry in taken]
     return Classed(numbers, labels, outside)
+
+
+def check_classes(empty: Sequence[str], endings: Sequence[str]) -> None:
+    """Refuse classes without samples.
+
+    Raises:
+        InvalidIndexError: If there are `empty` classes.
+    """
+    if empty:
+        files = f"a file that ends with {', '.join(endings)}" if endings else "files"
+        raise InvalidIndexError(
+            f"directories without {files} are no classes: {', '.join(empty)[:200]}; remove them, name the "
+            "others in remote=, such as with {dog,cat}/**, or give a format of other files"
+        )

@@ -18,7 +18,7 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.types import Bytes1D
-from streamplug_folder.classes import IMAGES, classed
+from streamplug_folder.classes import IMAGES, check_classes, classed, is_hidden
 from streamplug_folder.reader import FilesHead, FilesReader
 
 _KINDS: Mapping[str | None, Mapping[str, str]] = {
@@ -53,20 +53,25 @@ class Folder(MultiFileFormat, RangeReadableFormat):
 
     def select_files(self, names: Sequence[str]) -> FileSelection:
         entry = {"columns": _KINDS[self._kind], "format": "folder", "version": 2}
-        shown = [n for n, name in enumerate(names) if not f"/{name}".count("/.")]
+        shown = [n for n, name in enumerate(names) if not is_hidden(name)]
         notes = {}
         if len(shown) < len(names):
-            hidden = next(name for name in names if f"/{name}".count("/."))
+            hidden = next(filter(is_hidden, names))
             notes["files and directories that begin with a dot are left out"] = repr(hidden)
         if self._kind is None:
             return FileSelection(shown, entry, notes=notes)
-        endings = () if self._kind == "classes" else IMAGES
-        labelled = classed([names[number] for number in shown], endings)
+        labelled = classed(names, self._endings)
         if labelled.outside:
             notes["files outside of a class's directory are left out"] = repr(labelled.outside)
-        return FileSelection(
-            [shown[number] for number in labelled.numbers], entry, labelled.labels, notes
-        )
+        return FileSelection(labelled.numbers, entry, labelled.labels, notes)
+
+    def check_empty_directories(self, names: Sequence[str]) -> None:
+        if self._kind is not None:
+            check_classes([name for name in names if not is_hidden(name)], self._endings)
+
+    @property
+    def _endings(self) -> Sequence[str]:
+        return () if self._kind == "classes" else IMAGES
 
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
