@@ -88,7 +88,9 @@ def test_only_a_few_entries_are_parsed_as_json(monkeypatch):
     zipped = {"basename": "z", "bytes": 3, "hashes": {}}
     entries = [shard(n) for n in range(200)]
     entries[50:150:2] = [shard(n, **other) for n in range(50, 150, 2)]
-    entries[160:] = [shard(n, zip_data={**zipped, "bytes": n}) for n in range(160, 200)]
+    entries[160:] = [
+        shard(n, zip_data={**zipped, "basename": f"z{n}", "bytes": n}) for n in range(160, 200)
+    ]
     data = document(entries)
     assert len(quickly(data)) == 200
     assert len(parsed) == 3
@@ -137,6 +139,8 @@ def entry_lists(draw, least=1):
         changes = dict(draw(st.sampled_from(kinds)))
         if draw(st.booleans()):
             changes["raw_data"] = draw(files)
+        for key in changes.keys() & {"raw_data", "zip_data"}:  # a name for each file
+            changes[key] = {**changes[key], "basename": f"{changes[key]['basename']}.{number}"}
         entries.append(shard(number, **changes))
     return entries
 

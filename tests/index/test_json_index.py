@@ -66,6 +66,27 @@ def test_an_index_is_read_into_columns():
     assert found.schema(1).column("nothing") is None
 
 
+@pytest.mark.parametrize("order", [(0, 1), (2, 1, 0, 1)])
+@pytest.mark.parametrize("long", [False, True])
+def test_a_file_with_two_sizes_or_digests_is_refused(monkeypatch, order, long):
+    monkeypatch.setattr("streamplug.index.json_index._MIN_PATTERN_BYTES", 0 if long else 1 << 30)
+    name = "shard.00001.mds"
+    shards = [shard(n, raw_data={**shard(n)["raw_data"], "hashes": {"sha1": "ab"}}) for n in order]
+    for changes, refusal in (
+        ({"bytes": 1000, "hashes": {"sha1": "ab"}}, False),
+        ({"bytes": 1000, "hashes": {}}, False),
+        ({"bytes": 1000, "hashes": {"md5": "cd"}}, False),
+        ({"bytes": 1001, "hashes": {"sha1": "ab"}}, True),
+        ({"bytes": 1000, "hashes": {"sha1": "cd"}}, True),
+    ):
+        entries = [*shards, shard(7), shard(raw_data={"basename": name, **changes})]
+        data = json.dumps(json.loads(index(*entries)), sort_keys=True).encode()
+        if refusal:
+            assert f"shards 1 and {len(order) + 1} are in one file, '{name}'" in refused(data)
+        else:
+            assert len(parse_index(data, WHERE)) == len(entries)
+
+
 def test_an_index_without_shards_is_an_empty_set():
     found = parse_index(index(), WHERE)
     assert (len(found), found.size, found.raw_bytes) == (0, 0, 0)

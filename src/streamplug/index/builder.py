@@ -7,20 +7,26 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from operator import lt
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from streamplug.errors import InvalidIndexError, StreamplugError, UnknownNameError
 from streamplug.index.basename import validate_basename
 from streamplug.index.columns import (
     DigestColumns,
     NumberColumnBuilder,
+    TextColumn,
     TextColumnBuilder,
     offsets_from_sizes,
 )
 from streamplug.index.model import FileTable, Index, Schema
 from streamplug.interfaces import Encoding, Format
 from streamplug.plugin.registry import make
+from streamplug.types import Int64
 
 VERSION = 2
 
@@ -42,8 +48,14 @@ class _FileTableBuilder:
     def __init__(self) -> None:
         self._names, self._sizes = TextColumnBuilder(), NumberColumnBuilder()
         self._digests: dict[str, TextColumnBuilder] = {}
+        # Ascending names, as most writers give, do not repeat: a check that costs next to nothing.
+        self._is_ascending, self._last_name = True, b""
 
     def put(self, at: int, files: FileColumns) -> None:
+        if self._is_ascending:
+            previous = chain((self._last_name,), files.names)
+            self._is_ascending = all(map(lt, previous, files.names))
+            self._last_name = files.names[-1]
         self._names.put(at, files.names)
         self._sizes.put(at, files.sizes)
         for name, digests in files.digests.items():
@@ -52,8 +64,16 @@ class _FileTableBuilder:
             raise InvalidIndexError(f"hashes by more than {_MAX_ALGORITHMS} algorithms")
 
     def build(self, count: int) -> FileTable:
+        """Return the files of `count` shards.
+
+        Raises:
+            InvalidIndexError: If one file has several sizes or digests.
+        """
         digests = {name: texts.build(count) for name, texts in self._digests.items()}
-        return FileTable(self._names.build(count), self._sizes.build(count), DigestColumns(digests))
+        names, sizes = self._names.build(count), self._sizes.build(count)
+        if not self._is_ascending:
+            _check_repeated_names(names, sizes, digests)
+        return FileTable(names, sizes, DigestColumns(digests))
 
 
 class IndexBuilder:
@@ -103,13 +123,21 @@ class IndexBuilder:
         self._append(number, samples, files)
 
     def index(self) -> Index:
-        """Return the index of all shards so far."""
+        """Return the index of all shards so far.
+
+        Raises:
+            InvalidIndexError: If entries of one file contradict each other.
+        """
         count = self._count
+        try:
+            tables = {key: table.build(count) for key, table in self._tables.items()}
+        except InvalidIndexError as error:
+            raise InvalidIndexError(f"{self._where}: {error}") from None
         return Index(
             offsets_from_sizes(self._samples.build(count)),
             self.schemas,
             self._schema_of.build(count),
-            {key: table.build(count) for key, table in self._tables.items()},
+            tables,
             where=self._where,
         )
 
@@ -173,6 +201,34 @@ def make_encoding(
     except StreamplugError as error:  # prefixed with the column
         raise type(error)(f"column {column!r}: {error}") from error.__cause__
     return encoding
+
+
+def _check_repeated_names(
+    names: TextColumn, sizes: Int64, digests: Mapping[str, TextColumn]
+) -> None:
+    """Refuse shards that name one file but differ in its size or a digest: they are different files.
+
+    A file may be listed several times.
+    """
+    first_of: dict[bytes, int] = {}
+    repeated = [
+        (first, shard)
+        for shard, name in enumerate(names.texts())
+        if name and (first := first_of.setdefault(name, shard)) != shard
+    ]
+    if not repeated:
+        return
+    first, later = np.array(repeated).T
+    differs = sizes[first] != sizes[later]
+    for column in digests.values():
+        texts = column.texts()
+        differs |= [bool(texts[a] and texts[b]) and texts[a] != texts[b] for a, b in repeated]
+    if differs.any():
+        one, other = repeated[int(differs.argmax())]
+        raise InvalidIndexError(
+            f"shards {one} and {other} are in one file, {names[one]!r:.80}, but with different sizes or "
+            "checksums: one has overwritten the other; write the set again with a name for each shard"
+        )
 
 
 def _check_number(value: object, what: str) -> int:

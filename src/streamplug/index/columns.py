@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -31,6 +32,11 @@ class TextColumn:
     def __getitem__(self, shard: int) -> str:
         start, stop = self.offsets[shard : shard + 2].tolist()
         return self.data[start:stop].tobytes().decode(errors="replace")
+
+    def texts(self) -> list[bytes]:
+        """Return the strings of all shards."""
+        data, ends = self.data.tobytes(), self.offsets.tolist()
+        return [data[start:stop] for start, stop in pairwise(ends)]
 
 
 @dataclass(frozen=True, slots=True)
