@@ -220,6 +220,13 @@ def test_two_values_of_one_kind_are_refused():
         scan(archive([("a.txt", b""), ("b.txt", b"1"), ("b.TXT", b"2")], kind=tarfile.GNU_FORMAT))
 
 
+@pytest.mark.parametrize("extension", ["__key__", "__url__", "__URL__"])
+@pytest.mark.parametrize("spec", ["webdataset", "webdataset:case"])
+def test_extensions_with_the_names_of_other_columns_are_refused(extension, spec):
+    with pytest.raises(CorruptShardError, match=f"member 'b.{extension}' has the extension '__"):
+        scan(archive([("a.txt", b""), (f"b.{extension}", b"1")]), spec)
+
+
 def test_too_many_extensions_are_refused():
     with pytest.raises(CorruptShardError, match="more than 1000 extensions"):
         scan(archive((f"a.{i}.txt", b"") for i in range(1001)))

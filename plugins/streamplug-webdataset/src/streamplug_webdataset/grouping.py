@@ -8,7 +8,7 @@ import numpy as np
 
 from streamplug.errors import CorruptShardError
 from streamplug_webdataset.members import BLOCK, Member
-from streamplug_webdataset.names import is_metadata, split_name
+from streamplug_webdataset.names import KEY, URL, is_metadata, split_name
 from streamplug_webdataset.sample_locations import MAX_BLOCKS, SampleLocations
 
 _MAX_EXTENSIONS = 1000
@@ -51,7 +51,8 @@ class Grouping:
         """Add a member.
 
         Raises:
-            CorruptShardError: If its sample already has a value with this extension.
+            CorruptShardError: If its sample already has a value with this extension, or the extension has the
+                name of a column that is no file.
         """
         name, begin, size = member
         if name.startswith("__") and is_metadata(name):
@@ -68,7 +69,7 @@ class Grouping:
             self.keys.append(key)
         column = self._columns.get(extension)
         if column is None:
-            column = self._columns[extension] = self._new(name)
+            column = self._columns[extension] = self._new(name, extension)
         row = len(self.keys) - 1
         if column.rows and column.rows[-1] == row:
             raise CorruptShardError(
@@ -79,7 +80,12 @@ class Grouping:
         column.blocks.append(begin // BLOCK)
         column.sizes.append(size)
 
-    def _new(self, name: str) -> _ExtensionColumn:
+    def _new(self, name: str, extension: str) -> _ExtensionColumn:
+        if extension.lower() in (KEY, URL):
+            raise CorruptShardError(
+                f"member {name!r} has the extension {extension!r}, which is the name of a column of its own; "
+                "write the archive again with another extension"
+            )
         if len(self._columns) == _MAX_EXTENSIONS:
             raise CorruptShardError(
                 f"more than {_MAX_EXTENSIONS} extensions, the last that of {name!r}: the extension begins "
