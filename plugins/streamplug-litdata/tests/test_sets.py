@@ -38,6 +38,8 @@ def spec_of(kind, children=(), context=None):
 
 
 LEAF = spec_of(None)
+FACTORY = {"default_factory_module": "not_there", "default_factory_name": "list"}
+DEFAULTS = {**FACTORY, "dict_context": ["b", "a"]}
 
 
 def dict_of(**children):
@@ -195,6 +197,8 @@ def test_decoders_get_what_an_item_would_hold_also_of_rows_of_arrow():
         (spec_of("builtins.tuple", [LEAF, LEAF], "null"), {"0": 1, "1": "a"}),
         (spec_of("builtins.list", [LEAF, LEAF], "null"), {"0": 1, "1": "a"}),
         (spec_of("collections.OrderedDict", [LEAF, LEAF], '["b", "a"]'), {"b": 1, "a": "a"}),
+        (spec_of("collections.defaultdict", [LEAF, LEAF], DEFAULTS), {"b": 1, "a": "a"}),
+        (spec_of("collections.defaultdict", [LEAF, LEAF], '["x", ["b", "a"]]'), {"b": 1, "a": "a"}),
         (spec_of("builtins.dict", [LEAF, LEAF], "[3, true]"), {"3": 1, "True": "a"}),
         (dict_of(x=dict_of(y=LEAF), z=LEAF), {"x": {"y": 1}, "z": "a"}),
         (dict_of(x=spec_of("builtins.tuple", [LEAF, LEAF], "null")), {"x": (1, "a")}),

@@ -197,8 +197,14 @@ def _node(spec: Mapping[str, Any], left: list[str]) -> Stored:
         return {_LISTS[kind]: [_node(child, left) for child in children]}
     if kind not in _DICTS:
         raise ConfigError(f"samples have values of type {kind!r:.60}, which is not read")
-    context = json.loads(spec["context"])
-    keys = context[1] if kind.endswith("defaultdict") else context
+    context = spec["context"]
+    if isinstance(
+        context, dict
+    ):  # of a defaultdict, with the names of its factory, which is not imported
+        keys = context["dict_context"]
+    else:
+        context = json.loads(context)
+        keys = context[1] if kind.endswith("defaultdict") else context
     names = [key if isinstance(key, str) else repr(key) for key in keys]
     if len(set(names)) != len(children):
         raise InvalidIndexError(f"keys {names!r:.60} for {len(children)} values")
