@@ -201,6 +201,11 @@ def test_decoders_get_what_an_item_would_hold_also_of_rows_of_arrow():
         (spec_of("collections.defaultdict", [LEAF, LEAF], '["x", ["b", "a"]]'), {"b": 1, "a": "a"}),
         (spec_of("builtins.dict", [LEAF, LEAF], "[3, true]"), {"3": 1, "True": "a"}),
         (dict_of(x=dict_of(y=LEAF), z=LEAF), {"x": {"y": 1}, "z": "a"}),
+        (dict_of(x=spec_of("builtins.dict", [LEAF, LEAF], '[1, "1"]')), {"x": {1: 1, "1": "a"}}),
+        (
+            dict_of(x=spec_of("builtins.dict", [LEAF, LEAF], "[null, 2.5]")),
+            {"x": {None: 1, 2.5: "a"}},
+        ),
         (dict_of(x=spec_of("builtins.tuple", [LEAF, LEAF], "null")), {"x": (1, "a")}),
         (dict_of(x=spec_of("builtins.list", [LEAF, LEAF], "null")), {"x": [1, "a"]}),
     ],
@@ -300,6 +305,10 @@ def test_unknown_options_are_refused(numbers, spec):
         ({"data_format": ["int", "graph"]}, "graph"),
         ({"data_spec": json.dumps([1, spec_of("my.Point", [LEAF, LEAF])])}, r"my\.Point"),
         ({"data_spec": json.dumps([1, spec_of("builtins.dict", [], "[]")])}, "leaves|no values"),
+        (
+            {"data_spec": json.dumps([1, spec_of("builtins.dict", [LEAF, LEAF], '[1, "1"]')])},
+            r"keys that would be one column: \[1, '1'\]",
+        ),
     ],
 )
 def test_sets_that_cannot_be_read_are_refused(numbers, config, message):

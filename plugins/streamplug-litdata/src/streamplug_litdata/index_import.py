@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces import DatasetFiles
 from streamplug_litdata.sizes import whole_sizes
-from streamplug_litdata.specs import FILES, IMAGES, Spec, Stored
+from streamplug_litdata.specs import FILES, IMAGES, Spec, Stored, is_key
 
 SINGLE, TOKENS = "value", "tokens"
 """Column names of data sets whose samples are single values, and of those of tokens."""
@@ -21,6 +21,7 @@ _UNSURE_CODE = 11
 """The first dtype code that had another meaning in the first versions."""
 
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+_DICT_TREES = frozenset(["dict", "items"])
 _LISTS = {"builtins.list": "list", "builtins.tuple": "tuple", "collections.deque": "list"}
 
 
@@ -164,7 +165,7 @@ def _columns(config: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Spec]
     if left:
         raise InvalidIndexError(f"data_format has {len(kinds)} names, data_spec has fewer leaves")
     stored = _top(tree)
-    dicts = isinstance(tree, dict) and "dict" in tree
+    dicts = isinstance(tree, dict) and not _DICT_TREES.isdisjoint(tree)
     rows = _row_kinds(config.get("types"), kinds) if dicts else None
     if rows is None:
         return {name: Spec(tree) for name, tree in stored.items()}
@@ -205,10 +206,12 @@ def _node(spec: Mapping[str, Any], left: list[str]) -> Stored:
     else:
         context = json.loads(context)
         keys = context[1] if kind.endswith("defaultdict") else context
-    names = [key if isinstance(key, str) else repr(key) for key in keys]
-    if len(set(names)) != len(children):
-        raise InvalidIndexError(f"keys {names!r:.60} for {len(children)} values")
-    return {"dict": {name: _node(child, left) for name, child in zip(names, children)}}
+    keys = [key if is_key(key) else repr(key) for key in keys]
+    if len(set(keys)) != len(children):
+        raise InvalidIndexError(f"keys {keys!r:.60} for {len(children)} values")
+    items = [(key, _node(child, left)) for key, child in zip(keys, children)]
+    # JSON objects have no other keys than strings.
+    return {"dict": dict(items)} if all(isinstance(key, str) for key in keys) else {"items": items}
 
 
 def _top(tree: Stored) -> dict[str, Stored]:
@@ -216,10 +219,15 @@ def _top(tree: Stored) -> dict[str, Stored]:
     if not isinstance(tree, dict):
         return {SINGLE: tree}
     ((kind, inside),) = tree.items()
-    branches = inside if kind == "dict" else {str(n): branch for n, branch in enumerate(inside)}
+    branches = dict(inside if kind in _DICT_TREES else enumerate(inside))
     if not branches:
         raise ConfigError("samples have no values")
-    return dict(branches)
+    columns = {str(key): branch for key, branch in branches.items()}
+    if len(columns) != len(branches):
+        raise ConfigError(
+            f"samples have keys that would be one column: {list(branches)!r:.60}; write them with other keys"
+        )
+    return columns
 
 
 def _row_kinds(types: Any, kinds: Sequence[str]) -> dict[str, str] | None:

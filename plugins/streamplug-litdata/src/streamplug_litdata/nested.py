@@ -140,7 +140,7 @@ _READERS_BY_TAG: Mapping[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
 }
 _FIELDS = {0x10: 11, 0x11: 7, 0x12: 8, 0x13: 9, 0x14: 10}
 
-Branch: TypeAlias = "Encoding | dict[str, Branch] | list[Branch] | tuple[Branch, ...]"
+Branch: TypeAlias = "Encoding | dict[Any, Branch] | list[Branch] | tuple[Branch, ...]"
 """Structure of a column of several leaves."""
 
 
@@ -174,7 +174,7 @@ class Tree(Encoding):
         return _made(self._branch, iter(values))
 
 
-def _children(branch: Branch) -> Sequence[tuple[str, Branch]]:
+def _children(branch: Branch) -> Sequence[tuple[Any, Branch]]:
     if isinstance(branch, dict):
         return list(branch.items())
     if isinstance(branch, (list, tuple)):

@@ -13,7 +13,10 @@ from streamplug_litdata.nested import Branch, JsonItem, Tree
 from streamplug_litdata.values import NUMPY, TORCH, Array, Bool, Float, Tensor, Vector, dtype_of
 
 Stored: TypeAlias = "str | dict[str, Any] | None"
-"""The kind of a leaf; ``{"dict": {…}}``, ``{"list": […]}``, ``{"tuple": […]}``; or None."""
+"""The kind of a leaf; ``{"dict": {…}}``, ``{"list": […]}``, ``{"tuple": […]}``; or None.
+
+A dict whose keys are not all strings is ``{"items": [[key, …], …]}``.
+"""
 
 MakeEncoding = Callable[[str, str], Encoding]
 
@@ -108,20 +111,33 @@ def leaves(stored: Stored) -> Iterator[str]:
             yield from leaves(child)
 
 
-def _children(stored: Any) -> list[tuple[str, Any]]:
+def is_key(key: Any) -> bool:
+    """Return whether JSON keeps a key of a dict as it is."""
+    return key is None or isinstance(key, (str, int, float))
+
+
+def _children(stored: Any) -> list[tuple[Any, Any]]:
     kind, inside = next(iter(stored.items()), ("", None)) if isinstance(stored, dict) else ("", 0)
     if kind == "dict" and isinstance(inside, dict):
         return list(inside.items())
+    if kind == "items" and isinstance(inside, list) and all(map(_is_item, inside)):
+        items = dict(inside)
+        if len(items) == len(inside):
+            return list(items.items())
     if kind in ("list", "tuple") and isinstance(inside, list):
         return [(str(number), child) for number, child in enumerate(inside)]
     raise InvalidIndexError(f"{stored!r:.60} is no tree of leaves")
+
+
+def _is_item(item: Any) -> bool:
+    return isinstance(item, (list, tuple)) and len(item) == 2 and is_key(item[0])
 
 
 def _branch(name: str, stored: Any, options: Options, make: MakeEncoding) -> Branch:
     if isinstance(stored, str):
         return _leaf(name, stored, options, make)
     made = {key: _branch(f"{name}.{key}", child, options, make) for key, child in _children(stored)}
-    if "dict" in stored:
+    if "dict" in stored or "items" in stored:
         return made
     return list(made.values()) if "list" in stored else tuple(made.values())
 
