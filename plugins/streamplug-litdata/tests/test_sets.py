@@ -377,6 +377,18 @@ def test_chunks_that_were_cut_short_are_refused(numbers):
         opened(numbers)[0]
 
 
+def test_where_rows_of_arrow_may_follow_the_items_the_error_says_how_to_read_them(numbers):
+    path = numbers / "chunk-0-0.bin"
+    path.write_bytes(path.read_bytes() + bytes(90))
+    index = json.loads((numbers / "index.json").read_text())
+    index["chunks"][0]["chunk_bytes"] += 90
+    (numbers / "index.json").write_text(json.dumps(index))
+    with pytest.raises(
+        CorruptShardError, match=r"if its rows follow in Arrow, pass access='shard'"
+    ):
+        opened(numbers, access="range")[0]
+
+
 def test_a_chunk_that_is_missing_is_named(tmp_path):
     shutil.copytree(GOLDEN / "files", tmp_path / "set")
     (tmp_path / "set" / "chunk-0-1.zstd.bin").unlink()

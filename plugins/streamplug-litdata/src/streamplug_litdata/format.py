@@ -126,7 +126,7 @@ class LitData(IndexImportFormat, RangeReadableFormat):
         size = shard.files["data"].raw.bytes
         if self._block is not None:
             return self._blocks_head(head, shard.samples, size, columns)
-        offsets = _offsets(head, shard.samples, size, rows=True)
+        offsets = _offsets(head, shard.samples, size, rows=self._layout != "tokens")
         kinds = {"packed": PackedHead, "tokens": TokensHeader}
         return kinds.get(self._layout, ItemsHead)(offsets, columns)
 
@@ -156,5 +156,9 @@ def _offsets(head: Bytes1D, items: int, size: int, *, rows: bool = False) -> Any
             "access='range': its rows are in Arrow, which cannot be read one by one; pass access='shard'"
         )
     if offsets[-1] != size:
-        raise CorruptShardError(f"its items end at byte {offsets[-1]}, the file at {size}")
+        hint = " (if its rows follow in Arrow, pass access='shard')"
+        raise CorruptShardError(
+            f"its items end at byte {offsets[-1]}, the file at {size}"
+            + (hint if rows and offsets[-1] < size else "")
+        )
     return offsets
