@@ -119,6 +119,7 @@ def test_json_lines_are_refused_if_json_refuses_them(lines):
     ("data", "message"),
     [
         (b'{"a": 1}\n\n{"a": }\n', r"line 3: not JSON: Expecting value at column 7: "),
+        (b'{"a": 1}\n\x0c\n{"a": 2}\n', "line 2: not JSON: Expecting value"),
         (b'{"a": 1}\n[1]\n', "line 2: not a JSON object"),
         (b'{"a": 1}\n{"a": 1} {"a": 2}\n', "line 2: not JSON: Extra data at column 10"),
         (b'{"a": 1}\n{"a":\n1}\n', "line 2: not JSON"),

@@ -108,7 +108,7 @@ class _Keys:
             try:
                 self._check(line)
             except (msgspec.MsgspecError, ValueError, RecursionError):
-                if not line or line.isspace():
+                if not line.strip(b" \t\r"):  # what JSON takes for blank
                     continue
                 try:
                     self._learn(line)
