@@ -311,6 +311,12 @@ def test_what_follows_the_end_is_told():
     assert not scan(SOME).notes
 
 
+def test_what_follows_the_padding_of_a_large_record_is_told():
+    padded = SOME + bytes(-len(SOME) % (512 * BLOCK))  # as `tar -b 512` writes it
+    assert not scan(padded).notes
+    assert "what follows the end of the archive is not read" in scan(padded + SOME).notes
+
+
 def inflating(path):
     """Write a compressed archive whose one file is 4 MiB of zeros."""
     with tarfile.open(path, "w:gz") as tar:

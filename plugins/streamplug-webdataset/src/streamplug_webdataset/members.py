@@ -29,7 +29,9 @@ _WITHOUT_CONTENT = frozenset(
 _FIELD_ENDS = b"\0 "
 _HEADERS_PER_CHECK = 256
 _MAX_EXTENSION = 1 << 20
-_AFTER_END = 1 << 16
+_AFTER_END_READ_BYTES = 1 << 16
+_MAX_AFTER_END_BYTES = 1 << 26
+"""Maximum bytes that are read after the end: an archive is padded to a whole record, whose size is free."""
 
 
 class Member(NamedTuple):
@@ -100,7 +102,10 @@ class Members:
         self._check()
         if self._name is not None:
             raise self._damaged(f"the archive ends at byte {at} after the long name of a member")
-        self.after = bool(read(at, min(at + _AFTER_END, total)).strip(b"\0"))
+        step, limit = _AFTER_END_READ_BYTES, min(at + _MAX_AFTER_END_BYTES, total)
+        self.after = any(
+            read(start, min(start + step, limit)).strip(b"\0") for start in range(at, limit, step)
+        )
 
     def _content(self, header: bytes, at: int) -> int:
         """Return how many bytes of content follow a header."""
