@@ -122,6 +122,16 @@ def test_long_names_and_large_numbers_are_read():
     assert members_of(bytes(data)) == [("a.txt", b"x" * 600)]
 
 
+def test_extensions_of_solaris_are_read():
+    name = "folder/" * 30 + "a.txt"
+    data = bytearray(archive([(name, b"x"), ("b.txt", b"y")], kind=tarfile.PAX_FORMAT))
+    assert data[156] == ord("x")
+    data[156] = ord("X")
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data[:512])
+    assert members_of(bytes(data)) == files_of(data) == [(name, b"x"), ("b.txt", b"y")]
+
+
 def test_sizes_of_twelve_digits_are_read():
     data = bytearray(archive([("a.bin", bytes(513)), ("b.txt", b"y")], kind=tarfile.USTAR_FORMAT))
     data[124:136] = b"%012o" % 513  # as libarchive writes members of 8 to 64 GiB

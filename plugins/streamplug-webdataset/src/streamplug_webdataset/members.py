@@ -21,8 +21,8 @@ Read = Callable[[int, int], bytes]
 
 _FILE, _OLD_FILE, _CONTIGUOUS, _DIRECTORY = 0x30, 0x00, 0x37, 0x35
 _LONG_NAME, _LONG_LINK, _SPARSE = ord("L"), ord("K"), ord("S")
-_PAX, _PAX_GLOBAL = ord("x"), ord("g")
-_EXTENSIONS = frozenset((_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL))
+_PAX, _PAX_SOLARIS, _PAX_GLOBAL = ord("x"), ord("X"), ord("g")
+_EXTENSIONS = frozenset((_LONG_NAME, _LONG_LINK, _PAX, _PAX_SOLARIS, _PAX_GLOBAL))
 _WITHOUT_CONTENT = frozenset(
     b"123456"
 )  # links, devices, directories and pipes, whatever size they say
@@ -136,7 +136,7 @@ class Members:
             raise self._damaged(f"the extension at byte {begin} has {stop - begin} bytes")
         if kind == _LONG_NAME:
             self._name = _text(self._read(begin, stop).rstrip(b"\0"))
-        elif kind == _PAX:
+        elif kind in (_PAX, _PAX_SOLARIS):
             records = self._records(self._read(begin, stop), begin)
             if any(name.startswith(b"GNU.sparse.") for name in records):
                 raise self._damaged(f"the member after byte {begin} is sparse, which is not read")
