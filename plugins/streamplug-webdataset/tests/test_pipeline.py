@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import io
 import itertools
 import json
@@ -183,6 +184,20 @@ def test_images_of_pillow_have_the_mode_that_is_asked_for(pictures):
     for spec in ("pil8", "rgb16", "cmyk", ""):
         with pytest.raises(ConfigError, match="unknown image type"):
             wds.WebDataset(pictures).decode(spec)
+
+
+def test_json_is_decoded_in_any_unicode_encoding(tmp_path):
+    path = str(tmp_path / "a.tar")
+    encodings = ("utf-8", "utf-8-sig", "utf-16", "utf-32-le")
+    with wds.TarWriter(path) as out:
+        for encoding in encodings:
+            out.write({"__key__": encoding, "json": '{"a": "é"}'.encode(encoding)})
+        out.write({"__key__": "gz", "gz": gzip.compress(b"1")})
+    samples = list(wds.WebDataset(path).decode())
+    assert [sample["json"] for sample in samples[:-1]] == [{"a": "é"}] * len(encodings)
+    assert samples[-1]["gz"] == b"1"
+    unfiltered = list(wds.WebDataset(path).decode(pre=[]))
+    assert unfiltered[-1]["gz"] == gzip.compress(b"1")
 
 
 def test_decoders_of_ones_own(tmp_path):

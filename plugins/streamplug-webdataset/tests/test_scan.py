@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 import time
@@ -204,13 +205,14 @@ def test_values_are_decoded_by_their_extension():
     np.save(out, np.arange(3))
     pairs = {
         "txt": "é".encode(), "cls": b"7\n", "json": b'{"a": 1}', "seg.npy": out.getvalue(), "bin": b"\xff",
-        "jpg": b"\xff\xd8",
+        "jpg": b"\xff\xd8", "gz": gzip.compress(b"a"), "txt.gz": gzip.compress(b"b"),
     }  # fmt: skip
     (sample,) = read(archive((f"k.{name}", value) for name, value in pairs.items()), "webdataset")
     array = sample.pop("seg.npy")
     assert array.tolist() == [0, 1, 2]
     assert sample == {
         "__key__": "k", "txt": "é", "cls": 7, "json": {"a": 1}, "bin": b"\xff", "jpg": b"\xff\xd8",
+        "gz": b"a", "txt.gz": "b",
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from functools import partial as applied
@@ -191,9 +192,12 @@ def basichandlers(
     Raises:
         UnsafeTypeError: If decoding can run code, and `unsafe` is false.
     """
-    spec = encoding_of(key.rpartition(".")[2])
-    if spec == "bytes":
+    extension = key.rpartition(".")[2]
+    spec = encoding_of(extension)
+    if spec == "bytes" or extension == "gz":  # which `gzfilter` decompresses
         return None
+    if spec == "json":
+        return json.loads(data)  # in any Unicode encoding, unlike the encoding "json"
     own = encoding(spec, max_value_bytes)
     if own.unsafe and not unsafe:
         raise UnsafeTypeError(

@@ -37,8 +37,8 @@ def encoding_of(extension: str, *, images: bool = False) -> str:
     ('str', 'gzipped:json', 'bytes')
     """
     rest, _, last = extension.rpartition(".")
-    if last == "gz" and rest:
-        return f"gzipped:{encoding_of(rest, images=images)}"
+    if last == "gz":
+        return f"gzipped:{encoding_of(rest, images=images) if rest else 'bytes'}"
     if images and last in _IMAGES:
         return _IMAGES[last]
     spec = _ENCODINGS.get(last, "bytes")
