@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import xxhash
 
@@ -88,7 +89,7 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
     return FileTree([infos[key] for key in keys], times, digest.hexdigest(), empty)
 
 
-def _empty_directories(root: str, keys: Sequence[str]) -> list[str]:
+def _empty_directories(root: Path, keys: Sequence[str]) -> list[str]:
     """Return the directories directly below a local one that are in no key, but for those of streamplug."""
     known = {key.partition("/")[0] for key in keys} | {STATE_DIR, MULTIFILE_PREFIX.rstrip("/")}
     with os.scandir(root) as entries:
