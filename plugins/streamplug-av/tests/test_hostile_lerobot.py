@@ -153,6 +153,27 @@ def test_speed_of_frames_is_needed_for_videos(root):
         list(lerobot_episodes(root))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://{root}/other.ts\n#EXT-X-ENDLIST\n",
+        "ffconcat version 1.0\nfile other.ts\n",
+        "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nt=0 0\nm=video 45670 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
+    ],
+)
+def test_videos_are_cut_from_no_other_files(root, listed, media, monkeypatch, text):
+    features = {"view": {"dtype": "video"}}
+    info = {**INFO, "features": features, "video_path": "view.mp4"}
+    (root / "meta/info.json").write_text(json.dumps(info))
+    place = {"videos/view/from_timestamp": 0.0, "videos/view/to_timestamp": 0.5}
+    parquet.write_table(pa.Table.from_pylist([{**EPISODES[0], **place}]), listed)
+    (root / "other.ts").write_bytes(media(container="mpegts"))
+    monkeypatch.chdir(root)  # lists name files below the working directory
+    (root / "view.mp4").write_text(text.format(root=root))
+    with pytest.raises(DataError, match=r"^.*view\.mp4: cannot "):
+        list(lerobot_episodes(root))
+
+
 def test_what_is_needed_is_named(root, monkeypatch):
     monkeypatch.setitem(sys.modules, "streamplug_parquet.metadata_tables", None)
     with pytest.raises(ConfigError, match=r"pip install 'streamplug-av\[lerobot\]'"):

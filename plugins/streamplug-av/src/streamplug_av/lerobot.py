@@ -13,12 +13,13 @@ from typing import Any
 import av
 import numpy as np
 
-from streamplug.errors import ConfigError, DataError, InvalidIndexError, NotFound
+from streamplug.errors import ConfigError, DataError, DecodeError, InvalidIndexError, NotFound
 from streamplug.index.basename import validate_basename
 from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Sample
-from streamplug_av.container import decode_errors
+from streamplug_av.container import decode_errors, open_container, select_stream
+from streamplug_av.value_file import ValueFile
 
 _INFO = "meta/info.json"
 _PATTERN = re.compile(
@@ -185,8 +186,10 @@ def _video(
     stop = float(episode.get(f"{prefix}/to_timestamp", seconds))
     data = _read_bytes(path)
     if cut and f"{prefix}/from_timestamp" in episode:
-        with decode_errors(f"{path}"):
+        try:
             data, begin = cut_video(data, start, stop)
+        except DecodeError as error:
+            raise DecodeError(f"{path}: {error}") from error
         start, stop = start - begin, stop - begin
     return {name: data, f"{name}.start": start, f"{name}.stop": stop}
 
@@ -201,10 +204,17 @@ def cut_video(data: bytes, start: float, stop: float) -> tuple[bytes, float]:
 
     Returns:
         The file, and the time in `data` at which it begins, in seconds.
+
+    Raises:
+        DecodeError: If it is no file of video, or is damaged.
     """
     out = io.BytesIO()
-    with av.open(io.BytesIO(data)) as source, av.open(out, "w", format="mp4") as target:
-        stream = source.streams.video[0]
+    with (
+        decode_errors(f"cannot cut the file from {start:.3f} to {stop:.3f} s"),
+        open_container(ValueFile(data)) as source,
+        av.open(out, "w", format="mp4") as target,
+    ):
+        stream = select_stream(source, "video")
         copied = target.add_stream_from_template(stream)
         tick = float(stream.time_base)
         source.seek(int((start + tick / 2) / tick), stream=stream)
