@@ -160,6 +160,23 @@ def test_lerobot(media, all_frames, tmp_path, version):
         first += length
 
 
+def test_chunks_of_a_data_set_have_its_own_size(media, tmp_path):
+    make_lerobot(media, tmp_path / "robot", 2)
+    path = tmp_path / "robot" / "meta" / "info.json"
+    info = json.loads(path.read_text())
+    path.write_text(json.dumps({**info, "chunks_size": 2}))
+    for kind in ("data", "videos"):
+        chunks = tmp_path / "robot" / kind
+        for file in chunks.rglob("*_000002.*"):
+            moved = chunks / "chunk-001" / file.relative_to(chunks / "chunk-000")
+            moved.parent.mkdir(parents=True)
+            file.rename(moved)
+    assert [sample["length"] for sample in lerobot_episodes(tmp_path / "robot")] == [12, 18, 24]
+    path.write_text(json.dumps({**info, "chunks_size": 0}))
+    with pytest.raises(DataError, match=r"meta/info\.json is damaged: ZeroDivisionError"):
+        next(lerobot_episodes(tmp_path / "robot"))
+
+
 def test_lerobot_errors(media, tmp_path):
     with pytest.raises(ConfigError, match="no data set of LeRobot"):
         next(lerobot_episodes(tmp_path))

@@ -69,7 +69,7 @@ def lerobot_episodes(
     for where, episode in _episodes(base, info, videos):
         with parsing(where):
             number = int(episode["episode_index"])
-            path = _path(base, info.get("data_path"), episode, "data", "")
+            path = _path(base, info, episode, "data", "")
         tables = read(path)
         with parsing(str(path)):
             length, values = _frames(tables, number, stored)
@@ -135,10 +135,15 @@ def _read_tables(path: Path, names: Sequence[str]) -> list[Any]:
         return read_file(data, names)
 
 
-def _path(base: Path, pattern: Any, episode: Mapping[str, Any], prefix: str, key: str) -> Path:
+def _path(
+    base: Path, info: Mapping[str, Any], episode: Mapping[str, Any], prefix: str, key: str
+) -> Path:
+    pattern = info.get("video_path" if key else "data_path")
     number = int(episode["episode_index"])
-    size = 1000  # of the chunks of version 2
-    chunk = episode.get(f"{prefix}/chunk_index", number // size)
+    chunk = episode.get(f"{prefix}/chunk_index")
+    if chunk is None:  # version 2, in which each episode has its own files
+        with parsing(str(base / _INFO)):
+            chunk = number // info.get("chunks_size", 1000)
     file = episode.get(f"{prefix}/file_index", number)
     if not isinstance(pattern, str) or _PATTERN.fullmatch(pattern) is None:
         raise DataError(f"{base / _INFO}: {pattern!r:.200} is no pattern of file names")
@@ -179,7 +184,7 @@ def _video(
     base: Path, info: Mapping[str, Any], episode: Mapping[str, Any], name: str, cut: bool
 ) -> Sample:
     prefix = f"videos/{name}"
-    path = _path(base, info.get("video_path"), episode, prefix, name)
+    path = _path(base, info, episode, prefix, name)
     start = float(episode.get(f"{prefix}/from_timestamp", 0.0))
     with parsing(str(base / _INFO)):
         seconds = episode["length"] / info["fps"]
