@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from streamplug_av import Video, VideoClips, VideoFiles, lerobot_episodes, media_files
+from streamplug_av.lerobot import cut_video
 
 from streamplug import StreamingDataset, write_from
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError, DataError, DecodeError
 
 
 def test_directories(media, tmp_path):
@@ -158,6 +159,26 @@ def test_lerobot(media, all_frames, tmp_path, version):
         expected = whole[first : first + length] if version == 3 else video.clip(length)
         assert (frames == expected).all()
         first += length
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"codec": "libsvtav1", "options": (("preset", "12"), ("svtav1-params", "keyint=4"))},
+        {"muxer": (("output_ts_offset", "1.5"),)},
+    ],
+)
+def test_cuts_have_the_frames_of_their_range(media, all_frames, options):
+    data = media(2.0, gop=4, audio=None, **options)
+    expected = all_frames(data)
+    for first, last in ((0, 4), (7, 12), (9, 24)):
+        cut, begin = cut_video(data, first / 12, last / 12)
+        video = Video(cut)
+        frames = video.frames(times=first / 12 - begin + np.arange(last - first) / 12)
+        assert (frames == expected[first:last]).all()
+        assert video.num_frames < 24 or not first
+    with pytest.raises(DecodeError, match=r"no frames from -1\.000 to -0\.500 s"):
+        cut_video(data, -1.0, -0.5)
 
 
 def test_chunks_of_a_data_set_have_its_own_size(media, tmp_path):

@@ -18,7 +18,7 @@ from streamplug.index.basename import validate_basename
 from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Sample
-from streamplug_av.container import decode_errors, open_container, select_stream
+from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
 from streamplug_av.value_file import ValueFile
 
 _INFO = "meta/info.json"
@@ -204,14 +204,14 @@ def cut_video(data: bytes, start: float, stop: float) -> tuple[bytes, float]:
 
     Args:
         data: The file to cut.
-        start: Begin of the range in seconds.
-        stop: End of the range in seconds.
+        start: Begin of the range in seconds from the begin of the file.
+        stop: End of the range, likewise.
 
     Returns:
         The file, and the time in `data` at which it begins, in seconds.
 
     Raises:
-        DecodeError: If it is no file of video, or is damaged.
+        DecodeError: If it is no file of video, is damaged, or has no frames in the range.
     """
     out = io.BytesIO()
     with (
@@ -220,16 +220,20 @@ def cut_video(data: bytes, start: float, stop: float) -> tuple[bytes, float]:
         av.open(out, "w", format="mp4") as target,
     ):
         stream = select_stream(source, "video")
-        copied = target.add_stream_from_template(stream)
-        tick = float(stream.time_base)
-        source.seek(int((start + tick / 2) / tick), stream=stream)
+        # Else PyAV looks for an encoder with the name of the decoder, and libdav1d is none.
+        copied = target.add_stream_from_template(stream, opaque=True)
+        tick, origin = float(stream.time_base), start_seconds(source)
+        source.seek(int((start + origin + tick / 2) / tick), stream=stream)
+        end = (stop + origin) / tick - 0.5
         first: int | None = None
         for packet in source.demux(stream):
-            if packet.dts is None or packet.pts is None or packet.dts * tick >= stop - tick / 2:
+            if packet.dts is None or packet.pts is None or packet.dts >= end:
                 break
             if first is None:
                 first = packet.pts
             packet.pts, packet.dts = packet.pts - first, packet.dts - first
             packet.stream = copied
             target.mux(packet)
-    return out.getvalue(), (first or 0) * tick
+        if first is None:
+            raise DecodeError(f"the file has no frames from {start:.3f} to {stop:.3f} s")
+    return out.getvalue(), first * tick - origin
