@@ -149,6 +149,9 @@ class Condition:
 def _compare_with(
     kind: type[ast.cmpop], value: Any, lowest: Any, highest: Any, has_missing: bool
 ) -> _Truth:
+    # `in` of text searches in it, and that of other objects may mean anything.
+    if kind is ast.In and not isinstance(value, (list, tuple, set, frozenset)):
+        return _UNKNOWN
     if kind in (ast.Eq, ast.In):
         values = [value] if kind is ast.Eq else list(value)
         if None in values:
