@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_av import Video
 
-from streamplug.errors import ConfigError, DecodeError
+from streamplug.errors import ConfigError, DecodeError, EncodeError
+from streamplug.plugin import make
 
 KINDS = {
     "h264 with B-frames": {"options": (("bf", "2"),)},
@@ -25,6 +26,20 @@ KINDS = {
     "fragments": {"muxer": (("movflags", "frag_keyframe+empty_moov"),)},
     "of uneven times": {"uneven": True, "options": (("bf", "2"),)},
     "mpegts": {"container": "mpegts"},
+    "mpeg4 in avi": {
+        "codec": "mpeg4",
+        "container": "avi",
+        "audio": None,
+        "options": (("bf", "2"),),
+    },
+    "h264 in avi": {"container": "avi", "audio": None, "options": (("bf", "0"),)},
+    "mpeg2 program": {
+        "codec": "mpeg2video",
+        "container": "mpeg",
+        "audio": None,
+        "fps": 25,
+        "options": (("bf", "2"),),
+    },
     "one frame": {"seconds": 1 / 12},
     "one group, no sound": {"gop": 100, "audio": None},
 }
@@ -42,10 +57,35 @@ def test_frames_equal_those_of_a_full_decode(media, all_frames, kind):
     @given(st.lists(st.integers(0, len(expected) - 1), min_size=1, max_size=5))
     def check(indices):
         assert (Video(data).frames(indices=indices) == expected[indices]).all()
-        middle = video.times[indices] + 0.4 / 12
+        middle = video.times[indices] + 0.4 / video.fps
         assert (video.frames(times=middle) == expected[indices]).all()
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("container", "codec"),
+    [
+        ("avi", "libx264"),
+        ("asf", "libx264"),
+        ("mxf", "libx264"),
+        ("mpeg", "libx264"),
+        ("h264", "libx264"),
+        ("asf", "mpeg2video"),
+        ("mpeg1video", "mpeg1video"),
+    ],
+)
+def test_files_that_do_not_say_when_frames_are_shown(media, container, codec):
+    options = (("bf", "2"), ("x264-params", "b-adapt=0")) if codec == "libx264" else (("bf", "2"),)
+    data = media(container=container, codec=codec, audio=None, fps=25, options=options)
+    message = r"does not say when the frames of its \w+ stream are shown; encode it again"
+    with pytest.raises(EncodeError, match=message):
+        make("encoding", "video").encode(data)
+    for indices in ([1], [3], [2, 3], [12, 13], [49]):
+        video = Video(data)
+        for _ in range(2):
+            with pytest.raises(DecodeError, match=message):
+                video.frames(indices=indices)
 
 
 def test_properties(media):

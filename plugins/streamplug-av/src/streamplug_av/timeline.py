@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from av.container import InputContainer
+from av.container import Flags, InputContainer
 
+from streamplug.errors import DecodeError
 from streamplug.types import Int64
 
 _MAX_GAP_BYTES = 16 << 10  # between packets that are fetched together
 _MOV = "mov"
+_STORED_TIMES = {_MOV, "matroska", "mpegts", "flv", "nut", "wtv", "ivf"}
+"""Containers that store when each frame is shown. For others, FFmpeg infers it from the order of packets."""
+_COUNTED_TIMES = {"mpeg", "mpegvideo", "m4v"}
+"""Containers of which few packets have a time; those of others are right only if all before are read."""
+_UNKNOWN_ORDER = {"h264", "hevc", "vvc"}
+"""Codecs of whose packets FFmpeg does not infer when they are shown, but makes it up in their order."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +61,53 @@ def merge_ranges(ranges: Int64) -> list[tuple[int, int]]:
     return merged
 
 
+def stores_times(container: InputContainer) -> bool:
+    """Return whether a container stores when each frame is shown."""
+    return not _STORED_TIMES.isdisjoint(container.format.name.split(","))
+
+
+def counts_times(container: InputContainer) -> bool:
+    """Return whether the times of packets are right only if the file is read from its begin."""
+    return container.format.name in _COUNTED_TIMES
+
+
+def unknown_times_error(container: InputContainer, stream: Any) -> DecodeError:
+    """Return the error of a video whose container does not say in which order its frames are shown."""
+    return DecodeError(
+        f"the file, of the format {container.format.name}, does not say when the frames of its "
+        f"{stream.codec_context.name} stream are shown; encode it again, for example to MP4"
+    )
+
+
 def read_timeline(container: InputContainer, stream: Any, *, use_index: bool = True) -> Timeline:
-    """Return the frames of a stream: from the container's index if it has one, else from all packets."""
+    """Return the frames of a stream: from the container's index if it has one, else from all packets.
+
+    Raises:
+        DecodeError: If the file does not say when they are shown.
+    """
     if use_index and _MOV in container.format.name.split(","):
         indexed = _from_index(stream)
         if indexed is not None:
             return indexed
+    codec = stream.codec_context
+    if codec.has_b_frames and codec.name in _UNKNOWN_ORDER:
+        if not stores_times(container):
+            raise unknown_times_error(container, stream)
+        container.flags &= (
+            ~Flags.gen_pts.value
+        )  # some files have only the order of decoding even so
     pts, keys = [], []
     for packet in container.demux(stream):
-        at = packet.pts if packet.pts is not None else packet.dts
-        if at is None or not packet.size or packet.is_discard:
+        if not packet.size or packet.is_discard:
             continue
-        pts.append(at)
+        if packet.pts is None:
+            raise unknown_times_error(container, stream)
+        pts.append(packet.pts)
         if packet.is_keyframe:
-            keys.append(at)
+            keys.append(packet.pts)
     times = np.unique(np.array(pts, np.int64))
+    if len(times) < len(pts) and not stores_times(container):
+        raise unknown_times_error(container, stream)
     starts = np.unique(np.array(keys or pts[:1], np.int64))
     return Timeline(times, starts, np.empty(0, np.int64), np.empty((0, 2), np.int64))
 

@@ -18,7 +18,13 @@ from streamplug_av.clip_options import ClipOptions, checked_size
 from streamplug_av.container import decode_errors, start_seconds
 from streamplug_av.media_file import MediaFile
 from streamplug_av.png import frame_png
-from streamplug_av.timeline import Timeline, read_timeline
+from streamplug_av.timeline import (
+    Timeline,
+    counts_times,
+    read_timeline,
+    stores_times,
+    unknown_times_error,
+)
 
 Frames = NDArray[np.uint8]
 """Frames in RGB: uint8, shape ``[frames, height, width, 3]``."""
@@ -67,10 +73,14 @@ class Video(MediaFile):
         return self._read_timeline()
 
     def _read_timeline(self, *, use_index: bool = True) -> Timeline:
-        with decode_errors("cannot read the times of the frames"):
-            if not use_index:
-                self._container.seek(0)
-            timeline = read_timeline(self._container, self._stream, use_index=use_index)
+        try:
+            with decode_errors("cannot read the times of the frames"):
+                if not use_index:
+                    self._container.seek(0)
+                timeline = read_timeline(self._container, self._stream, use_index=use_index)
+        except DecodeError:
+            self._reopen()  # else the next call would read on from here
+            raise
         if not len(timeline.pts):
             raise DecodeError("the video has no frames")
         return timeline
@@ -154,6 +164,8 @@ class Video(MediaFile):
         seconds = np.asarray(times, np.float64).reshape(-1)
         tick = float(self._stream.time_base)
         first, end = self.times[0], self.times[0] + self.duration
+        if not stores_times(self._container) and self.fps:  # its duration is an estimate
+            end = max(end, self.times[-1] + 1 / self.fps)
         wrong = ~((seconds >= first - tick) & (seconds <= end + tick))
         if wrong.any():
             raise ConfigError(
@@ -218,7 +230,7 @@ class Video(MediaFile):
             self.__dict__["_timeline"] = self._read_timeline(use_index=False)
             decoded = self._frames_at(np.unique(np.minimum(numbers, self.num_frames - 1)), size)
         if decoded is None:
-            raise DecodeError("the frames have other times when they are decoded")
+            raise unknown_times_error(self._container, self._stream)
         if not len(numbers):
             height, width = size or self.size[::-1]
             return np.empty((0, height, width, 3), np.uint8)
@@ -230,7 +242,10 @@ class Video(MediaFile):
         timeline = self._timeline
         groups = timeline.groups(timeline.pts[numbers])
         # Groups that follow each other are decoded in one go.
-        runs = np.split(numbers, np.flatnonzero(np.diff(groups) > 1) + 1) if len(numbers) else []
+        cuts = np.flatnonzero(np.diff(groups) > 1) + 1
+        if counts_times(self._container):
+            cuts = cuts[:0]
+        runs = np.split(numbers, cuts) if len(numbers) else []
         if self.file.is_far:
             self.file.fetch([part for run in runs for part in self._byte_ranges(run)])
         decoded: dict[int, Frames] = {}
@@ -252,29 +267,45 @@ class Video(MediaFile):
         first, last = min(wanted), max(wanted)
         reformatter = VideoReformatter()  # one for all frames, as making it takes longest
         at = self.times[wanted[first]]
+        is_stored = stores_times(self._container)
+        if not is_stored:  # whether inferred times are right shows in the frames before and after
+            first = int(self._timeline.pts[max(wanted[first] - 1, 0)])
+        previous: int | None = None
         with decode_errors(f"at {at:.3f} s"):
             for frame in self._iter_frames(first, last):
+                if not is_stored and frame.pts is not None:
+                    if previous is not None and frame.pts <= previous:
+                        raise unknown_times_error(self._container, self._stream)
+                    previous = frame.pts
                 number = wanted.pop(frame.pts, None)
                 if number is not None:
                     if frame.is_corrupt:
                         raise DecodeError(f"at {self.times[number]:.3f} s: the frame is damaged")
                     at = self.times[number]
                     decoded[number] = _as_array(frame, size, reformatter)
-                if not wanted:
+                if not wanted and is_stored:
                     return True
-                if frame.pts is not None and frame.pts > last:
+                if wanted and frame.pts is not None and frame.pts > last:
                     return False
+        if not wanted:
+            return True
         raise DecodeError(
             f"at {self.times[min(wanted.values())]:.3f} s: the frame cannot be decoded; the file is "
             f"damaged, or ends before its {self.duration:.3f} s"
         )
 
     def _iter_frames(self, first: int, last: int) -> Iterator[Any]:
-        """Yield frames from a key frame at or before `first`, and feed no packets after `last`."""
+        """Yield frames from a key frame at or before `first`, and feed no packets after `last`.
+
+        Of files without stored times, another one is fed, as it may be shown before.
+        """
         for packet in self._packets_from(first):
-            if packet.dts is not None and packet.dts > last:
+            is_after = packet.dts is not None and packet.dts > last
+            if is_after and stores_times(self._container):
                 break
             yield from self._stream.codec_context.decode(packet)
+            if is_after:
+                break
         yield from self._stream.codec_context.decode(None)
 
     def _packets_from(self, pts: int) -> Iterator[Any]:
@@ -282,7 +313,8 @@ class Video(MediaFile):
         second = int(1 / self._stream.time_base)
         key = int(self._timeline.keys[self._timeline.groups(np.array([pts]))[0]])
         lowest = int(self._timeline.pts[0])
-        for back in (0, second, 8 * second, 64 * second, None):
+        backs = (0, second, 8 * second, 64 * second, None)
+        for back in backs[-1:] if counts_times(self._container) else backs:
             if back is None:  # the container cannot seek
                 self._reopen()
             else:
