@@ -30,6 +30,11 @@ Frames = NDArray[np.uint8]
 """Frames in RGB: uint8, shape ``[frames, height, width, 3]``."""
 
 
+_MIN_ROUNDED_TICKS = 4
+"""Ticks of the shortest frame from which on times may be rounded; shorter ones are whole numbers of ticks."""
+_START_SECONDS = 1e-6  # to which FFmpeg rounds the begin of a file
+
+
 class Video(MediaFile):
     """A video file that is opened on first use.
 
@@ -162,17 +167,23 @@ class Video(MediaFile):
             ConfigError: If a time is before the first frame or after the end.
         """
         seconds = np.asarray(times, np.float64).reshape(-1)
-        tick = float(self._stream.time_base)
+        tolerance = self._tolerance()
         first, end = self.times[0], self.times[0] + self.duration
         if not stores_times(self._container) and self.fps:  # its duration is an estimate
             end = max(end, self.times[-1] + 1 / self.fps)
-        wrong = ~((seconds >= first - tick) & (seconds <= end + tick))
+        wrong = ~((seconds >= first - 2 * tolerance) & (seconds <= end + 2 * tolerance))
         if wrong.any():
             raise ConfigError(
                 f"times={seconds[wrong][0]:g}: frames are shown from {first:g} to {end:g} s"
             )
-        found = np.searchsorted(self.times, seconds + tick / 2, side="right") - 1
+        found = np.searchsorted(self.times, seconds + tolerance, side="right") - 1
         return np.maximum(found, 0)
+
+    def _tolerance(self) -> float:
+        """Return the seconds by which a container may have rounded the time of a frame."""
+        tick = float(self._stream.time_base)
+        ticks = int(np.diff(self._timeline.pts).min(initial=_MIN_ROUNDED_TICKS))
+        return tick / 2 if ticks >= _MIN_ROUNDED_TICKS else min(tick / 2, _START_SECONDS)
 
     def clip_indices(
         self,
