@@ -14,6 +14,7 @@ from streamplug.errors import ConfigError, DecodeError
 
 KINDS = {
     "wav": {"container": "wav", "audio": "pcm_s16le"},
+    "adpcm in wav": {"container": "wav", "audio": "adpcm_ima_wav"},
     "flac": {"container": "flac", "audio": "flac"},
     "mp3": {"container": "mp3", "audio": "libmp3lame"},
     "aac": {"container": "mp4", "audio": "aac"},
@@ -51,6 +52,56 @@ def test_windows_equal_a_full_decode(media, kind):
         part = expected[:, round(start * rate) : round(stop * rate)]
         assert window.shape == part.shape
         assert np.abs(window - part).max() <= tolerance
+
+
+def with_gap(data, container, options):
+    """Return a file of sound whose part from 1 s on comes 2 s later."""
+    out = io.BytesIO()
+    with av.open(io.BytesIO(data)) as source, av.open(out, "w", container, options) as target:
+        stream = source.streams.audio[0]
+        copied = target.add_stream_from_template(stream, opaque=True)
+        for packet in source.demux(stream):
+            if packet.size:
+                is_late = (packet.pts - stream.start_time) * stream.time_base >= 1
+                shift = round(2 / stream.time_base) if is_late else 0
+                packet.pts, packet.dts = packet.pts + shift, packet.dts + shift
+                packet.stream = copied
+                target.mux(packet)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("container", "audio", "muxer"),
+    [
+        ("matroska", "pcm_s16le", {}),
+        ("webm", "libopus", {}),
+        ("mpegts", "mp2", {}),
+        ("mp4", "aac", {}),
+        ("mp4", "aac", {"movflags": "empty_moov", "frag_duration": "200000"}),
+    ],
+)
+def test_sound_after_a_gap_is_in_its_place(media, container, audio, muxer):
+    rate = 48000
+    data = media(3.0, container=container, codec="", audio=audio, rate=rate)
+    data = with_gap(data, container, muxer)
+    expected = np.zeros(6 * rate, np.float32)
+    with av.open(io.BytesIO(data)) as source:
+        convert = av.AudioResampler(format="fltp")
+        for frame in source.decode(audio=0):
+            at = round((frame.pts * frame.time_base - source.start_time / 10**6) * rate)
+            [part] = convert.resample(frame)
+            first = max(-at, 0)
+            expected[at + first : at + part.samples] = part.to_ndarray()[0, first:]
+    sound = Audio(data)
+    for start in (0.2, 0.7, 3.2, 4.2):
+        [window] = sound.samples(start, start + 0.2)
+        # Containers round times, by up to a millisecond.
+        middle = window[50:-50]
+        first = round(start * rate)
+        parts = (expected[first + n : first + n + len(middle)] for n in range(101))
+        assert min(np.abs(part - middle).max() for part in parts) < 0.02
+    assert not sound.samples(1.5, 2.5).any()
+    assert sound.samples(1.5, 4.5)[0, round(1.7 * rate) :].any()
 
 
 def test_properties(media):

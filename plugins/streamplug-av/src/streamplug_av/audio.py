@@ -26,13 +26,16 @@ from streamplug_av.value_file import ValueFile
 Samples = NDArray[np.float32]
 """Samples between -1 and 1: float32, shape ``[channels, samples]``."""
 
-_EXACT = {"mov", "wav", "w64", "aiff", "flac"}
+_EXACT = {"mov", "flac"}
 """Containers in which a sample is found by its time; others are decoded from the begin."""
+_EXACT_PCM = {"wav", "w64", "aiff"}
+"""Those in which it is if each sample takes as many bytes as the next."""
 
 _LOSSLESS = ("pcm_", "flac", "alac")
 _PREROLL_SECONDS = 0.25  # decoders of lossy codecs need the packets before a sample
 _MARGIN = 64  # samples around a window that is resampled, for the filter
 _TOLERANCE_SECONDS = 0.1  # codecs pad the end
+_MAX_JITTER_SECONDS = 5e-3  # of the times of packets without a gap, which containers round
 
 
 class Audio(MediaFile):
@@ -180,17 +183,26 @@ class Audio(MediaFile):
                     if low < high:
                         out[:, low - first : high - first] = part[:, low - at : high - at]
         expected = min(stop / self.rate, self.duration) - _TOLERANCE_SECONDS
-        if self._is_exact and end / self.rate < expected:
+        if self._is_exact and end / self.rate < expected and not self._is_gap(end, stop):
             raise DecodeError(
                 f"at {max(end, first) / self.rate:.3f} s: the sound cannot be decoded; the file is damaged, "
                 f"or ends before its {self.duration:.3f} s"
             )
         return out
 
+    def _is_gap(self, first: int, stop: int) -> bool:
+        """Return whether the index has packets after some samples, but none with them."""
+        tick, origin = self._stream.time_base, start_seconds(self._container)
+        # The index of a file of fragments has grown since it was first read.
+        begins = np.array([float(e.timestamp * tick) for e in self._stream.index_entries]) - origin
+        are_after = begins > stop / self.rate
+        return bool(are_after.any() and (are_after | (begins < (first - 1) / self.rate)).all())
+
     @property
     def _is_exact(self) -> bool:
         names = set(self._container.format.name.split(","))
-        return bool(names & _EXACT) and self._stream.time_base * self.rate <= 1
+        exact = _EXACT | _EXACT_PCM if self.codec.startswith("pcm_") else _EXACT
+        return bool(names & exact) and self._stream.time_base * self.rate <= 1
 
     def _parts(self, first: int, stop: int) -> Iterator[tuple[int, Samples]]:
         """Yield decoded samples that cover a window, each with the number of its first sample."""
@@ -209,11 +221,14 @@ class Audio(MediaFile):
             earliest = self._entries[0, 0] if len(self._entries) else stream.start_time or 0
             self._container.seek(max(begin, int(earliest)), stream=stream)
         convert = av.AudioResampler(format="fltp")
+        jitter = rate * max(_MAX_JITTER_SECONDS, 2 * float(stream.time_base))
         at: int | None = None
         for frame in self._frames(last):
-            if at is None or self._is_exact:
-                seconds = 0.0 if frame.pts is None else float(frame.pts * stream.time_base) - origin
-                at = round(seconds * rate)
+            if frame.pts is not None:
+                stored = round((float(frame.pts * stream.time_base) - origin) * rate)
+                if at is None or self._is_exact or abs(stored - at) > jitter:
+                    at = stored
+            at = 0 if at is None else at
             for converted in convert.resample(frame):
                 samples = converted.to_ndarray().astype(np.float32, copy=False)
                 yield at, samples
