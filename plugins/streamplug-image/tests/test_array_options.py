@@ -46,12 +46,13 @@ def turned(image, orientation, kind):
     return file_of(image, kind, exif=exif)
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", range(10))
 def test_images_are_turned_on_request(kind, orientation):
     data = turned(picture(), orientation, kind)
     expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     assert differ(read(data, orient=True), expected.convert("RGB")) <= CLOSE
+    assert differ(read(data), picture()) <= (0 if kind in ("PNG", "TIFF") else 60)
     assert read(data).shape == (30, 50, 3)
     for options in ({"fit": "crop"}, {"fit": "pad"}, {"fit": "crop", "shorter_side": 64}, {}):
         upright = read(file_of(expected, "PNG"), size=(60, 55), **options)

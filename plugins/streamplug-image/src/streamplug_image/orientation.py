@@ -54,3 +54,8 @@ def orient(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
     if orientation in (3, 4, 6, 7):
         pixels = pixels[::-1]
     return pixels if orientation < 5 else pixels.swapaxes(0, 1)
+
+
+def turn_back(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Return a view of turned pixels as they are stored: the inverse of `orient`."""
+    return orient(pixels, {6: 8, 8: 6}.get(orientation, orientation))

@@ -17,7 +17,13 @@ from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug_image.fit import Fit
 from streamplug_image.jpeg import SPACES, decode_jpeg, read_header
 from streamplug_image.normalization import Normalization
-from streamplug_image.orientation import find_orientation, orient, oriented_size, stored_box
+from streamplug_image.orientation import (
+    find_orientation,
+    orient,
+    oriented_size,
+    stored_box,
+    turn_back,
+)
 from streamplug_image.pictures import CHANNELS, picture_array
 from streamplug_image.resampler import resize_pixels
 
@@ -118,7 +124,13 @@ class PixelDecoder:
         else:
             size = header.size
         self._check(size)
-        orientation = find_orientation(data, opened) if self.orient else 1
+        is_tiff = picture is not None and picture.format == "TIFF"
+        orientation = find_orientation(data, opened) if self.orient or is_tiff else 1
+        loaded_as = 1
+        if picture is not None and is_tiff:
+            picture.load()  # Pillow turns these itself
+            loaded_as, orientation = (1 if self.orient else orientation), 1
+            size = oriented_size((picture.height, picture.width), loaded_as)
         placed = place(oriented_size(size, orientation))
         flipped = flip is not None and flip()
         box = stored_box(placed.box, size, orientation)
@@ -133,6 +145,7 @@ class PixelDecoder:
                 pixels = resize_pixels(*part, to, self.resampler)
         if pixels is None:
             array = picture_array(picture or opened(data), self.mode)
+            array = turn_back(array, loaded_as)
             pixels = resize_pixels(array, box, to, self.resampler)
         pixels = orient(pixels, orientation)
         return self._write(pixels[:, ::-1] if flipped else pixels, placed, out)
