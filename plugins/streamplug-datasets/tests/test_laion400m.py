@@ -255,6 +255,31 @@ def test_images_are_fetched_reduced_and_counted(site, tmp_path, converted):
     assert widths == [32, 640, 32, 32, 640, 32]
 
 
+def test_fetched_files_of_other_kinds_are_no_images(site, tmp_path, converted, monkeypatch):
+    # Pillow would give it to Ghostscript.
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n{} loop\n%%EOF\n"
+    (site.root / "drawing.jpg").write_bytes(eps)
+    monkeypatch.setattr("subprocess.check_call", pytest.fail)
+    Image.fromarray(np.ones((4, 4), np.float32)).save(site.root / "floats.jpg", "TIFF")
+    metadata(tmp_path, [f"{site.url}/{name}" for name in ("drawing.jpg", "floats.jpg")])
+    [summary] = converted(f"{CRAWL} --max-failed 1")
+    assert (summary["samples"], summary["failed"]) == (2, {"no image": 2})
+    messages = [s["error_message"] for s in StreamingDataset(local="converted")[:]]
+    assert "DecodeError: not an image (JPEG, PNG," in messages[0]
+    assert "DecodeError: an image of mode F has values" in messages[1]
+
+
+@pytest.mark.parametrize("size", [0, 12])
+def test_images_of_16_bits_are_scaled(site, tmp_path, converted, size):
+    ramp = np.linspace(0, 65535, 24 * 24).astype(np.uint16).reshape(24, 24)
+    Image.fromarray(ramp).save(site.root / "deep.png")
+    metadata(tmp_path, [f"{site.url}/deep.png"] * 2)
+    converted(f"{CRAWL} --image-size {size}")
+    for sample in StreamingDataset(local="converted")[:]:
+        shown = np.asarray(Image.open(BytesIO(sample["jpg"])).convert("L"), int)
+        assert np.abs(shown.mean(1) - np.linspace(5, 250, len(shown))).max() < 6
+
+
 def test_crawl_stops_where_all_is_in_vain(site, tmp_path, refused):
     metadata(tmp_path, [f"{site.url}/gone.jpg"] * 20)
     for path in (tmp_path / "original").iterdir():

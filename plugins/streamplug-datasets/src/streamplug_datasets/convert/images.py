@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from streamplug_image.files import open_file
+from streamplug_image.pictures import picture_array
 
 from streamplug.errors import DataError
 from streamplug_datasets.convert import files
@@ -27,16 +29,28 @@ def jpeg(path: Path) -> tuple[bytes, tuple[int, int]]:
     """
     data = files.file(path).read_bytes()
     try:
-        with Image.open(BytesIO(data)) as image:
+        with open_file(memoryview(data)) as image:
             if not data.startswith(_JPEG):
                 out = BytesIO()
-                image.convert("RGB").save(out, "JPEG", quality=95, subsampling=0)
+                to_rgb(image).save(out, "JPEG", quality=95, subsampling=0)
                 return out.getvalue(), image.size
             if not data.endswith(_END):
                 image.load()
             return data, image.size
     except Exception as error:  # the parsers of a damaged file raise what they run into
         raise _damaged(path, error) from error
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return an image as RGB; values of 16 bits are scaled to 8, where Pillow would cut them off.
+
+    Raises:
+        DecodeError: If it has values that are not of 16 bits, such as floats.
+    """
+    if image.mode.startswith(("I", "F")):
+        deep = picture_array(image, "I;16")[:, :, 0]
+        image = Image.fromarray((deep >> 8).astype(np.uint8))
+    return image.convert("RGB")
 
 
 def classes(path: Path, max_classes: int) -> tuple[bytes, tuple[int, int]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 from PIL import ExifTags, Image
+from streamplug_image.files import open_file
 
 from streamplug.config import parse_bytes
 from streamplug.errors import DataError
@@ -19,6 +20,7 @@ from streamplug.plugin_kit.codec_errors import parsing
 from streamplug_datasets.convert import crawl as crawling
 from streamplug_datasets.convert.crawl import Crawl, Failed, fetch_all
 from streamplug_datasets.convert.failure_report import FailureReport
+from streamplug_datasets.convert.images import to_rgb
 from streamplug_datasets.convert.laion400m import COLUMNS, SUCCESS
 from streamplug_datasets.convert.parquet import ParquetTable
 from streamplug_datasets.convert.run import Split
@@ -142,7 +144,7 @@ _NOTHING: dict[str, Any] = {
 
 def _image(data: bytes, size: int) -> dict[str, Any]:
     """Return what a sample says of an image, and the image."""
-    with Image.open(BytesIO(data)) as image:
+    with open_file(memoryview(data)) as image:
         before = image.size
         exif = {ExifTags.TAGS.get(tag, str(tag)): str(v) for tag, v in image.getexif().items()}
         image.load()
@@ -152,7 +154,7 @@ def _image(data: bytes, size: int) -> dict[str, Any]:
             after = (round(before[0] * size / shorter), round(before[1] * size / shorter))
         if after != before or image.format != "JPEG":
             out = BytesIO()
-            reduced = image.convert("RGB").resize(after, Image.Resampling.LANCZOS)
+            reduced = to_rgb(image).resize(after, Image.Resampling.LANCZOS)
             reduced.save(out, "JPEG", quality=95)
             data = out.getvalue()
     text = json.dumps(exif)
