@@ -447,6 +447,27 @@ def test_bounds_that_are_no_numbers_are_left_out(table):
     assert [sample["id"] for sample in read(table, select="id > 1")] == [2]
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_bounds_of_float32_may_be_their_shortest_text(table, kind):
+    """The column may be wider than its files by now."""
+    numbers = pa.array([0.1, 0.3], pa.float32())
+    write_deltalake(table.path, pa.table({"x": numbers}))
+    actions = table.actions(0)
+    text = metadata_of(actions)["schemaString"].replace('"float"', f'"{kind}"')
+    metadata_of(actions)["schemaString"] = text
+    [add] = [action["add"] for action in actions if "add" in action]
+    bounds = '"minValues": {"x": 0.1}, "maxValues": {"x": 0.3}, "nullCount": {"x": 0}'
+    add["stats"] = f'{{"numRecords": 2, {bounds}}}'
+    table.commit(0, *actions)
+    low, high = np.float32([0.1, 0.3]).astype(float).tolist()
+    assert [s["x"] for s in read(table, select="x > 0.3")] == [high]
+    assert [s["x"] for s in read(table, select=f"x == {low!r}")] == [low]
+    assert [s["x"] for s in read(table, select=f"x >= {high!r}")] == [high]
+    for text in ("x > 0.31", "x < 0.09"):
+        with pytest.raises(ConfigError, match="no samples"):
+            read(table, select=text)
+
+
 def test_lines_and_vectors_that_are_cut_are_refused(table):
     write_deltalake(table.path, pa.table({"id": [1, 2]}))
     whole = table.log(0).read_bytes()

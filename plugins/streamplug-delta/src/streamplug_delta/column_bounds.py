@@ -35,14 +35,12 @@ def column_bounds(
     for stored, column in columns.items():
         try:
             if stored in partition:
-                value = _value(parse_partition_value(partition[stored], column.type), column.type)
-                values, is_missing = (value, value), False
+                low = high = parse_partition_value(partition[stored], column.type)
+                is_missing = False
             else:
-                values = (
-                    _value(lowest.get(stored), column.type),
-                    _value(highest.get(stored), column.type),
-                )
+                low, high = lowest.get(stored), highest.get(stored)
                 is_missing = nulls.get(stored) != 0
+            values = _value(low, column.type, -np.inf), _value(high, column.type, np.inf)
         except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
             continue
         if None not in values:
@@ -50,15 +48,33 @@ def column_bounds(
     return bounds
 
 
-def _value(value: Any, type_: pa.DataType) -> Any:
-    """Return a bound as the value that a sample has; None if there is none."""
+def _value(value: Any, type_: pa.DataType, outside: float) -> Any:
+    """Return a bound as the value that a sample has; None if there is none.
+
+    Args:
+        value: The bound as it is stored.
+        type_: Type of the column.
+        outside: Infinity of the side on which no values are.
+    """
     of = pa.types
     if value is None:
         return None
     if of.is_integer(type_):
         return int(value)
     if of.is_floating(type_):
-        return None if math.isnan(value) else float(value)
+        return None if math.isnan(value) else _float_bound(float(value), type_, outside)
     if of.is_string(type_):
         return value if len(value) <= _MAX_WHOLE_TEXT else None
     return np.datetime64(value, "D") if of.is_date(type_) else None
+
+
+def _float_bound(value: float, type_: pa.DataType, outside: float) -> float:
+    """Move a bound outwards that may be the shortest text of a float32, which is not its exact value.
+
+    Such text is also in the statistics of columns that were float32 once.
+    """
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+    if float(single) == value or (pa.types.is_float64(type_) and float(str(single)) != value):
+        return value
+    return float(np.nextafter(single, np.float32(outside)))
