@@ -586,8 +586,9 @@ def test_views_read_only_files_that_may_have_a_sample(table, tmp_path):
         assert len(list(cache.rglob("*.parquet"))) == files
 
 
-def test_timestamps_of_old_writers(table):
-    moment = datetime.datetime(2024, 2, 29, 1, 2, 3, 456, UTC)
+@pytest.mark.parametrize("year", [1, 2024, 9999])
+def test_timestamps_of_old_writers(table, year):
+    moment = datetime.datetime(year, 2, 28, 1, 2, 3, 456, UTC)
     write_deltalake(table.path, pa.table({"t": pa.array([moment], pa.timestamp("us", "UTC"))}))
     [file] = table.folder.glob("*.parquet")
     pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True)

@@ -263,6 +263,29 @@ def test_nanoseconds_are_arrays_and_integers_inside_of_others(tmp_path):
     assert one_column(tmp_path / "b", inside) == [[1], [2, 3]]
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_int96_that_nanoseconds_do_not_reach_is_refused(tmp_path, nested):
+    near, far = np.array(["2024-02-29T01:02:03.456789", "9999-12-31T00:00:00"], "M8[us]")
+    type_ = pa.timestamp("us")
+    for moment in (near, far):
+        values = pa.array([moment], type_)
+        if nested:
+            values = pa.array([[{"at": values[0].as_py()}]], pa.list_(pa.struct({"at": type_})))
+        table = pa.table({"t": values, "n": [1]})
+        path = tmp_path / str(moment)[:4] / "a.parquet"
+        path.parent.mkdir()
+        pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+    [read] = StreamingDataset(remote=str(tmp_path / "2024"), format="parquet", batch_size=1)
+    found = read["t"][0]["at"] if nested else read["t"]
+    assert found == near.astype("M8[ns]").astype(int if nested else "M8[ns]")
+    late = StreamingDataset(remote=str(tmp_path / "9999"), format="parquet", batch_size=1)
+    with pytest.raises(DecodeError, match=r"row group 0, column 't': its INT96 timestamps .* 2261"):
+        late[0]
+    others = str(tmp_path / "9999")
+    dataset = StreamingDataset(remote=others, format="parquet", batch_size=1, columns=["n"])
+    assert dataset[0] == {"n": 1}
+
+
 def test_a_missing_number_inside_of_an_array_makes_lists_of_them(tmp_path):
     array = pa.array([[1, None], [3, 4]], pa.list_(pa.int8(), 2))
     assert one_column(tmp_path / "a", array) == [[1, None], [3, 4]]

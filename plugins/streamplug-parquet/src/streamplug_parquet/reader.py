@@ -22,6 +22,7 @@ from streamplug_parquet.memory_bounds import DecodedSizes, describe, expanded_si
 from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.values import ArrowValue
 
+_MICROSECONDS = "timestamp[us"
 _numbers = count()
 
 
@@ -147,12 +148,18 @@ class ParquetReader(ShardReader):
                 ) from error
             one_by_one = (self._decoded(group, [column]) for column in columns)
             return {name: chunk for made in one_by_one for name, chunk in made.items()}
+        self._check_int96(group, names, plan.dictionaries, table)
         if plan.dictionaries:
             nested = (table.column(name) for name in names if not self._stays_dictionary(name))
             plan.check_expansion(sum(map(expanded_size, nested)), describe(group, names))
         return {column.name: self._chunk(group, column, table) for column in columns}
 
-    def _read(self, group: int, names: Sequence[str], dictionaries: Sequence[str]) -> pa.Table:
+    def _read(
+        self, group: int, names: Sequence[str], dictionaries: Sequence[str], unit: str | None = None
+    ) -> pa.Table:
+        """Read columns of a row group; `unit` is that of INT96 timestamps."""
+        if any(name in self._int96 and _MICROSECONDS in str(self._types[name]) for name in names):
+            unit = "us"
         # One per call, as other threads may be reading.
         file = pq.ParquetFile(
             pa.BufferReader(self._buffer),
@@ -160,8 +167,42 @@ class ParquetReader(ShardReader):
             pre_buffer=False,
             page_checksum_verification=True,
             read_dictionary=dictionaries,
+            coerce_int96_timestamp_unit=unit,
         )
         return file.read_row_group(group, columns=list(names), use_threads=False)
+
+    @cached_property
+    def _int96(self) -> frozenset[str]:
+        """Columns with timestamps in INT96, also nested ones."""
+        schema = self._metadata.schema
+        if all(schema.column(n).physical_type != "INT96" for n in range(len(schema))):
+            return frozenset()
+        fine, coarse = (
+            pq.ParquetFile(
+                pa.BufferReader(self._buffer),
+                metadata=self._metadata,
+                coerce_int96_timestamp_unit=unit,
+            ).schema_arrow
+            for unit in ("ns", "us")
+        )
+        return frozenset(field.name for field, other in zip(fine, coarse) if field != other)
+
+    def _check_int96(
+        self, group: int, names: Sequence[str], dictionaries: Sequence[str], table: pa.Table
+    ) -> None:
+        """Raise `DecodeError` for times that overflowed when they were read as nanoseconds."""
+        for name in self._int96.intersection(names):
+            if _MICROSECONDS in str(table.schema.field(name).type):
+                continue
+            coarse = self._read(group, [name], dictionaries, "us").column(name)
+            try:
+                coarse.cast(table.column(name).type)
+            except pa.ArrowInvalid:
+                raise DecodeError(
+                    f"{describe(group, [name])}: its INT96 timestamps are outside of the years 1678 to "
+                    "2261, and cannot be read as nanoseconds; write the file again with timestamps in "
+                    "microseconds"
+                ) from None
 
     @cached_property
     def _sizes(self) -> DecodedSizes:
