@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from av.container import Flags, InputContainer
+from av.container import InputContainer
 
 from streamplug.errors import DecodeError
 from streamplug.types import Int64
@@ -17,6 +17,7 @@ _STORED_TIMES = {_MOV, "matroska", "mpegts", "flv", "nut", "wtv", "ivf"}
 """Containers that store when each frame is shown. For others, FFmpeg infers it from the order of packets."""
 _COUNTED_TIMES = {"mpeg", "mpegvideo", "m4v"}
 """Containers of which few packets have a time; those of others are right only if all before are read."""
+_GENERATE_TIMES_FLAG = 1  # AVFMT_FLAG_GENPTS of FFmpeg, which PyAV sets for all files
 _UNKNOWN_ORDER = {"h264", "hevc", "vvc"}
 """Codecs of whose packets FFmpeg does not infer when they are shown, but makes it up in their order."""
 
@@ -93,9 +94,8 @@ def read_timeline(container: InputContainer, stream: Any, *, use_index: bool = T
     if codec.has_b_frames and codec.name in _UNKNOWN_ORDER:
         if not stores_times(container):
             raise unknown_times_error(container, stream)
-        container.flags &= (
-            ~Flags.gen_pts.value
-        )  # some files have only the order of decoding even so
+        # Else FFmpeg hides that a file, even of such a container, has only the order of decoding.
+        container.flags &= ~_GENERATE_TIMES_FLAG
     pts, keys = [], []
     for packet in container.demux(stream):
         if not packet.size or packet.is_discard:
