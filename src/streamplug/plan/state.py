@@ -121,11 +121,6 @@ def load(
             f"the state has version {reprlib.repr(version)}; this streamplug loads {STATE_VERSION}"
         )
     position = _read_position(state)
-    if not version and (identity.micro_batches or "batch_in_epoch" in state):
-        raise StateError(
-            "the state has no version, as one of mosaicml-streaming, whose batches all have one size; this "
-            "run, or the state, has batches that vary in size"
-        )
     ours = identity.to_state()
     keys = [*ours] if version else ["num_canonical_nodes", "shuffle_seed"]
     differences = [
@@ -137,6 +132,11 @@ def load(
     ]
     if differences:
         raise StateError("the state is of another run: " + "; ".join(differences))
+    if not version and (identity.micro_batches or "batch_in_epoch" in state):
+        raise StateError(
+            "the state has no version, as one of mosaicml-streaming, whose batches all have one size; this "
+            "run, or the state, has batches that vary in size"
+        )
     if not version and position >= identity.epoch_size:
         return state["epoch"], -(-position // identity.global_batch)  # the last batch may be short
     return state["epoch"], _find_step(position, identity, batches_per_step or identity.global_batch)
