@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -562,16 +563,39 @@ def test_no_index_names_a_shard_whose_upload_failed_although_the_error_was_caugh
 # -- several writers ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"append": True}])
-def test_one_writer_at_a_time_has_a_directory(tmp_path, options):
-    if options:
-        write(tmp_path, 10)
-    first = MDSWriter(columns=COLUMNS, out=tmp_path, **options)
-    with pytest.raises(OutputExistsError, match="is being written by another writer"):
-        MDSWriter(columns=COLUMNS, out=tmp_path, **options)
+def test_one_writer_at_a_time_has_a_directory(tmp_path):
+    first = MDSWriter(columns=COLUMNS, out=tmp_path)
+    with pytest.raises(OutputExistsError, match="by another writer, of this process: end it"):
+        MDSWriter(columns=COLUMNS, out=tmp_path)
     first.write(sample(1))
     first.finish()
     write(tmp_path, 10, append=True)
+
+
+def test_what_another_writer_completes_meanwhile_is_not_removed(tmp_path, monkeypatch):
+    def make(path, **options):
+        monkeypatch.undo()
+        write(path, 3)
+
+    monkeypatch.setattr("streamplug.write.destination.make_directory", make)
+    with pytest.raises(OutputExistsError, match="Directory is not empty"):
+        MDSWriter(columns=COLUMNS, out=tmp_path / "set")
+    assert StreamingDataset(local=str(tmp_path / "set")).size == 3
+
+
+def test_uploads_of_a_writer_end_before_another_one_takes_its_place(tmp_path, storage, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(Upload, "hook", staticmethod(lambda key: gate.wait(60)))
+    url = f"uploads://{tmp_path}/far"
+    options = {"out": (str(tmp_path / "near"), url), "max_samples_per_shard": 5, "max_workers": 1}
+    earlier = MDSWriter(columns=COLUMNS, exist_ok=True, **options)
+    for number in range(10):
+        earlier.write(sample(100 + number))
+    threading.Timer(0.3, gate.set).start()
+    write(count=10, exist_ok=True, **options)
+    assert [item["id"] for item in StreamingDataset(local=str(tmp_path / "far"))] == list(range(10))
+    with pytest.raises(WriterError, match="another writer was started"):
+        earlier.finish()
 
 
 def test_another_process_may_not_replace_what_is_being_written(tmp_path):
@@ -584,17 +608,20 @@ def test_another_process_may_not_replace_what_is_being_written(tmp_path):
         result = subprocess.run(
             [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
         )
-    assert "is being written by another writer" in result.stderr
+    assert "is being written by another writer, of another process" in result.stderr
     assert StreamingDataset(local=str(tmp_path)).size == 2
 
 
-def test_a_writer_takes_the_place_of_an_earlier_one_of_its_process_when_asked(tmp_path):
-    earlier = MDSWriter(columns=COLUMNS, out=tmp_path, max_samples_per_shard=1)
+@pytest.mark.parametrize("options", [{"exist_ok": True}, {"append": True}])
+def test_a_writer_takes_the_place_of_an_earlier_one_of_its_process_when_asked(tmp_path, options):
+    if "append" in options:
+        write(tmp_path, 0)
+    earlier = MDSWriter(columns=COLUMNS, out=tmp_path, max_samples_per_shard=1, **options)
     earlier.write(sample(1))
-    write(tmp_path, 3, exist_ok=True)
-    with pytest.raises(WriterError, match="another writer was started in its place"):
+    write(tmp_path, 3, **options)
+    with pytest.raises(WriterError, match="another writer was started in the place of this one"):
         earlier.write(sample(2))
-    with pytest.raises(WriterError, match="another writer was started in its place"):
+    with pytest.raises(WriterError, match="another writer was started in the place of this one"):
         earlier.finish()
     assert StreamingDataset(local=str(tmp_path)).size == 3
 

@@ -647,3 +647,17 @@ def test_a_local_copy_gets_the_parts_that_it_lacks(tmp_path):
     write_parts(samples, range(10, 14), **options)
     assert ids(near) == ids(far) == list(range(10 * SIZE, 14 * SIZE))
     assert before.items() <= content(far).items()
+
+
+def test_the_index_of_another_data_set_is_not_removed_from_the_local_place(tmp_path):
+    near, far = tmp_path / "near", tmp_path / "far"
+    write_parts(samples, range(2), out=near, processes=0, **OPTIONS)
+    before = content(near)
+    options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0}
+    with pytest.raises(OutputExistsError, match="already holds a data set, or a copy of one"):
+        write_parts(samples, range(2), **options)
+    assert content(near) == before
+    write_parts(samples, range(2), exist_ok=True, **options, keep_local=True)
+    before = content(near)
+    write_parts(samples, range(2), **options)  # the same parts, which are complete
+    assert content(near) == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,9 @@ class Destination:
         if path is None or len(locations) > 1:
             self.storage = open_storage(locations[-1], storage_options)
         self._temporary: TemporaryDirectory | None = None
-        self._key = ""
+        self._key, self.process = "", os.getpid()
+        # A weak reference to what aborts the writer.
+        self.abort: Callable[[], Callable[[str], None] | None] = lambda: None
         if path is None:
             self._temporary = TemporaryDirectory()
             path = self._temporary.path
@@ -72,34 +74,33 @@ class Destination:
         if not self._append and not exist_ok:
             self._check_empty()
         make_directory(self.folder, durable=True)
-        self._own(take_over=exist_ok)
-        if not self._append:
+        self._own(take_over=exist_ok or self._append)
+        if exist_ok:
             self._clear()
+        elif not self._append:
+            self._check_empty()  # again, as another writer may have ended meanwhile
 
     def _own(self, *, take_over: bool) -> None:
         """Keep other writers of this machine out of the local directory."""
         self._key = os.path.realpath(self.folder)
         earlier = _owners.get(self._key)
-        if take_over and earlier is not None:
-            earlier.close()  # of this process, as when a cell of a notebook runs again
+        is_ours = earlier is not None and earlier.process == os.getpid()
+        if earlier is not None and is_ours and take_over and (abort := earlier.abort()):
+            # As when a cell of a notebook runs again.
+            abort("another writer was started in the place of this one")
         if not self._owned.enter_context(try_directory_lock(self.folder)):
+            end = "this process: end it, such as by a `with` statement"
             raise OutputExistsError(
-                f"{self.folder} is being written by another writer, of this process or another one; choose "
-                "another directory for each writer, or end the other one"
+                f"{self.folder} is being written by another writer, of "
+                f"{end if is_ours else 'another process: end that one'}; or choose another directory"
             )
         _owners[self._key] = self
-
-    def check_owned(self) -> None:
-        """Raise WriterError if another writer of this process has taken the place of this one."""
-        if _owners.get(self._key) is not self:
-            raise WriterError(f"{self.url}: another writer was started in its place")
 
     def write_index(self, data: bytes, *, durable: bool) -> None:
         """Write the local index, unless another writer has written one since this one was started.
 
         There are no locks against writers on other machines, or of object stores.
         """
-        self.check_owned()
         home = self.storage or open_storage(str(self.folder))
         exists = partial(home.exists, INDEX_NAME)
         if not self._append and call_with_retries(exists, _RETRIES):

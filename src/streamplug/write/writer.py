@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -63,13 +64,12 @@ class Writer(Configurable, section="writer"):
         retry: Retries of a failed upload.
         exist_ok: Whether to replace what is in `out`: all of a local directory, and the index at a URL.
         append: Whether to add shards to the data set in `out`. Its index is replaced last: until then, and if
-            the writer is stopped, the data set is unchanged. Only one writer at a time may append.
+            the writer is stopped, the data set is unchanged. Only one writer may append at a time.
         storage_options: Options of the storage that files are uploaded to.
         extra_keys: Policy for keys of a sample that are not columns: ``"error"`` rejects the sample,
             ``"ignore"`` drops them.
-        durable: Whether local files are synced to their disk before the index names them, so that a loss of
-            power leaves the data set whole, as it was, or without an index. False saves a little time for
-            scratch files, which a loss of power may leave damaged.
+        durable: Whether local files are synced to their disk before the index names them: a loss of power
+            leaves the data set whole, as it was, or without an index. False is for scratch files.
 
     Raises:
         OutputExistsError: If `out` is not empty, without `exist_ok` or `append`, or has another writer.
@@ -161,6 +161,7 @@ class Writer(Configurable, section="writer"):
         self._written_bytes = self._raw_bytes = 0
         self._samples = 0
         self._closed = ""  # or why no more samples can be written
+        self._destination.abort = WeakMethod(self._close_with)
         self._new_shard()
         keep_freed_memory()
 
@@ -292,7 +293,6 @@ class Writer(Configurable, section="writer"):
         self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
     def _flush(self) -> None:
-        self._destination.check_owned()  # before a shard of another writer is replaced
         self._pack()
         number, count = len(self._entries), self._num_rows
         if self._appended is not None:

@@ -206,7 +206,7 @@ class _PartitionedOutput:
         made_folder = local_folder is not None and not local_folder.exists()
         with _lock_of(self._storage.url) as alone:
             made = self._start(plan, exist_ok=exist_ok, alone=alone)
-            if self._copy is not None:
+            if self._copy is not None and self._keep_copy:
                 self._copy.delete(INDEX_NAME)  # it is written again when the copy is complete
             try:
                 yield
@@ -239,6 +239,13 @@ class _PartitionedOutput:
             existing = {}
         if existing == plan:
             return False
+        if self._copy is not None and self._copy.exists(INDEX_NAME):
+            if not exist_ok:
+                raise OutputExistsError(
+                    f"{self._copy.url} already holds a data set, or a copy of one; choose another local "
+                    "place, or pass exist_ok=True (--exist-ok) to replace it"
+                )
+            self._copy.delete(INDEX_NAME)
         if existing is not None or self._storage.exists(INDEX_NAME):
             if not (alone or exist_ok):
                 raise OutputExistsError(
