@@ -341,7 +341,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             ConfigError: If the run was started neither with a `curriculum` nor, without a `batch_budget`,
                 with a `proportion` of each stream, or the proportions are invalid.
         """
-        self._session.run.set_proportions(proportions, self._session.world)
+        self._session.set_proportions(proportions)
 
     def stats(self) -> Stats:
         """Return statistics since the data set was made, over all processes of this rank.

@@ -67,6 +67,40 @@ def test_a_loop_whose_persistent_workers_are_taken_ends_with_an_error(folder, da
     assert found == epochs(folder)[1]
 
 
+def read(dataset, found):
+    found.put([batch["n"].tolist() for batch in dataset.batches()])
+
+
+@pytest.mark.timeout(120)
+def test_processes_of_one_rank_read_one_epoch_after_the_other(folder, dataset):
+    found = mp.get_context("fork").SimpleQueue()
+    results = []
+    for _ in range(2):
+        context = mp.start_processes(
+            lambda _, *given: read(*given), (dataset, found), join=False, start_method="fork"
+        )
+        results.append(found.get())
+        while not context.join():
+            pass
+    assert results == epochs(folder)
+    assert dataset.state_dict(0)["epoch"] == 1
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loop_that_cannot_start_takes_no_epoch(folder, dataset, workers, monkeypatch):
+    def fail(loader):
+        raise RuntimeError("no memory for processes")
+
+    loader = StreamingDataLoader(dataset, num_workers=workers)
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamingDataLoader, "_get_iterator", fail)
+        with pytest.raises(RuntimeError):
+            next(iter(loader))
+    assert loader.state_dict()["epoch"] == 0
+    assert [batch["n"].tolist() for batch in loader] == epochs(folder)[0]
+
+
 def read_as_rank(rank, dataset, address, found):
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     try:

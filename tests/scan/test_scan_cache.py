@@ -131,6 +131,16 @@ def test_a_cache_whose_record_has_no_versions_of_files_gets_them(folder, tmp_pat
     assert json.loads(origin.read_text()) == record
 
 
+def test_versions_that_another_client_told_are_not_compared(folder, tmp_path):
+    origin = tmp_path / "near" / ".streamplug" / "origin.json"
+    assert text(folder, local=str(tmp_path / "near")) == "abcdefghi"
+    record = json.loads(origin.read_text())
+    client, _, versions = record["versions"].partition(" ")
+    origin.write_text(json.dumps({**record, "versions": f"Other{client} {versions[::-1]}"}))
+    assert text(folder, local=str(tmp_path / "near")) == "abcdefghi"
+    assert json.loads(origin.read_text()) == record
+
+
 def test_an_index_json_goes_before_looking(folder, looked):
     assert text(folder) == "abcdefghi"
     made = next(scans(folder).glob("*.index"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import proxy
@@ -52,7 +52,7 @@ class TorchPlacement(Placement):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "cells"}
 
-    def share_cells(self, size: int) -> Int64:
+    def make_cells(self, size: int) -> Int64:
         """Return zeros that loader workers will share, shape ``[size]``."""
         self.cells = share_memory(torch.zeros(size, dtype=torch.int64))
         return self.cells.numpy()
@@ -258,13 +258,13 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             self._iterator = None  # persistent workers have an outdated copy of the run
         self._version, sets = run.version, run.clock.sets
         self._follow_batch_size()
-        epoch, first = self._start_epoch()
-        self._loop, self._loops = sets, self._loops + 1
-        run.set_loader_position(epoch, first)
         self.dataset.session.placement.start_loop()
         if run.varies:  # planned once here, in parallel: workers may not start processes
-            run.epoch(epoch, self.dataset.session.world)
-        source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
+            run.epoch(run.clock.next()[0], self.dataset.session.world)
+        with self._starting_epoch() as (epoch, first):
+            source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
+        self._loop, self._loops = sets, self._loops + 1
+        run.set_loader_position(epoch, first)
         if self.persistent_workers:
             source = self._messages_of_loop(source, self._loops)
         with self._progress_line():
@@ -274,16 +274,20 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 yield batch
         self._loop = None
 
-    def _start_epoch(self) -> tuple[int, int]:
+    @contextmanager
+    def _starting_epoch(self) -> Iterator[tuple[int, int]]:
         """Start an epoch for the workers, of which those of several loops may start in any order."""
         clock = self.dataset.session.run.clock
         if not self.num_workers:
-            return clock.next()  # which the loop itself starts
-        if self._iterator is None:  # else these are the persistent workers' that have it already
+            yield clock.next()  # which the loop itself starts
+            return
+        if (
+            self._begun is None or self._iterator is None
+        ):  # else persistent workers share it already
             self._begun = share_memory(torch.zeros(1, dtype=torch.int64))
-        place = clock.begin()
-        cast("torch.Tensor", self._begun)[0] = clock.begun()
-        return place
+        with clock.starting() as place:
+            self._begun[0] = clock.begun()
+            yield place
 
     def _messages_of_loop(self, source: Iterator[Any], loop: int) -> Iterator[Any]:
         """Yield the messages of persistent workers, which have one loop at a time."""
@@ -379,4 +383,4 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         Args:
             epoch: The trainer's epoch number, from 0.
         """
-        self.dataset.session.run.follow_trainer(epoch, self.dataset.session.world)
+        self.dataset.session.follow_trainer(epoch)

@@ -31,7 +31,8 @@ def claim_directory(
     """Claim a directory as the cache of a data set; replace a damaged copy of the index.
 
     The content of the index.json is stored in the directory. For files without one, `selection` is their
-    `selection_key`, and `versions` the digest of their names, sizes and versions.
+    `selection_key`, and `versions` the digest of their names, sizes and versions, after the name of their
+    client and a space.
 
     Raises:
         CacheConflictError: If it holds another data set, or another version of this one, or shares files with
@@ -102,7 +103,7 @@ def check_identity(
     if digest is None:
         return marked
     known = directory / INDEX_NAME
-    is_rewritten = marked and versions is not None and said.get("versions", versions) != versions
+    is_rewritten = marked and _differ(said.get("versions"), versions)
     if known.exists():
         is_same = digest_index(known.read_bytes()) == digest
     else:  # a user may remove the index but not the shards
@@ -115,6 +116,13 @@ def check_identity(
         why = f"{url} was written again since" if marked else f"it is not the one at {url}"
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
     return marked
+
+
+def _differ(saved: object, versions: str | None) -> bool:
+    """Return whether versions of files differ, as far as one client told them both."""
+    if versions is None or not isinstance(saved, str) or saved == versions:
+        return False
+    return saved.rpartition(" ")[0] == versions.rpartition(" ")[0]
 
 
 def _check_above(directory: Path, url: str) -> None:
@@ -133,7 +141,12 @@ def _check_above(directory: Path, url: str) -> None:
 
 def _check_below(directory: Path, url: str, index: bytes) -> None:
     """Raise CacheConflictError if one with files of this data set is the cache of another data set."""
-    for folder in _folders(index):
+    present = (
+        {path.name for path in directory.iterdir() if path.is_dir()} if directory.exists() else ()
+    )
+    for folder in _folders(index) if present else ():
+        if folder.partition("/")[0] not in present:  # most often, there is none
+            continue
         other = read_identity(directory / folder).get("remote")
         if other not in (None, join(url, folder)):
             raise _shared_error(directory, url, directory / folder, other)

@@ -10,6 +10,8 @@ the main process resets all cells when it loads a state.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -138,6 +140,16 @@ class EpochCounter:
         cells[mine] = (begun << _BEGUN) + (loop_id << _TICKET_BITS) + loop.ticket
         self._began_in, self._sets = os.getpid(), self.sets
         return self._place(begun)
+
+    @contextmanager
+    def starting(self) -> Iterator[tuple[int, int]]:
+        """Start an epoch, as `begin`; if the block raises, it has not been started."""
+        before, place = int(self._numbers[_WORKERS]), self.begin()
+        try:
+            yield place
+        except BaseException:
+            self._cells[_WORKERS] = before
+            raise
 
     def _is_begun(self, loop: WorkerLoop, seen: Int64, latest: int) -> bool:
         """Return whether another worker of this loop has started the latest epoch."""

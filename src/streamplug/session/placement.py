@@ -21,17 +21,24 @@ class Placement:
         self._world, self.replication, self._keep_nodes = world, replication, keep_nodes
         self._latest: World | None = None  # detected when the latest loop began
         self._sent: World | None = None  # place of the process that sent this one a copy
+        self._counted: World | None = None  # place of the process that counts
         self.begun = 0  # see `WorkerLoop.begun`
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_latest": None, "_sent": self.rank()}
 
-    def forget(self) -> None:
-        """Forget what another process detected, of which this one is a copy."""
-        self._latest = None
+    def is_other_rank(self) -> bool:
+        """Return whether a launcher gave this process another place than that of the process that counts."""
+        found = self.detect_rank()
+        return self._world is None and found.ranks > 1 and found != self._counted
 
-    def share_cells(self, size: int) -> Int64 | None:  # noqa: ARG002 - for those that have workers
+    def start_counting(self, size: int) -> Int64 | None:
         """Return zeros that loader workers will share, shape ``[size]``; None if there are no workers."""
+        self._latest, self._counted = None, self.detect_rank()
+        return self.make_cells(size)
+
+    def make_cells(self, size: int) -> Int64 | None:  # noqa: ARG002 - for those that have workers
+        """Return what `start_counting` returns."""
         return None
 
     def detect_rank(self) -> World:

@@ -213,26 +213,32 @@ class Session:
 
     def share_counters(self) -> None:
         """Move the counters to memory that loader workers will share, if there are any."""
-        cells = self.placement.share_cells(SHARED_CELLS)
+        cells = self.placement.start_counting(SHARED_CELLS)
         if cells is not None:
             cells[CELLS:] = self.monitor.observer.counters.cells
             self.count_in(cells, None, os.getpid())
 
     def own_counters(self) -> None:
-        """Let a process count for itself that is neither the one that counts nor a loader worker of it.
-
-        Such a process is a rank that its launcher gave the data set to.
-        """
+        """Let a rank count for itself that its launcher gave the data set to."""
         if self.monitor.observer.counters.home == os.getpid():
             return
-        if self.placement.worker_loop().ticket:
+        if self.placement.worker_loop().ticket or not self.placement.is_other_rank():
             return
-        cells = self.placement.share_cells(SHARED_CELLS)
+        cells = self.placement.start_counting(SHARED_CELLS)
         if cells is not None:
             position = *self.run.clock.next(), self.run.clock.version
-            self.placement.forget()
             self.count_in(cells, None, os.getpid())
             self.run.clock.set(*position)
+
+    def set_proportions(self, proportions: Sequence[float]) -> None:
+        """Set the proportions of the streams from the current step on."""
+        self.own_counters()
+        self.run.set_proportions(proportions, self.world)
+
+    def follow_trainer(self, epoch: int) -> None:
+        """Follow the number of an epoch of a trainer; see `StreamingDataLoader.set_epoch`."""
+        self.own_counters()
+        self.run.follow_trainer(epoch, self.world)
 
     def count_in(self, cells: Int64, sets: int | None, home: int) -> None:
         """Count epochs and events in shared memory for the process with id `home`.

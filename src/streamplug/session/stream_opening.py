@@ -145,7 +145,8 @@ def find_index(stream: Stream, storage: Storage, retries: int) -> tuple[Index, P
         scan = ScanCache(storage, local_path(files.root), stream.format or "", retries)
         result = scan.get_index(files, base, progress.update)
     if has_cache and not in_place:
-        claim_directory(directory, storage.url, result.data, location.selection, result.versions)
+        versions = f"{type(location.storage).__name__} {result.versions}"
+        claim_directory(directory, storage.url, result.data, location.selection, versions)
     return parse_index(result.data, storage.url), result.folder
 
 

@@ -268,7 +268,7 @@ class TrainingRun(RunOrder):
                 raise StateError(
                     f"the state has initial_world={reprlib.repr(saved.get('initial_world'))}; expected the "
                     "numbers of nodes and of ranks per node for which its batches were made: the state is "
-                    "truncated, or was changed"
+                    "truncated, was changed, or was saved by an earlier version"
                 )
             if self.options.elastic and not (
                 self.varies and isinstance(self._initial_mixture, Mixture)

@@ -219,12 +219,15 @@ def _common_rows(before: Snapshot, after: Snapshot, url: str) -> int:
         ]
         for snapshot in (before, after)
     ]
-    sources = (source for snapshot in (before, after) for source in snapshot.sources)
-    size = max(source.index.size for source in sources if source.url == url)
+    selected = [[rows for rows in side if len(rows)] for side in selections]
+    if not all(selected):
+        return 0
+    begin = max(min(rows.row(0) for rows in side) for side in selected)
+    end = min(max(rows.row(len(rows) - 1) for rows in side) for side in selected) + 1
     common = 0
-    for first in range(0, size, _ROWS_PER_BLOCK):
-        last = min(first + _ROWS_PER_BLOCK, size)
-        counts = [_count_rows(rows, first, last) for rows in selections]
+    for first in range(begin, end, _ROWS_PER_BLOCK):
+        last = min(first + _ROWS_PER_BLOCK, end)
+        counts = [_count_rows(side, first, last) for side in selected]
         common += int(np.minimum(*counts).sum())
     return common
 
