@@ -349,6 +349,22 @@ def test_what_moves_slowly_takes_longer_than_the_timeout(server, between, tmp_pa
     storage.close()
 
 
+@pytest.mark.parametrize("size", [0, 300_000, 4 << 20, (4 << 20) + 5])
+def test_responses_with_less_than_asked_are_completed(server, storage, monkeypatch, tmp_path, size):
+    read = asyncssh.SFTPClientFile.read
+
+    async def read_less(self, size=-1, offset=None):
+        return await read(self, min(size, 50_000), offset)
+
+    monkeypatch.setattr(asyncssh.SFTPClientFile, "read", read_less)
+    data = os.urandom(size)
+    (files(server, storage) / "k").write_bytes(data)
+    assert storage.read("k") == data
+    assert storage.read_ranges("k", [(7, 290_000), (5, 9)]) == [data[7:290_000], data[5:9]]
+    storage.download("k", tmp_path / "k")
+    assert (tmp_path / "k").read_bytes() == data
+
+
 def test_a_server_that_says_nothing_is_transient():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

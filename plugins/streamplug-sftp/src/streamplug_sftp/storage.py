@@ -20,8 +20,11 @@ from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, par
 from streamplug_sftp.session import SftpSession
 
 _CHUNK_BYTES = 4 * 2**20
-_BLOCK_BYTES = 256 * 2**10
-"""Bytes per request: its response must arrive within the timeout on a slow connection, too."""
+_BLOCK_BYTES = 128 * 2**10
+"""Bytes per request: its response must arrive within the timeout on a slow connection, too.
+
+OpenSSH answers with slightly less than 256 KiB at most.
+"""
 _BLOCKS_IN_FLIGHT = 64  # of one operation
 _MISSING = {"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory", "SFTPFileIsADirectory"}
 _DENIED = {"PermissionDenied", "SFTPPermissionDenied", "SFTPWriteProtect", "SFTPCannotDelete"}
@@ -311,17 +314,27 @@ class SftpStorage(ClientStorage):
     async def _chunks(self, sftp: Any, path: str) -> AsyncIterator[bytes]:
         async with await self._soon(sftp.open(path, "rb")) as file:
             size, slots = 0, asyncio.Semaphore(_BLOCKS_IN_FLIGHT)
-            while chunk := await self._read(file, size, size + _CHUNK_BYTES, slots):
+            while True:
+                chunk = await self._read(file, size, size + _CHUNK_BYTES, slots)
                 yield chunk
                 size += len(chunk)
+                if len(chunk) < _CHUNK_BYTES:
+                    return
 
     async def _read(self, file: Any, start: int, stop: int, slots: asyncio.Semaphore) -> bytes:
-        """Read a range by one request per block; return less at the end of the file."""
+        """Read a range by concurrent requests for its blocks; return less at the end of the file."""
 
         async def read_block(at: int) -> bytes:
+            block, end = b"", min(at + _BLOCK_BYTES, stop)
             async with slots:
-                block: bytes = await self._soon(file.read(min(_BLOCK_BYTES, stop - at), at))
-                return block
+                # Servers may send less than asked for; only an empty response is the end of the file.
+                while at + len(block) < end:
+                    start = at + len(block)
+                    part: bytes = await self._soon(file.read(end - start, start))
+                    if not part:
+                        break
+                    block += part
+            return block
 
         return b"".join(await _gather([read_block(at) for at in range(start, stop, _BLOCK_BYTES)]))
 
