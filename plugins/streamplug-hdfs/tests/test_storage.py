@@ -4,6 +4,7 @@ import json
 import pickle
 import sys
 import traceback
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -81,10 +82,12 @@ def gateway(storage, monkeypatch):
             renames.append(parameters.pop("renameoptions"))
             if len(renames) in storage.failures:
                 raise ConnectionError
+            if len(renames) in storage.refusals:
+                return nullcontext(SimpleNamespace(content=b'{"boolean": false}'))
         return answer(self, method, path, operation, data, **parameters)
 
     monkeypatch.setattr(WebHdfs, "answer", without_options)
-    storage.failures = ()
+    storage.failures = storage.refusals = ()
     storage.renames = renames
     return storage
 
@@ -101,14 +104,26 @@ def test_a_gateway_that_does_not_rename_over_a_file_replaces_it(gateway):
     assert names(gateway) == ["k"]
 
 
-@pytest.mark.parametrize("failures", [(2,), (3,), (3, 4)])
-def test_a_file_behind_a_gateway_survives_when_its_replacement_fails(gateway, failures):
+@pytest.mark.parametrize(
+    ("failures", "refusals"),
+    [
+        ((2,), ()),
+        ((3,), ()),
+        ((3, 4), ()),
+        ((), (2,)),
+        ((), (3,)),
+        ((), (3, 4)),
+        ((3,), (4,)),
+        ((4,), (3,)),
+    ],
+)
+def test_a_file_behind_a_gateway_survives_when_its_replacement_fails(gateway, failures, refusals):
     gateway.write("k", b"old")
     gateway.renames.clear()
-    gateway.failures = failures
+    gateway.failures, gateway.refusals = failures, refusals
     with pytest.raises(Transient, match=r"/k: ") as caught:
         gateway.write("k", b"new")
-    if len(failures) == 1:
+    if len(failures + refusals) == 1:
         assert names(gateway) == ["k"]
         assert gateway.read("k") == b"old"
     else:

@@ -158,22 +158,25 @@ class HdfsStorage(ClientStorage):
     def _replace(self, key: str, staging: str) -> None:
         """Replace an object where a rename does not: move it aside, and back if anything fails."""
         target = self._path(key)
-        old = _staging_path(target)
+        old, is_aside = _staging_path(target), False
         try:
-            if not (self._rename(target, old) and self._rename(staging, target)):
+            is_aside = self._rename(target, old)
+            if not (is_aside and self._rename(staging, target)):
                 raise Transient(
                     f"{self.url_of(key)}: it could not be replaced; it may be tried again"
                 )
         except BaseException as error:
             try:
-                self._rename(old, target)
+                # Gateways also refuse to move back what was never moved aside.
+                is_lost = not self._rename(old, target) and is_aside
             except Exception:  # noqa: BLE001 - clients raise anything
-                if isinstance(error, Exception):
-                    name = old.rpartition("/")[2]
-                    raise Transient(
-                        f"{self.url_of(key)}: it could not be replaced, and its old content may be in "
-                        f"{name} beside it; it may be tried again"
-                    ) from None
+                is_lost = True
+            if is_lost and isinstance(error, Exception):
+                name = old.rpartition("/")[2]
+                raise Transient(
+                    f"{self.url_of(key)}: it could not be replaced, and its old content may be in "
+                    f"{name} beside it; it may be tried again"
+                ) from None
             raise
         with suppress(Exception), self.client().answer("DELETE", old, "DELETE"):
             pass
