@@ -171,3 +171,18 @@ def test_damaged_sound_names_the_time(media):
         Audio(data).window(1, at=29)
     with pytest.raises(DecodeError, match="no audio stream, but video"):
         Audio(media(1.0, audio=None)).samples()
+
+
+def test_damage_within_a_flac_file_is_no_silence(media):
+    data = bytearray(media(40.0, container="flac", codec="", audio="flac"))
+    with av.open(io.BytesIO(bytes(data))) as source:
+        packets = [p for p in source.demux(audio=0) if p.size]
+        first, last = (next(p for p in packets if p.pts * p.time_base >= at) for at in (16, 20))
+        begin, end, rate = first.pos, last.pos, 8000
+        start = first.pts / rate
+    expected = Audio(bytes(data)).samples(24.0, 25.0)
+    data[begin:end] = bytes(end - begin)
+    for window in ((start + 0.3, start + 1.0), (start - 1, start + 1)):
+        with pytest.raises(DecodeError, match="the sound cannot be decoded; the file is damaged"):
+            Audio(bytes(data)).samples(*window)
+    assert np.array_equal(Audio(bytes(data)).samples(24.0, 25.0), expected)

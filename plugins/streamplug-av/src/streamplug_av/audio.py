@@ -192,6 +192,8 @@ class Audio(MediaFile):
 
     def _is_gap(self, first: int, stop: int) -> bool:
         """Return whether the index has packets after some samples, but none with them."""
+        if "mov" not in self._container.format.name.split(","):
+            return False  # FFmpeg makes an index of the packets it reads: damaged ones are missing
         tick, origin = self._stream.time_base, start_seconds(self._container)
         # The index of a file of fragments has grown since it was first read.
         begins = np.array([float(e.timestamp * tick) for e in self._stream.index_entries]) - origin
