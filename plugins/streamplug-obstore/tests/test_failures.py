@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, ObstoreS3
+from streamplug_obstore.error_mapping import storage_error
 from streamplug_obstore.options import transport
 from streamplug_testing.answers import recording
 from streamplug_testing.http import serving
@@ -148,6 +149,27 @@ def test_a_listing_of_a_prefix_that_looks_like_a_credential_lookup_fails_transie
     options = {"key": "k", "secret": "s", "endpoint_url": recorder.url, **AT_ONCE}
     with pytest.raises(Transient):
         list(ObstoreS3("s3://my-credentials/posts.d", **options).list())
+
+
+@pytest.mark.parametrize(
+    ("location", "request_url"),
+    [
+        ("s3://b", "POST https://sts.us-east-1.amazonaws.com/"),
+        ("s3://b/", "POST https://sts.amazonaws.com/"),
+        ("s3://b", "PUT http://credentials.example/"),
+        ("s3://b/token", "PUT http://169.254.169.254/latest/api/token"),
+        ("s3://b/v2/x", "GET http://169.254.170.2/v2/x"),
+        ("gs://b/v1/token", "POST https://sts.googleapis.com/v1/token"),
+        ("gs://b/token", "GET http://metadata.google.internal/computeMetadata/v1/token"),
+    ],
+)
+def test_a_credential_lookup_that_ends_like_an_object_is_one(location, request_url):
+    text = (
+        f"Generic error: Error performing {request_url} in 1.2s - HTTP error: error sending request"
+    )
+    found = storage_error(OSError(text), location, "pass them")
+    assert type(found) is AccessDenied
+    assert str(found) == f"no credentials for {location}; pass them"
 
 
 def test_a_busy_server_is_asked_again(recorder):

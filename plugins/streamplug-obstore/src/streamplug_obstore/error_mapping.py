@@ -17,6 +17,11 @@ _CREDENTIALS = re.compile(
     r"token request|://169\.254\.|://metadata\.google|/latest/(api|meta-data)|[Cc]redential|://sts\.",
     re.ASCII,
 )
+# Hosts that only issue credentials, whatever the path.
+_CREDENTIAL_HOST = re.compile(
+    r"https?://(?:169\.254\.|metadata\.google|sts\.(?:[\w-]+\.)?(?:amazonaws|googleapis)\.com)",
+    re.ASCII,
+)
 _URL = re.compile(r"https?://\S+")
 _LISTING = re.compile(r"[?&](?:list-type|comp|prefix)=")
 _UNREADABLE = re.compile(r"pem file|decode service account|Invalid Access Key|read service account")
@@ -61,8 +66,11 @@ def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
 
 def _is_of_object(url: str, path: str) -> bool:
     """Return whether a request was for an object or a listing, and not for credentials."""
+    if _CREDENTIAL_HOST.match(url):
+        return False
     place = unquote(url.partition("?")[0])
-    return place.endswith(path) or _LISTING.search(url) is not None
+    # Objects have a path: "/" is the location of a whole bucket, and ends URLs of credentials, too.
+    return (path != "/" and place.endswith(path)) or _LISTING.search(url) is not None
 
 
 def _why_denied(error: BaseException, text: str, ways: str) -> str:
