@@ -151,6 +151,25 @@ def test_select_files_is_given_the_case_of_names(tmp_path):
         list(twice)
 
 
+@pytest.mark.parametrize("access", ["auto", "shard", "range"])
+def test_files_are_selected_without_the_column_of_keys(tmp_path, access):
+    url = archive(tmp_path / "a.tar", ["0.jpg", "0.cls", "1.jpg", "1.cls"])
+
+    def read(columns):
+        return list(
+            wds.WebDataset(
+                url, select_files=lambda name: name != "1.jpg", columns=columns, access=access
+            )
+        )
+
+    assert read(["jpg"]) == [{"jpg": b"0.jpg"}]
+    assert read(["jpg", "__key__"]) == [{"__key__": "0", "jpg": b"0.jpg"}]
+    assert read(["__url__", "cls"])[1] == {"__url__": url, "cls": b"1.cls"}
+    for columns in ("jpg", [], 1):
+        with pytest.raises(ConfigError, match="columns="):
+            read(columns)
+
+
 def test_files_are_renamed_in_their_order_and_without_an_extension(tmp_path):
     url = archive(tmp_path / "a.tar", ["i.0.txt", "i.0.cls", "README", "i.1.txt", "i.1.cls"])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, DataError
+from streamplug.session.open_stream import check_column_names
 from streamplug_webdataset.handlers import reraise_exception
 from streamplug_webdataset.iterable import IterablePipeline, flattened
 from streamplug_webdataset.names import KEY, URL, split_name
@@ -121,6 +122,7 @@ class WebDataset(Pipeline):
             cache_limit=limit,
             format=f"webdataset:{'raw,case' if chosen else 'raw'}",
             storage_options=storage_options,
+            reads_keys=chosen,
         )
         settings = PipelineOptions(
             stream,
@@ -132,14 +134,21 @@ class WebDataset(Pipeline):
             empty=not empty_check,
             passes=0 if resampled or repeat else 1,
         )
-        super().__init__(settings, [_files_stage(select_files, rename_files)] if chosen else [])
+        columns = options.get("columns")
+        check_column_names(columns)
+        kept = (KEY, URL) if columns is None or KEY in columns else (URL,)
+        super().__init__(
+            settings, [_files_stage(select_files, rename_files, kept)] if chosen else []
+        )
 
 
-def _files_stage(select: SelectFiles | None, rename: RenameFiles | None) -> Stage:
-    """Return the stage that selects and renames the files of samples."""
+def _files_stage(
+    select: SelectFiles | None, rename: RenameFiles | None, kept: Sequence[str]
+) -> Stage:
+    """Return the stage that selects and renames the files of samples, and keeps the columns `kept`."""
 
     def apply(sample: dict[str, Any]) -> Any:
-        changed = {name: sample[name] for name in (KEY, URL) if name in sample}
+        changed = {name: sample[name] for name in kept if name in sample}
         before = len(changed)
         for own_extension, value in sample.items():
             if own_extension in (KEY, URL):

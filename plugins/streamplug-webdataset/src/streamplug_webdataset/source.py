@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,10 @@ from streamplug.index import Index
 from streamplug.interfaces import Column, Encoding, Storage
 from streamplug.plugin.location import join
 from streamplug.plugin.registry import make
-from streamplug.read import apply_decoders
+from streamplug.read import OpenShards, RangeShards, apply_decoders
+from streamplug.read.auto_shards import AutoShards
+from streamplug.session.open_stream import OpenStream
+from streamplug.transfer.observer import Observer
 from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.progress import Progress
 
@@ -24,14 +27,25 @@ ENDLESS = 1 << 42
 
 @dataclass(frozen=True)
 class Archives(Stream):
-    """A stream whose index is read once for all pipelines over it, and whose values are bytes."""
+    """A stream whose index is read once for all pipelines over it, and whose values are bytes.
 
+    Attributes:
+        reads_keys: Whether keys are always read, for a stage that needs them.
+    """
+
+    reads_keys: bool = False
     known: dict[str, tuple[Index, Path | None]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}}  # the data set has it
+
+    def open(self, observer: Observer | None = None) -> OpenStream:
+        opened = super().open(observer)
+        if not self.reads_keys:
+            return opened
+        return _KeyedStream(**{f.name: getattr(opened, f.name) for f in fields(opened)})
 
     def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         if "index" not in self.known:
@@ -47,6 +61,15 @@ class Archives(Stream):
             )
             self.known["index"] = changed, derived
         return self.known["index"]
+
+
+class _KeyedStream(OpenStream):
+    """An open stream that reads keys in addition to the columns."""
+
+    def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards | AutoShards:
+        if columns is None or KEY in columns:
+            return super().shards(columns)
+        return super().shards([KEY, *columns])
 
 
 class _UrlEncoding(Encoding):
