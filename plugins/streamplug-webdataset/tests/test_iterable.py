@@ -170,6 +170,24 @@ def test_files_are_selected_without_the_column_of_keys(tmp_path, access):
             read(columns)
 
 
+def test_columns_of_selected_files_are_named_in_any_case(tmp_path):
+    archive(tmp_path / "a.tar", ["0.JPG", "0.cls", "1.jpg", "1.cls"])
+    url = archive(tmp_path / "b.tar", ["2.Jpg", "2.cls"])
+
+    def read(columns, where):
+        return list(wds.WebDataset(where, select_files=lambda name: True, columns=columns))
+
+    for columns in (["jpg"], ["JPG"], ["Jpg", "jpg"]):
+        assert read(columns, f"{tmp_path}/*.tar") == [
+            {"jpg": b"0.JPG"},
+            {"jpg": b"1.jpg"},
+            {"jpg": b"2.Jpg"},
+        ]
+        assert read(columns, url) == [{"jpg": b"2.Jpg"}]
+    with pytest.raises(ConfigError, match=r"has no \['png'\], only \['Jpg',"):
+        read(["png"], url)
+
+
 def test_files_are_renamed_in_their_order_and_without_an_extension(tmp_path):
     url = archive(tmp_path / "a.tar", ["i.0.txt", "i.0.cls", "README", "i.1.txt", "i.1.cls"])
 

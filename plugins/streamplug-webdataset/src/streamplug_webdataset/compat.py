@@ -122,7 +122,7 @@ class WebDataset(Pipeline):
             cache_limit=limit,
             format=f"webdataset:{'raw,case' if chosen else 'raw'}",
             storage_options=storage_options,
-            reads_keys=chosen,
+            reads_files=chosen,
         )
         settings = PipelineOptions(
             stream,

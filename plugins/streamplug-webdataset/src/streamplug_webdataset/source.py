@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,11 @@ class Archives(Stream):
     """A stream whose index is read once for all pipelines over it, and whose values are bytes.
 
     Attributes:
-        reads_keys: Whether keys are always read, for a stage that needs them.
+        reads_files: Whether a stage handles files by their names: keys are always read, and names of columns
+            mean the extensions of any case.
     """
 
-    reads_keys: bool = False
+    reads_files: bool = False
     known: dict[str, tuple[Index, Path | None]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -43,9 +45,9 @@ class Archives(Stream):
 
     def open(self, observer: Observer | None = None) -> OpenStream:
         opened = super().open(observer)
-        if not self.reads_keys:
+        if not self.reads_files:
             return opened
-        return _KeyedStream(**{f.name: getattr(opened, f.name) for f in fields(opened)})
+        return _FileStream(**{f.name: getattr(opened, f.name) for f in fields(opened)})
 
     def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         if "index" not in self.known:
@@ -63,13 +65,27 @@ class Archives(Stream):
         return self.known["index"]
 
 
-class _KeyedStream(OpenStream):
-    """An open stream that reads keys in addition to the columns."""
+class _FileStream(OpenStream):
+    """An open stream that reads keys in addition to the columns, whose names may have any case."""
+
+    def check_columns(
+        self, columns: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True
+    ) -> None:
+        super().check_columns(self._stored_columns(columns), allow_unsafe=allow_unsafe, same=same)
 
     def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards | AutoShards:
-        if columns is None or KEY in columns:
-            return super().shards(columns)
-        return super().shards([KEY, *columns])
+        stored = self._stored_columns(columns)
+        return super().shards(stored if stored is None or KEY in stored else [KEY, *stored])
+
+    def _stored_columns(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+        """Return the names of columns as the archives have them; unknown names are unchanged."""
+        if columns is None:
+            return None
+        stored_names: dict[str, list[str]] = {}
+        for name in {c.name for schema in self.index.schemas for c in schema.columns}:
+            stored_names.setdefault(name.lower(), []).append(name)
+        found = (sorted(stored_names.get(name.lower(), [name])) for name in columns)
+        return list(dict.fromkeys(chain.from_iterable(found)))
 
 
 class _UrlEncoding(Encoding):
