@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import streamplug_webdataset as wds
 from PIL import Image
+from streamplug_webdataset.decoding import basichandlers
 
 from streamplug import World
 from streamplug.errors import ConfigError, DataError, DecodeError, StateError, UnsafeTypeError
@@ -198,6 +199,34 @@ def test_json_is_decoded_in_any_unicode_encoding(tmp_path):
     assert samples[-1]["gz"] == b"1"
     unfiltered = list(wds.WebDataset(path).decode(pre=[]))
     assert unfiltered[-1]["gz"] == gzip.compress(b"1")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b'"\xff"', b"[" * 100_000, "{".encode("utf-16"), b"\xff\xfe1"],
+    ids=["empty", "cut", "no text", "deep", "cut UTF-16", "half a character"],
+)
+def test_damaged_json_is_a_decode_error(data):
+    with pytest.raises(DecodeError, match="not JSON"):
+        basichandlers(".json", data)
+
+
+def test_json_is_decoded_by_its_encoding_within_the_limit(monkeypatch):
+    calls = []
+
+    class Limited:
+        unsafe = False
+
+        def decode(self, data):
+            return bytes(data)
+
+    def encoding(*arguments):
+        calls.append(arguments)
+        return Limited()
+
+    monkeypatch.setattr("streamplug_webdataset.decoding.encoding", encoding)
+    assert basichandlers(".json", b"{}", max_value_bytes=7) == b"{}"
+    assert calls == [("json", 7)]
 
 
 def test_decoders_of_ones_own(tmp_path):

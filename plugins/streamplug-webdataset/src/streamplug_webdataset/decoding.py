@@ -190,14 +190,15 @@ def basichandlers(
     """Decode a value by the last part of its extension; None if unknown.
 
     Raises:
+        DecodeError: If the value is damaged.
         UnsafeTypeError: If decoding can run code, and `unsafe` is false.
     """
     extension = key.rpartition(".")[2]
     spec = encoding_of(extension)
     if spec == "bytes" or extension == "gz":  # which `gzfilter` decompresses
         return None
-    if spec == "json":
-        return json.loads(data)  # in any Unicode encoding, unlike the encoding "json"
+    if spec == "json" and json.detect_encoding(data) != "utf-8":
+        return _decode_other_json(data)
     own = encoding(spec, max_value_bytes)
     if own.unsafe and not unsafe:
         raise UnsafeTypeError(
@@ -205,6 +206,14 @@ def basichandlers(
             "WebDataset if you trust its writer, or name what to decode with only="
         )
     return own.decode(memoryview(data))
+
+
+def _decode_other_json(data: bytes) -> Any:
+    """Decode JSON in a Unicode encoding other than UTF-8, which the encoding "json" does not read."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"not JSON: {error}") from error
 
 
 @cache
