@@ -94,6 +94,25 @@ def test_another_process_does_not_remove_the_imported_index_being_written(
     assert load_imported_index(near, data) == data + b"\n"
 
 
+@pytest.mark.parametrize("suffix", [b"\n\n", b" "], ids=["of another size", "of the same size"])
+def test_the_imported_index_of_another_importer_is_replaced(folder, tmp_path, suffix):
+    near, storage = tmp_path / "cache", AnyFsspec(str(folder))
+    data = (folder / INDEX_NAME).read_bytes()
+
+    def open_index(suffix: bytes) -> None:
+        indexes.open_index(
+            storage, near, in_place=False, retries=0, translate=lambda data: data + suffix
+        )
+        assert load_imported_index(near, data) == data + suffix
+
+    open_index(b"\n")
+    open_index(suffix)
+    [path] = (path for path in near.rglob("translated/*"))
+    written = path.stat().st_mtime_ns, path.stat().st_ino
+    open_index(suffix)
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == written  # not written again
+
+
 @pytest.mark.parametrize("first_read_bytes", [1, 10**6])
 @pytest.mark.parametrize("cached", [False, True])
 def test_an_index_that_was_cut_short_is_read_again(

@@ -107,15 +107,23 @@ def selection_key(spec: str | None, parts: Sequence[str]) -> str:
 
 
 def save_imported_index(directory: Path, data: bytes, translated: bytes) -> None:
-    """Save the imported form of an index.json for offline use."""
+    """Save the imported form of an index.json for offline use; replace that of another version."""
     path = _translated(directory, data)
-    if path.exists():
-        return
-    # Without the lock, another process takes the staging file for that of a dead one, and removes it.
-    with map_disk_errors(directory), cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
-        if not path.exists():
-            with stage_cache_file(directory, INDEX_NAME, path) as part:
-                part.write_bytes(translated)
+    with map_disk_errors(directory):
+        if _has_content(path, translated):
+            return
+        # Without the lock, another process takes the staging file for that of a dead one, and removes it.
+        with cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
+            if not _has_content(path, translated):
+                with stage_cache_file(directory, INDEX_NAME, path) as part:
+                    part.write_bytes(translated)
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except FileNotFoundError:
+        return False
 
 
 def load_imported_index(directory: Path, data: bytes) -> bytes:
