@@ -232,7 +232,7 @@ def test_a_passing_failure_is_tried_again(plain):
 
 
 def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypatch, caplog):
-    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.6)
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 1.0)
     failed = threading.Event()
 
     def fail_once(key: str, path: Path) -> None:
@@ -241,11 +241,11 @@ def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypa
             raise Transient(f"{key}: busy")
 
     plain.remote.hook = fail_once
-    store = plain.store(retries=1, timeout=0.1)
+    store = plain.store(retries=1, timeout=0.6)
     thread = threading.Thread(target=store.ensure, args=(0,))
     thread.start()
     assert failed.wait(10)
-    assert plain.store(retries=1, timeout=0.1).ensure(0)["data"].read_bytes() == RAW[0]
+    assert plain.store(retries=1, timeout=0.6).ensure(0)["data"].read_bytes() == RAW[0]
     thread.join()
     assert plain.remote.downloads == {"shard.0": 2}
     assert not [message for message in caplog.messages if "has been held by" in message]
