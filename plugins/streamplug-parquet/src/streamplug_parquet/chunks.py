@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError
@@ -216,7 +217,7 @@ def _raw(array: pa.Array, type_: pa.DataType) -> Chunk:
         inner = (
             array.field("bytes")
             if not array.null_count
-            else pa.compute.if_else(valid, array.field("bytes"), None)
+            else pc.if_else(valid, array.field("bytes"), None)
         )
         return _pieces(inner, _copied)
     of = pa.types

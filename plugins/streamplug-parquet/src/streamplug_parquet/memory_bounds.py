@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streamplug.errors import CorruptShardError
@@ -256,7 +257,7 @@ def expanded_size(array: pa.Array | pa.ChunkedArray) -> int:
         return sum(map(expanded_size, array.chunks))
     type_ = array.type
     if pa.types.is_dictionary(type_):
-        lengths = pa.compute.binary_length(array.dictionary).fill_null(0).to_numpy()
+        lengths = pc.binary_length(array.dictionary).fill_null(0).to_numpy()
         counts = np.bincount(array.indices.drop_null().to_numpy(), minlength=len(lengths))
         return int(lengths @ counts[: len(lengths)]) if len(lengths) else 0
     if isinstance(array, pa.ExtensionArray):
