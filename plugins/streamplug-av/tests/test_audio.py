@@ -182,7 +182,7 @@ def test_damage_within_a_flac_file_is_no_silence(media):
         start = first.pts / rate
     expected = Audio(bytes(data)).samples(24.0, 25.0)
     data[begin:end] = bytes(end - begin)
-    for window in ((start + 0.3, start + 1.0), (start - 1, start + 1)):
+    for window in ((start + 0.3, start + 1.0), (start - 1, start + 1), (start - 1, start + 8)):
         with pytest.raises(DecodeError, match="the sound cannot be decoded; the file is damaged"):
             Audio(bytes(data)).samples(*window)
     assert np.array_equal(Audio(bytes(data)).samples(24.0, 25.0), expected)

@@ -33,6 +33,7 @@ _EXACT_PCM = {"wav", "w64", "aiff"}
 
 _LOSSLESS = ("pcm_", "flac", "alac")
 _PREROLL_SECONDS = 0.25  # decoders of lossy codecs need the packets before a sample
+_UNDECODABLE = "the sound cannot be decoded; the file is damaged"
 _MARGIN = 64  # samples around a window that is resampled, for the filter
 _TOLERANCE_SECONDS = 0.1  # codecs pad the end
 _MAX_JITTER_SECONDS = 5e-3  # of the times of packets without a gap, which containers round
@@ -174,31 +175,42 @@ class Audio(MediaFile):
     def _decoded(self, first: int, stop: int) -> Samples:
         """Return samples at the rate of the file, zeros outside of it."""
         out = np.zeros((self.channels, stop - first), np.float32)
-        end = 0
+        end, missing, tolerance = 0, max(first, 0), _TOLERANCE_SECONDS * self.rate
         if stop > max(first, 0):
             with decode_errors(f"at {max(first, 0) / self.rate:.3f} s"):
                 for at, part in self._parts(max(first, 0), stop):
+                    if at > missing + tolerance and not self._may_have_gaps:
+                        raise DecodeError(
+                            f"at {missing / self.rate:.3f} s: {_UNDECODABLE}, or has a gap there"
+                        )
                     end = at + part.shape[1]
+                    missing = max(missing, end)
                     low, high = max(at, first), min(end, stop)
                     if low < high:
                         out[:, low - first : high - first] = part[:, low - at : high - at]
         expected = min(stop / self.rate, self.duration) - _TOLERANCE_SECONDS
         if self._is_exact and end / self.rate < expected and not self._is_gap(end, stop):
             raise DecodeError(
-                f"at {max(end, first) / self.rate:.3f} s: the sound cannot be decoded; the file is damaged, "
-                f"or ends before its {self.duration:.3f} s"
+                f"at {max(end, first) / self.rate:.3f} s: {_UNDECODABLE}, or ends before its "
+                f"{self.duration:.3f} s"
             )
         return out
 
     def _is_gap(self, first: int, stop: int) -> bool:
         """Return whether the index has packets after some samples, but none with them."""
-        if "mov" not in self._container.format.name.split(","):
-            return False  # FFmpeg makes an index of the packets it reads: damaged ones are missing
+        if not self._may_have_gaps:
+            return False
         tick, origin = self._stream.time_base, start_seconds(self._container)
         # The index of a file of fragments has grown since it was first read.
         begins = np.array([float(e.timestamp * tick) for e in self._stream.index_entries]) - origin
         are_after = begins > stop / self.rate
         return bool(are_after.any() and (are_after | (begins < (first - 1) / self.rate)).all())
+
+    @property
+    def _may_have_gaps(self) -> bool:
+        """Whether the file has times, and an index that does not only have the packets that were read."""
+        names = set(self._container.format.name.split(","))
+        return not names & (_EXACT | _EXACT_PCM) or "mov" in names
 
     @property
     def _is_exact(self) -> bool:
