@@ -192,14 +192,15 @@ def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, access, 
     assert use() == {"n": 1}
 
 
+class WithoutRanges(Hanging):
+    def read_range(self, key, start, stop):
+        raise Transient("no ranges today")
+
+
 def test_a_probe_that_is_answered_forgets_an_earlier_failure(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
 
-    class Failing(Hanging):
-        def read_range(self, key, start, stop):
-            raise Transient("no ranges today")
-
-    probe = ProbeStorage(Failing(f"hanging://{tmp_path}"), 5)
+    probe = ProbeStorage(WithoutRanges(f"hanging://{tmp_path}"), 5)
     with pytest.raises(Transient):
         probe.read_range("a", 0, 1)
     assert isinstance(probe.failure, Transient)
@@ -218,11 +219,7 @@ def test_a_temporary_directory_that_fails_is_no_failure_of_the_remote(tmp_path, 
     (tmp_path / "temporary").mkdir()
     temp_root().write_text("a file is in the way")
 
-    class Failing(Hanging):
-        def read_range(self, key, start, stop):
-            raise Transient("no ranges today")
-
-    probe = ProbeStorage(Failing(f"hanging://{tmp_path}"), 5)
+    probe = ProbeStorage(WithoutRanges(f"hanging://{tmp_path}"), 5)
     with pytest.raises(Transient):
         probe.read_range("a", 0, 1)
     with pytest.raises(AccessDenied, match="set TMPDIR to a directory of your own"):

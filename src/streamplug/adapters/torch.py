@@ -43,9 +43,8 @@ def share_memory(cells: torch.Tensor) -> torch.Tensor:
 class TorchPlacement(Placement):
     """Place of a process from torch's process group and its loader's worker info."""
 
-    cells: (
-        torch.Tensor
-    )  # counters; workers share them under fork and spawn, and they leave no named file
+    # Counters: workers share them under fork and spawn, and they leave no named file.
+    cells: torch.Tensor
 
     def __getstate__(self) -> dict[str, Any]:
         # The data set pickles the cells separately, so that torch shares them rather than copying them.
@@ -281,9 +280,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         if not self.num_workers:
             yield clock.next()  # which the loop itself starts
             return
-        if (
-            self._begun is None or self._iterator is None
-        ):  # else persistent workers share it already
+        # Persistent workers share it already.
+        if self._begun is None or self._iterator is None:
             self._begun = share_memory(torch.zeros(1, dtype=torch.int64))
         with clock.starting() as place:
             self._begun[0] = clock.begun()

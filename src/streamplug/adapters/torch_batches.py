@@ -43,9 +43,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         begun: torch.Tensor | None,
     ) -> None:
         self.dataset = dataset
-        self._begun = (
-            begun  # see `WorkerLoop.begun`; in shared memory, as persistent workers begin again
-        )
+        # See `WorkerLoop.begun`; in shared memory, as persistent workers begin again.
+        self._begun = begun
         self._transform, self._collate = transform, collate
         self._drop_last, self._threads = drop_last, num_threads
         self._shared_arrays = shared_arrays

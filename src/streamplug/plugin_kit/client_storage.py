@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 import weakref
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -143,3 +144,8 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def staging_path(path: str) -> str:
+    """Return a new path of a staging file beside a file."""
+    return f"{path.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"

@@ -23,9 +23,8 @@ from streamplug.transfer.stall_timeout import StalledError, bytes_of, run_with_t
 from streamplug.types import FileInfo
 
 _LOCAL_ERRNOS: frozenset[int] = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
-_OVERSIZE_BYTES = (
-    1 << 20
-)  # beyond twice the size in the index; a smaller file is verified as a whole
+_OVERSIZE_BYTES = 1 << 20
+"""Bytes beyond twice the size in the index at which a download ends; smaller files are verified whole."""
 _LOG = logging.getLogger("streamplug.transfer")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO, Any
 
 from streamplug.errors import StorageError, Transient
-from streamplug.plugin_kit.client_storage import STAGING_PREFIX
+from streamplug.plugin_kit.client_storage import staging_path
 from streamplug_databricks.workspace import Workspace
 
 _CHUNK_BYTES = 2**20
@@ -52,7 +51,7 @@ class Dbfs:
             StorageError: If there is a directory of this name; `Transient` if the file could be neither
                 replaced nor moved back.
         """
-        part = _staging_path(path)
+        part = staging_path(path)
         source.seek(0)
         handle = self._call("POST", "create", json={"path": part})["handle"]
         try:
@@ -74,7 +73,7 @@ class Dbfs:
             return
         if status["is_dir"]:
             raise StorageError(f"dbfs:{path}: there is a directory of this name")
-        old = _staging_path(path)
+        old = staging_path(path)
         try:
             self._move(path, old)
             self._move(part, path)
@@ -127,8 +126,3 @@ class Dbfs:
         with self._workspace.answer(method, path, missing=missing, **request) as response:
             content: dict[str, Any] = response.json()
         return content if response.status_code == 200 else {}
-
-
-def _staging_path(path: str) -> str:
-    """Return a new path beside a file, which is not listed."""
-    return f"{path.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"

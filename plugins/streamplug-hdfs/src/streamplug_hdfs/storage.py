@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
+from streamplug.plugin_kit.client_storage import ClientStorage, staging_path
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hdfs.options import check, parse
 from streamplug_hdfs.webhdfs import HdfsError, WebHdfs
@@ -134,7 +133,7 @@ class HdfsStorage(ClientStorage):
     def _put(self, key: str, data: Any) -> None:
         """Write a staging file, and rename it atomically to the object."""
         cluster, target = self.client(), self._path(key)
-        staging = _staging_path(target)
+        staging = staging_path(target)
         try:
             with cluster.answer("PUT", staging, "CREATE", data, overwrite="true"):
                 pass
@@ -158,7 +157,7 @@ class HdfsStorage(ClientStorage):
     def _replace(self, key: str, staging: str) -> None:
         """Replace an object where a rename does not: move it aside, and back if anything fails."""
         target = self._path(key)
-        old, is_aside = _staging_path(target), False
+        old, is_aside = staging_path(target), False
         try:
             is_aside = self._rename(target, old)
             if not (is_aside and self._rename(staging, target)):
@@ -196,8 +195,3 @@ class HdfsStorage(ClientStorage):
     def _path(self, key: str) -> str:
         self.check_key(key)
         return f"{self._folder}/{key}" if key else self._folder
-
-
-def _staging_path(path: str) -> str:
-    """Return a new path beside a file, which is not listed."""
-    return f"{path.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"
