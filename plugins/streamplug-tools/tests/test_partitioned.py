@@ -594,6 +594,7 @@ def test_a_plan_that_a_loss_of_power_left_empty_is_that_of_an_unfinished_run(
         ({"columns": {"id": "nothing"}}, PluginError),
         ({"format": "nothing"}, PluginError),
         ({"max_workers": 0}, ConfigError),
+        ({"durable": "yes"}, ConfigError),
         ({"extra_keys": "some"}, ConfigError),
         ({"size_limt": 3}, (ConfigError, TypeError)),
     ],
