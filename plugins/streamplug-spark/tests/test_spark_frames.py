@@ -15,7 +15,7 @@ from streamplug_spark import dataframe_to_mds, write_dataframe
 from streamplug_tools.merge import merge_index
 
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, OutputExistsError, WriterError
+from streamplug.errors import ConfigError, OutputExistsError, UnknownNameError, WriterError
 from streamplug.write import MDSWriter
 
 # Of sockets that pyspark leaves to the collector.
@@ -183,6 +183,22 @@ def test_what_is_there_is_kept_unless_told(numbers, tmp_path):
         write_dataframe(numbers, out=tmp_path / "set")
     write_dataframe(numbers.limit(5), out=tmp_path / "set", exist_ok=True)
     assert len(samples(tmp_path / "set")) == 5
+
+
+def test_files_of_others_are_left_alone(numbers, tmp_path):
+    numbers.write.parquet(str(tmp_path / "set"))
+    before = content(tmp_path / "set")
+    for exist_ok in (False, True):
+        with pytest.raises(OutputExistsError, match="holds other files"):
+            write_dataframe(numbers, out=tmp_path / "set", exist_ok=exist_ok)
+    assert content(tmp_path / "set") == before
+
+
+def test_a_wrong_option_removes_nothing(numbers, tmp_path):
+    write_dataframe(numbers, out=tmp_path / "set")
+    with pytest.raises(UnknownNameError, match="zstdd"):
+        write_dataframe(numbers, out=tmp_path / "set", exist_ok=True, compression="zstdd")
+    assert len(samples(tmp_path / "set")) == 1000
 
 
 def test_errors_say_what_is_wrong(spark, numbers, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from streamplug_tools import Columns, Output, convert
 
-from streamplug import Stream, register_encoding
+from streamplug import Stream, merge_index, register_encoding
 from streamplug.errors import (
     ConfigError,
     NotFound,
@@ -188,6 +188,20 @@ def test_what_cannot_be_is_refused(source, tmp_path):
     assert (source / "index.json").exists()
 
 
+def test_a_data_set_that_a_source_reads_from_is_not_replaced(tmp_path, write, read):
+    views = pytest.importorskip("streamplug_views")
+    write(tmp_path / "all" / "a", range(100))
+    write(tmp_path / "all" / "b", range(100, 200))
+    merge_index(tmp_path / "all")
+    views.View.of(str(tmp_path / "all")).where("id < 150").commit(str(tmp_path / "view"))
+    for source, out in (("all", "all/a"), ("view", "all"), ("view", "all/b"), ("view", "view")):
+        with pytest.raises(ConfigError, match="is or contains a source"):
+            convert(tmp_path / source, Output(tmp_path / out, exist_ok=True))
+    assert len(read(tmp_path / "all")["id"]) == 200
+    convert(tmp_path / "view", Output(tmp_path / "all" / "c"))
+    assert len(read(tmp_path / "all" / "c")["id"]) == 150
+
+
 def test_another_set_is_not_written_over(source, tmp_path, write, read):
     there = write(tmp_path / "out", range(3))
     with pytest.raises(OutputExistsError, match="already holds a data set"):
@@ -204,7 +218,7 @@ def test_nothing_is_written_among_other_files(source, tmp_path):
     (tmp_path / "home2" / "a").mkdir(parents=True)
     (tmp_path / "home2" / "a" / "letter.txt").write_text("Dear me")
     for exist_ok in (False, True):
-        with pytest.raises(OutputExistsError, match=r"other files: .*letter\.txt"):
+        with pytest.raises(OutputExistsError, match=r"other files, such as .*letter\.txt"):
             convert(source, Output(tmp_path / "home2", exist_ok=exist_ok))
 
 

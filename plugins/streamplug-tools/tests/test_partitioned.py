@@ -337,7 +337,9 @@ def test_what_another_data_set_left_in_the_local_place_is_replaced(tmp_path, und
 
 def test_what_is_no_part_is_not_taken_for_one(tmp_path, undisturbed):
     out = tmp_path / "set"
-    (out / "part-00002").mkdir(parents=True)
+    write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
+    (out / "index.json").unlink()  # as if the run had been killed while it wrote the part
+    (out / "part-00002" / "index.json").unlink()
     (out / "part-00002" / "shard.00000.mds.gz").write_text("half")
     write_parts(samples, range(5), out=out, processes=0, **OPTIONS)
     assert content(out) == undisturbed
@@ -474,6 +476,22 @@ def test_only_what_is_of_a_set_is_removed(tmp_path):
     write_parts(samples, range(3), out=out, processes=0, exist_ok=True, **OPTIONS)
     write_parts(samples, range(3), out=tmp_path / "new", processes=0, **OPTIONS)
     assert content(out) == content(tmp_path / "new")
+
+
+@pytest.mark.parametrize("name", ["part-00000/index.json", "notes.txt"])
+def test_files_of_others_are_neither_taken_for_parts_nor_removed(tmp_path, name):
+    out = tmp_path / "set"
+    with MDSWriter(columns=COLUMNS, out=out / "part-00000") as writer:
+        writer.write({"id": -1, "text": "x"})
+    if name == "notes.txt":
+        (out / "part-00000").rename(tmp_path / "part")
+        (out / name).touch()
+    before = content(out)
+    for exist_ok in (False, True):
+        for make in (samples, broken):
+            with pytest.raises(OutputExistsError, match=f"holds other files, such as '{name}'"):
+                write_parts(make, range(2), out=out, processes=0, exist_ok=exist_ok, **OPTIONS)
+        assert content(out) == before
 
 
 def test_sets_of_a_single_writer_and_merged_ones_are_replaced(tmp_path):

@@ -50,6 +50,13 @@ class OpenStream:
         digest = "" if self.selection is None else self.selection.digest
         return f"{self.version} {self.index.digest} {digest}".strip() if self.version else digest
 
+    @property
+    def folders(self) -> set[str]:
+        """URLs of the directories that its shards lie in, which may be those of other data sets."""
+        storage, shards = self.stream.storage, range(len(self.index))
+        names = (table.basenames[n] for table in self.index.tables.values() for n in shards)
+        return {storage.url_of(name.rpartition("/")[0]) for name in names}
+
     def as_stored(self, column: str | None) -> OpenStream:  # noqa: ARG002 - views need it
         """Return the stream of the one data set that this selects rows of, for what reads stored shards.
 

@@ -14,7 +14,7 @@ from streamplug import Storage
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import absolute_location, join, local_path, output_locations
-from streamplug_spark.partition import MARK, PartitionWriter
+from streamplug_spark.partition import MARK, PART_FOLDER, PartitionWriter
 from streamplug_spark.schema import encodings_of
 
 Location = str | PathLike[str]
@@ -49,7 +49,7 @@ def write_dataframe(
         udf_iterable: Function from a pandas DataFrame, some rows of a partition, to samples: dicts
             with the values of `columns`, which are then required.
         udf_kwargs: Keyword arguments for `udf_iterable`.
-        exist_ok: Whether to delete the contents of `out`.
+        exist_ok: Whether to delete the contents of `out`, if it has a data set.
         storage_options: Options of the storage of `out`.
         **options: Further arguments of `streamplug.Writer`, such as ``format`` and ``compression``.
 
@@ -57,10 +57,14 @@ def write_dataframe(
         Locations of the parts, in the order of their samples, as `merge_index` takes them.
 
     Raises:
-        OutputExistsError: If `out` is not empty and not `exist_ok`.
+        OutputExistsError: If `out` has a data set and not `exist_ok`, or only other files.
         ConfigError: If an argument is invalid, or a type of the DataFrame has no encoding.
         WriterError: If the Spark job fails.
     """
+    # Not on the workers, which import this module.
+    from streamplug_tools.merge import merge_index
+    from streamplug_tools.partitioned import check_writer_options
+
     if udf_iterable is None:
         columns = _checked(dataframe, columns)
         names = [f"`{name.replace('`', '``')}`" for name in columns]
@@ -71,6 +75,7 @@ def write_dataframe(
         map(absolute_location, output_locations(out))
     )  # executors run in other directories
     home = open_storage(locations[-1], storage_options)
+    check_writer_options(columns, options)
     mark = _begin(home, exist_ok=exist_ok)
     udf = partial(udf_iterable, **(udf_kwargs or {})) if udf_iterable else None
     writer = PartitionWriter(locations, dict(columns), mark, udf, storage_options, options)
@@ -80,14 +85,11 @@ def write_dataframe(
         result = dataframe.mapInPandas(writer.of_pandas, _RESULT)
     folders = _collected(result)
     for info in list(home.list("part-")):  # of attempts that Spark discarded
-        if info.key.partition("/")[0] not in folders:
+        folder = info.key.partition("/")[0]
+        if PART_FOLDER.fullmatch(folder) and folder not in folders:
             home.delete(info.key)
     parts = [join(locations[-1], folder) for folder in folders]
     if merge:
-        from streamplug_tools.merge import (
-            merge_index,  # not on the workers, which import this module
-        )
-
         keep = len(locations) == 1 or bool(options.get("keep_local"))
         merge_index(parts, locations, keep_local=keep, storage_options=storage_options)
     home.delete(MARK)
@@ -141,6 +143,8 @@ def _checked(dataframe: Any, columns: Mapping[str, str] | None) -> Mapping[str, 
 
 def _begin(home: Storage, *, exist_ok: bool) -> bytes:
     """Clear the output, and write a marker that executors must find."""
+    from streamplug_tools.dataset_removal import check_empty
+
     if home.exists(_INDEX) or home.exists(MARK):
         if not exist_ok:
             raise OutputExistsError(
@@ -149,6 +153,8 @@ def _begin(home: Storage, *, exist_ok: bool) -> bytes:
             )
         for info in list(home.list("")):
             home.delete(info.key)
+    else:
+        check_empty(home)
     mark = json.dumps({"dataframe": uuid.uuid4().hex, "version": 1}).encode()
     home.write(MARK, mark)
     return mark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +17,8 @@ from streamplug.plugin_kit.arrow import to_python
 
 MARK = "parts.json"
 """Name of the marker file that identifies the job that writes to a location."""
+
+PART_FOLDER = re.compile("part-[0-9]{5,}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError, OutputExistsError, UnsafeTypeError
+from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Encoding
 from streamplug.plugin.location import local_path, open_storage, output_locations
@@ -27,6 +26,7 @@ from streamplug_tools.column_mapping import (
     check_writable,
     map_columns,
 )
+from streamplug_tools.dataset_removal import check_empty
 from streamplug_tools.options import (
     Columns,
     JobProgress,
@@ -77,7 +77,6 @@ class CopyInput:
     columns: Sequence[ColumnMapping]
 
 
-_MAX_NAMES_IN_ERROR = 3
 _CACHED = ("_tables", "_passed_on", "_conversions")
 
 
@@ -237,7 +236,7 @@ def copy(
         ConfigError: If it would overwrite a source, or cannot have these columns.
         WriterError: If a sample cannot be read or written.
     """
-    _check_apart(output, inputs)
+    _check_apart(output, tables)
     target = str(output.format)
     plain = [column for source in inputs for column in source.columns]
     if encodings is not None:
@@ -302,24 +301,16 @@ def _digest(what: object) -> str:
     return hashlib.blake2s(json.dumps(what, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def _check_apart(output: Output, inputs: Sequence[CopyInput]) -> None:
+def _check_apart(output: Output, tables: Sequence[Table]) -> None:
     """Refuse to write over or above a source, or among other files."""
+    sources = {_real(folder) for table in tables for folder in table.folders}
     for place in output_locations(output.out):
         storage = open_storage(place, output.storage_options)
         url = _real(storage.url)
-        for stream in (stream for source in inputs for stream in source.streams):
-            if _real(stream.url).startswith(url):
-                raise ConfigError(f"{storage.url} is or contains a source; choose another location")
-        ours = storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)
-        if not ours and (
-            names := [info.key for info in islice(storage.list(""), _MAX_NAMES_IN_ERROR + 1)]
-        ):
-            shown = ", ".join(repr(name) for name in names[:_MAX_NAMES_IN_ERROR])
-            more = " and more" if len(names) > _MAX_NAMES_IN_ERROR else ""
-            raise OutputExistsError(
-                f"{storage.url} holds other files: {shown}{more}; choose another location, or move "
-                "them away"
-            )
+        if any(source.startswith(url) for source in sources):
+            raise ConfigError(f"{storage.url} is or contains a source; choose another location")
+        if not (storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)):
+            check_empty(storage)
 
 
 def _real(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from streamplug.errors import InvalidIndexError, NotFound, OutputExistsError
@@ -16,6 +17,8 @@ from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
 
 _PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
 _OLD_INDEX_NAME = "index.streamplug"  # of earlier versions
+_STATE_FOLDERS = (STATE_DIR, ATTEMPTS)
+_MAX_NAMES_IN_ERROR = 3
 _METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME, _OLD_INDEX_NAME))
 
 
@@ -41,13 +44,22 @@ def remove_dataset(storage: Storage) -> None:
         delete_durably(storage, *(key for key in keys if steps.get(key, 1) == step))
 
 
+def check_empty(storage: Storage) -> None:
+    """Raise OutputExistsError if there are files, other than the state of streamplug itself.
+
+    For a location without an index or a plan, whose files are therefore those of somebody else.
+    """
+    keys = (info.key for info in storage.list(""))
+    others = (repr(key) for key in keys if key.partition("/")[0] not in _STATE_FOLDERS)
+    if names := ", ".join(islice(others, _MAX_NAMES_IN_ERROR)):
+        raise OutputExistsError(
+            f"{storage.url} holds other files, such as {names}; choose another location, or move them away"
+        )
+
+
 def _is_own(key: str) -> bool:
     top = key.partition("/")[0]
-    return (
-        key in _METADATA_NAMES
-        or top in (STATE_DIR, ATTEMPTS)
-        or _PART_FILE.fullmatch(key) is not None
-    )
+    return key in _METADATA_NAMES or top in _STATE_FOLDERS or _PART_FILE.fullmatch(key) is not None
 
 
 def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:

@@ -46,7 +46,7 @@ from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory, make_temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug.write.writer import Writer
-from streamplug_tools.dataset_removal import remove_dataset
+from streamplug_tools.dataset_removal import check_empty, remove_dataset
 from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.part_counts import watch_counts
 from streamplug_tools.part_task import (
@@ -120,7 +120,7 @@ def write_parts(
     if not parts:
         raise ConfigError("parts= is empty: there is nothing to write")
     workers = _engine(engine, processes)
-    _check_options(columns, options)
+    check_writer_options(columns, options)
     options["hashes"] = chosen_hashes(options.get("hashes"))
     output = _PartitionedOutput(out, storage_options, keep_local=options.get("keep_local", False))
     plan = _plan(parts, columns, options)
@@ -149,8 +149,16 @@ def write_parts(
     return output.complete(len(parts))
 
 
-def _check_options(columns: Mapping[str, str], options: Mapping[str, Any]) -> None:
-    """Raise what writers of parts would raise, before anything is removed or a plan is written."""
+def check_writer_options(columns: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    """Raise what writers of parts would raise, before anything is removed or a plan is written.
+
+    Args:
+        columns: Encoding of each column by its name.
+        options: Further arguments of `Writer`.
+
+    Raises:
+        StreamplugError: If a writer does not take them.
+    """
     quick = {"durable": False, "progress_bar": False}
     check_flags(**{name: options.get(name, value) for name, value in quick.items()})
     options = {**options, **quick}
@@ -261,6 +269,10 @@ class _PartitionedOutput:
                     "another place, or pass exist_ok=True (--exist-ok) to replace it"
                 )
             remove_dataset(self._storage)
+        else:
+            check_empty(
+                self._storage
+            )  # its parts would be taken for ours, and be removed after a failure
         self._storage.delete(INDEX_NAME)
         self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
         return True

@@ -92,6 +92,12 @@ class Table:
         """URL of the first data set."""
         return self._opened[0].stream.url
 
+    @property
+    def folders(self) -> set[str]:
+        """URLs of the directories of the data sets, and of those that their shards lie in."""
+        urls = {opened.stream.url for opened in self._opened}
+        return urls.union(*(opened.folders for opened in self._opened))
+
     def take(self, ids: Int64) -> Batch:
         """Return samples as a batch.
 

@@ -183,6 +183,10 @@ class OpenView(OpenStream):
 
     is_table: ClassVar[bool] = True
 
+    @property
+    def folders(self) -> set[str]:
+        return {folder for source in self.snapshot.sources for folder in source.opened.folders}
+
     def as_stored(self, column: str | None) -> OpenStream:
         groups = self.snapshot.parts[0]
         if column is not None:
