@@ -8,8 +8,8 @@ import sys
 import pytest
 from streamplug_views import View
 
-from streamplug import MDSWriter, StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug import Engine, MDSWriter, StreamingDataset, register_engine
+from streamplug.errors import ConfigError, WriterError
 
 # Of sockets and files that clusters leave to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -78,3 +78,49 @@ def test_clusters_evaluate_expressions(base, tmp_path, request, engine):
 def test_a_cluster_needs_a_workspace(base):
     with pytest.raises(ConfigError, match="needs workspace=, a directory or a URL"):
         len(View.of(base, engine="dask").where("n > 5"))
+
+
+class Late(Engine):
+    """An engine with a worker that it considers lost, and that ends during the next evaluation."""
+
+    earlier = None
+
+    @classmethod
+    def from_spec(cls, argument):
+        return cls()
+
+    def run(self, task, numbers):
+        for number in numbers:
+            task(number)
+        if Late.earlier is not None:
+            Late.earlier(1)
+        Late.earlier = task
+        yield from numbers
+
+
+def test_late_attempts_of_an_expression_do_not_change_the_next(base, tmp_path, monkeypatch):
+    monkeypatch.setattr(Late, "earlier", None)
+    register_engine("late", Late)
+    view = View.of(base, engine="late", workspace=str(tmp_path / "workspace"))
+    chained = view.where("n % 1000 < 900").where("n % 3 == 0")
+    assert len(chained) == sum(n % 1000 < 900 and n % 3 == 0 for n in range(150_000))
+
+
+class Failing(Engine):
+    @classmethod
+    def from_spec(cls, argument):
+        return cls()
+
+    def run(self, task, numbers):
+        task(numbers[0])
+        yield numbers[0]
+        raise WriterError("part 1: lost")
+
+
+def test_a_failed_evaluation_leaves_nothing_in_the_workspace(base, tmp_path):
+    register_engine("failing", Failing)
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    with pytest.raises(WriterError, match="lost"):
+        len(View.of(base, engine="failing", workspace=str(workspace)).where("n > 5"))
+    assert not list(workspace.iterdir())

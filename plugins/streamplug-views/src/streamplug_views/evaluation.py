@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -16,9 +19,9 @@ from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.sort_keys import batch_rows, number_values, sort_by_key
 
 from streamplug.config import check_names
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StreamplugError
 from streamplug.interfaces import Engine
-from streamplug.plugin.location import open_storage
+from streamplug.plugin.location import absolute_location, join, local_path, open_storage
 from streamplug.plugin.registry import make
 from streamplug.session.open_stream import OpenStream
 from streamplug.stream import Stream
@@ -107,9 +110,11 @@ def evaluate(
         raise ConfigError(
             f"engine={context.engine!r} needs workspace=, a directory or a URL that all its machines see"
         )
-    folder = context.shared or str(context.workspace.path)
+    place = absolute_location(context.shared or str(context.workspace.path))
     options = context.stream.storage_options
-    options = options if same_scheme(folder, context.stream.location.parent) else None
+    options = options if same_scheme(place, context.stream.location.parent) else None
+    # Its own folder: a late attempt of another evaluation must not replace these results.
+    folder = join(place, f"rows-{uuid.uuid4().hex}")
     task = EvaluationTask(
         stream,
         expression,
@@ -120,19 +125,38 @@ def evaluate(
         context.allow_unsafe_types,
     )
     what = f"where {text:.40}"
-    if count == 1:
-        task(0)
-    else:
-        engine: Engine = make("engine", context.engine)
-        for done, _ in enumerate(engine.run(task, range(count)), 1):
-            context.on_progress(JobProgress(what, size * done // count, size))
-    storage = open_storage(folder, options)
+    try:
+        if count == 1:
+            task(0)
+        else:
+            engine: Engine = make("engine", context.engine)
+            for done, _ in enumerate(engine.run(task, range(count)), 1):
+                context.on_progress(JobProgress(what, size * done // count, size))
+        yield from _read_blocks(task, count)
+    finally:
+        _remove_results(task, count)
+
+
+def _read_blocks(task: EvaluationTask, count: int) -> Iterator[Int64]:
+    """Yield the positions that the calls of a task have stored."""
+    storage = open_storage(task.folder, task.storage_options)
     for number in range(count):
         name = f"{number}.rows"
         rows = RowSet(np.frombuffer(storage.read(name), np.uint8), name)
         for _, block in rows.blocks():
             yield block
-        storage.delete(name)
+
+
+def _remove_results(task: EvaluationTask, count: int) -> None:
+    """Remove the folder of a task, as far as possible."""
+    path = local_path(task.folder)
+    if path is not None:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(StreamplugError, OSError):
+        storage = open_storage(task.folder, task.storage_options)
+        for number in range(count):
+            storage.delete(f"{number}.rows")
 
 
 def read_keys(snapshot: Snapshot, name: str, context: Context) -> Iterator[tuple[Int64, list[Any]]]:
