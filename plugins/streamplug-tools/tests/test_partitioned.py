@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamplug_tools.local_engine import Local
 from streamplug_tools.part_task import PartTask, install_attempt
@@ -625,6 +626,17 @@ def test_a_data_set_is_not_removed_for_an_argument_that_is_wrong(
     with pytest.raises(error):
         write_parts(samples, [7], out=place, processes=0, exist_ok=True, **{**OPTIONS, **options})
     assert content(place) == undisturbed
+
+
+def test_numbers_of_numpy_are_options_like_others(tmp_path):
+    options = {**OPTIONS, "size_limit": np.int64(2000), "max_samples_per_shard": np.int64(10)}
+    place = tmp_path / "set"
+    write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
+    write_parts(samples, range(2), out=place, processes=0, exist_ok=True, **options)
+    before = content(place)
+    write_parts(samples, range(2), out=place, processes=0, **OPTIONS, max_samples_per_shard=10)
+    assert content(place) == before
+    assert len([name for name in before if name.startswith("part-00000/shard")]) == 10
 
 
 def test_samples_that_were_appended_are_not_dropped(tmp_path):

@@ -327,18 +327,27 @@ def _plan(
             "make_samples= find what they stand for"
         ) from error
     limit, format_ = options.get("size_limit", "64mb"), options.get("format", "mds")
-    return {
+    max_samples = options.get("max_samples_per_shard")
+    plan = {
         "columns": dict(columns),
         "compression": options.get("compression"),
         "extra_keys": options.get("extra_keys", "error"),
         "format": format_ if isinstance(format_, str) else type(format_).__name__,
         "hashes": list(options["hashes"]),
-        "max_samples_per_shard": options.get("max_samples_per_shard"),
+        # NumPy's integers are valid, but are no JSON.
+        "max_samples_per_shard": None if max_samples is None else int(max_samples),
         "parts": len(parts),
         "parts_digest": xxhash.xxh3_64_hexdigest(named.encode()),
         "size_limit": None if limit is None else parse_bytes(limit, "size_limit"),
         "version": 1,
     }
+    try:
+        normalized: dict[str, Any] = json.loads(json.dumps(plan))
+    except (TypeError, ValueError) as error:  # before another data set is removed
+        raise ConfigError(
+            f"an option of the data set cannot be written as JSON: {error}"
+        ) from error
+    return normalized
 
 
 @contextmanager
