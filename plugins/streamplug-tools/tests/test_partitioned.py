@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from streamplug_tools.local_engine import Local
+from streamplug_tools.part_identity import make_plan
 from streamplug_tools.part_task import PartTask, install_attempt
 
 from streamplug import (
@@ -27,6 +28,7 @@ from streamplug import (
     register_encoding,
     write_parts,
 )
+from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import ConfigError, OutputExistsError, PluginError, WriterError
 
 COLUMNS = {"id": "int", "text": "str"}
@@ -382,7 +384,9 @@ def test_process_that_dies_is_replaced(tmp_path, monkeypatch, undisturbed, death
 
 def test_batches_give_the_bytes_of_samples(tmp_path, undisturbed):
     write_parts(halves, range(5), out=tmp_path / "set", processes=0, batched=True, **OPTIONS)
-    assert content(tmp_path / "set") == undisturbed
+    found = content(tmp_path / "set")
+    assert json.loads(found["parts.json"])["batched"]
+    assert {**found, "parts.json": undisturbed["parts.json"]} == undisturbed
 
 
 PROGRAM = """
@@ -626,6 +630,47 @@ def test_a_data_set_is_not_removed_for_an_argument_that_is_wrong(
     with pytest.raises(error):
         write_parts(samples, [7], out=place, processes=0, exist_ok=True, **{**OPTIONS, **options})
     assert content(place) == undisturbed
+
+
+def test_options_of_a_format_object_make_another_data_set(tmp_path):
+    XSV = pytest.importorskip("streamplug_text.xsv").XSV
+    options = {"columns": COLUMNS, "out": tmp_path / "set", "processes": 0}
+    write_parts(samples, range(2), format=XSV(";"), **options)
+    before = content(tmp_path / "set")
+    write_parts(samples, range(2), format=XSV(";"), **options)
+    assert content(tmp_path / "set") == before
+    with pytest.raises(OutputExistsError, match=r"format was 'XSV \w+', not 'XSV \w+'"):
+        write_parts(samples, range(2), format=XSV("|"), **options)
+    write_parts(samples, range(2), format=XSV("|"), exist_ok=True, **options)
+    assert b"|" in content(tmp_path / "set")["part-00000/shard.00000.xsv"]
+
+
+def test_a_format_object_that_cannot_be_pickled_is_known_by_its_name():
+    class Unpicklable(MDS):
+        pass
+
+    plan = make_plan([0], COLUMNS, {"hashes": (), "format": Unpicklable()}, batched=False)
+    assert plan["format"] == "Unpicklable"
+
+
+def test_batches_and_samples_make_different_data_sets(tmp_path):
+    options = {**OPTIONS, "out": tmp_path / "set", "processes": 0}
+    write_parts(samples, range(2), **options)
+    with pytest.raises(OutputExistsError, match="batched was False, not True"):
+        write_parts(halves, range(2), batched=True, **options)
+
+
+def test_a_data_set_of_the_same_arguments_is_kept_with_a_warning(tmp_path, caplog):
+    options = {**OPTIONS, "out": tmp_path / "set", "processes": 0}
+    with pytest.raises(WriterError):
+        write_parts(lambda part: broken(part) if part else samples(part), range(2), **options)
+    write_parts(samples, range(2), exist_ok=True, **options)  # continues: the first part is kept
+    assert not caplog.records
+    before = content(tmp_path / "set")
+    write_parts(broken, range(2), exist_ok=True, **options)
+    assert content(tmp_path / "set") == before
+    [record] = caplog.records
+    assert "the code of functions is not compared; remove it to write it" in record.message
 
 
 def test_numbers_of_numpy_are_options_like_others(tmp_path):

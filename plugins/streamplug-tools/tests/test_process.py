@@ -9,7 +9,7 @@ from streamplug_tools import Columns, Expression, Output, as_lines, process, pro
 from streamplug_tools.processing import run_program
 
 from streamplug import register_encoding
-from streamplug.errors import ConfigError, UnsafeTypeError, WriterError
+from streamplug.errors import ConfigError, OutputExistsError, UnsafeTypeError, WriterError
 from streamplug.interfaces import Encoding
 from streamplug.plugin import registry
 
@@ -174,6 +174,27 @@ def test_a_data_set_is_not_removed_for_a_program_that_is_not_there(source, tmp_p
     ):
         process_with(source, to(tmp_path / "out", exist_ok=True), ["/no/such/program"])
     assert len(read(tmp_path / "out")["id"]) == 200
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_a_program_that_has_changed_is_another_one(source, tmp_path, read, interpreted):
+    path = tmp_path / "program"
+    command = [sys.executable, "-u", str(path)] if interpreted else [str(path)]
+    columns = Columns(encodings={"n": "int"})
+
+    def install(number):
+        body = f"import sys\nfor line in sys.stdin: print('{{\"n\": {number}}}')"
+        path.write_text(f"#!{sys.executable}\n{body}\n")
+        path.chmod(0o755)
+
+    install(1)
+    process_with(source, to(tmp_path / "out"), command, columns=columns)
+    process_with(source, to(tmp_path / "out"), command, columns=columns)  # nothing to do
+    install(2)
+    with pytest.raises(OutputExistsError, match="is made of other samples"):
+        process_with(source, to(tmp_path / "out"), command, columns=columns)
+    process_with(source, to(tmp_path / "out", exist_ok=True), command, columns=columns)
+    assert set(read(tmp_path / "out")["n"]) == {2}
 
 
 def test_a_program_need_not_read_all(source, tmp_path, read):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from streamplug.config import check_flags, parse_bytes
+from streamplug.config import check_flags
 from streamplug.errors import (
     ConfigError,
     InvalidIndexError,
@@ -32,6 +32,7 @@ from streamplug.errors import (
 from streamplug.index import INDEX_NAME, parse_index
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine, Storage
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import (
     absolute_location,
     local_path,
@@ -49,6 +50,7 @@ from streamplug.write.writer import Writer
 from streamplug_tools.dataset_removal import check_empty, remove_dataset
 from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.part_counts import watch_counts
+from streamplug_tools.part_identity import make_plan
 from streamplug_tools.part_task import (
     PLAN_NAME,
     MakeSamples,
@@ -85,6 +87,9 @@ def write_parts(
     several shards. If a run is killed, the same call writes the missing parts; the bytes are those of an
     uninterrupted run if `make_samples` yields the same samples.
 
+    Finished parts of a call with the same arguments are kept, also with `exist_ok`. The code of functions is
+    not compared: after a change of `make_samples`, remove the data set, or choose another `out`.
+
     A call with other arguments replaces the output of an unfinished run, unless that run is still active on
     this machine. A run that fails before any part is finished removes its output.
 
@@ -98,7 +103,8 @@ def write_parts(
             ``"ray:auto"``, or an engine.
         processes: Number of processes of the engine ``"local"``; None for one per processor, 0 to write in
             this process.
-        exist_ok: Whether to remove another data set in `out`, which must contain no other files.
+        exist_ok: Whether to remove another data set in `out`, which must contain no other files. Another one
+            is one of other parts, columns or options, or of a single writer. With the same, it is kept.
         storage_options: Options of the storage that files are uploaded to.
         on_progress: Called with the numbers of finished and of all parts after each part.
         on_counts: Called from a thread ten times a second with the samples and raw bytes of each part so far,
@@ -123,7 +129,7 @@ def write_parts(
     check_writer_options(columns, options)
     options["hashes"] = chosen_hashes(options.get("hashes"))
     output = _PartitionedOutput(out, storage_options, keep_local=options.get("keep_local", False))
-    plan = _plan(parts, columns, options)
+    plan = make_plan(parts, columns, options, batched=batched)
     task = PartTask(
         make_samples,
         tuple(parts),
@@ -138,6 +144,12 @@ def write_parts(
     with output.started(plan, exist_ok=exist_ok):
         done = output.finished(len(parts))
         pending = [number for number in range(len(parts)) if number not in done]
+        if exist_ok and not pending:
+            _LOG.warning(
+                "%s is kept as it is: it was written with the same arguments, of which the code of functions "
+                "is not compared; remove it to write it again",
+                public_url(output.locations[-1]),
+            )
         on_progress(len(done), len(parts))
         with _watch(on_counts, len(parts), done) as (path, counts):
             finished = workers.run(replace(task, counts=path), pending)
@@ -312,42 +324,6 @@ class _PartitionedOutput:
         kept = [self._copy] if self._copy is not None and self._keep_copy else []
         write_index(index, [*kept, self._storage])
         return shards
-
-
-def _plan(
-    parts: Sequence[Any], columns: Mapping[str, str], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    try:
-        named = json.dumps(
-            [part if not isinstance(part, PathLike) else fspath(part) for part in parts]
-        )
-    except TypeError as error:
-        raise ConfigError(
-            f"parts=: {error}; name parts by paths, texts, numbers, or lists and dicts of them, and let "
-            "make_samples= find what they stand for"
-        ) from error
-    limit, format_ = options.get("size_limit", "64mb"), options.get("format", "mds")
-    max_samples = options.get("max_samples_per_shard")
-    plan = {
-        "columns": dict(columns),
-        "compression": options.get("compression"),
-        "extra_keys": options.get("extra_keys", "error"),
-        "format": format_ if isinstance(format_, str) else type(format_).__name__,
-        "hashes": list(options["hashes"]),
-        # NumPy's integers are valid, but are no JSON.
-        "max_samples_per_shard": None if max_samples is None else int(max_samples),
-        "parts": len(parts),
-        "parts_digest": xxhash.xxh3_64_hexdigest(named.encode()),
-        "size_limit": None if limit is None else parse_bytes(limit, "size_limit"),
-        "version": 1,
-    }
-    try:
-        normalized: dict[str, Any] = json.loads(json.dumps(plan))
-    except (TypeError, ValueError) as error:  # before another data set is removed
-        raise ConfigError(
-            f"an option of the data set cannot be written as JSON: {error}"
-        ) from error
-    return normalized
 
 
 @contextmanager

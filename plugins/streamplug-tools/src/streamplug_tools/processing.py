@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from threading import Thread
 from typing import IO
+
+import xxhash
 
 from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError, DataError
@@ -36,6 +40,7 @@ from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.sort_keys import batch_rows
 
 _LINES_PER_BATCH = 256
+_BYTES_PER_READ = 1 << 20
 _END_SECONDS = 5.0
 """Timeout of joining the feeding thread: programs that the program has started may keep its stdin open."""
 
@@ -166,6 +171,9 @@ def process_with(
     sample of the new data set. Bytes are ``{"base64": …}``; values that JSON cannot represent are given as
     stored bytes.
 
+    A repeated call continues or keeps the result of the first, unless the program has changed: the files of
+    the program and of a script that is its first argument are compared, and no others.
+
     Args:
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
@@ -195,10 +203,34 @@ def process_with(
             SequentialOrder(table.size),
             program_columns,
             output,
-            ["process by", list(command)],
+            ["process by", list(command), _program_digests(command)],
             change=ProgramTransform(tuple(command), specs, str(output.format)),
             encodings=specs,
         )
+
+
+def _program_digests(command: Sequence[str]) -> list[str]:
+    """Return digests of a program, and of the script that it interprets, if any.
+
+    A script is the first argument that is no option, if it is a file. Others may be files that change with
+    each run.
+    """
+    script = next((word for word in command[1:] if not word.startswith("-")), None)
+    names = [shutil.which(command[0]), script]
+    # Not `Path.is_file`, which raises for an argument that is too long for a path.
+    return [_file_digest(name) for name in names if name and os.path.isfile(name)]  # noqa: PTH113 - see above
+
+
+def _file_digest(path: str) -> str:
+    """Return the digest of the content of a file, or nothing if this user can only execute it."""
+    digest = xxhash.xxh3_64()
+    try:
+        with Path(path).open("rb") as file:
+            while data := file.read(_BYTES_PER_READ):
+                digest.update(data)
+    except OSError:
+        return ""
+    return digest.hexdigest()
 
 
 def _program_columns(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
