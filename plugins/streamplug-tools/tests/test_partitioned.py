@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -449,6 +450,24 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
             time.sleep(0.01)
         process.kill()
         assert process.stdout.read() == b""  # which its children have open, too
+
+
+def endless(part):
+    while part:
+        time.sleep(0.1)
+    yield from samples(part)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_processes_end_with_an_error_of_the_caller(tmp_path, error):
+    def report(done, count):
+        if done:
+            raise error
+
+    with pytest.raises(error) as caught:
+        write_parts(endless, range(3), out=tmp_path, processes=2, on_progress=report, **OPTIONS)
+    assert not [p for p in multiprocessing.active_children() if p.name == "streamplug-write"]
+    assert caught.tb is not None  # it refers to the variables of all frames
 
 
 def test_secrets_are_in_no_error_and_no_repr(tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 from streamplug.errors import ConfigError, WriterError
-from streamplug.interfaces.engine import Task
+from streamplug.interfaces.engine import Engine, Task
 
 
 def pack_task(task: Task) -> bytes:
@@ -57,3 +59,21 @@ def describe_task_error(number: int, error: Exception) -> str:
 def _unpacked(task: bytes) -> Task:
     loaded: Task = pickle.loads(task)  # noqa: S301 - pickled by the parent process
     return loaded
+
+
+@contextmanager
+def run_tasks(
+    engine: Engine, task: Task, numbers: Sequence[int]
+) -> Generator[Iterator[int], None, None]:
+    """Run a task on an engine during a block, at whose end unfinished calls are cancelled.
+
+    An iterator that is only dropped is closed when it is collected, which a traceback that refers to it
+    prevents.
+    """
+    finished = engine.run(task, numbers)
+    try:
+        yield finished
+    finally:
+        close = getattr(finished, "close", None)  # which some iterators lack
+        if close is not None:
+            close()

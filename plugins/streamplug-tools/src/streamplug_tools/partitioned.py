@@ -41,6 +41,7 @@ from streamplug.plugin.location import (
 )
 from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
+from streamplug.plugin_kit.tasks import run_tasks
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import try_file_lock
 from streamplug.transfer.retry import call_with_retries
@@ -151,8 +152,10 @@ def write_parts(
                 public_url(output.locations[-1]),
             )
         on_progress(len(done), len(parts))
-        with _watch(on_counts, len(parts), done) as (path, counts):
-            finished = workers.run(replace(task, counts=path), pending)
+        with (
+            _watch(on_counts, len(parts), done) as (path, counts),
+            run_tasks(workers, replace(task, counts=path), pending) as finished,
+        ):
             for count, number in enumerate(finished, len(done) + 1):
                 if not counts[number, 0]:
                     counts[number] = -1

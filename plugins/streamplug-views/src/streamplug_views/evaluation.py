@@ -23,6 +23,7 @@ from streamplug.errors import ConfigError, StreamplugError
 from streamplug.interfaces import Engine
 from streamplug.plugin.location import absolute_location, join, local_path, open_storage
 from streamplug.plugin.registry import make
+from streamplug.plugin_kit.tasks import run_tasks
 from streamplug.session.open_stream import OpenStream
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
@@ -130,8 +131,9 @@ def evaluate(
             task(0)
         else:
             engine: Engine = make("engine", context.engine)
-            for done, _ in enumerate(engine.run(task, range(count)), 1):
-                context.on_progress(JobProgress(what, size * done // count, size))
+            with run_tasks(engine, task, range(count)) as finished:
+                for done, _ in enumerate(finished, 1):
+                    context.on_progress(JobProgress(what, size * done // count, size))
         yield from _read_blocks(task, count)
     finally:
         _remove_results(task, count)
