@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ from streamplug.interfaces import Encoding
 from streamplug.plugin.location import local_path, open_storage, output_locations
 from streamplug.scan.index_finder import read_index
 from streamplug.stream import Stream
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug_tools.column_mapping import (
     ColumnMapping,
@@ -38,8 +41,8 @@ from streamplug_tools.options import (
 from streamplug_tools.part_task import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values
-from streamplug_tools.row_access import Batch, Table, stored_bytes
-from streamplug_tools.selection_order import SelectionOrder
+from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches, stored_bytes
+from streamplug_tools.selection_order import ListedOrder, SelectionOrder, StoredOrder
 from streamplug_tools.time_values import Convert, make_converter
 
 _INDEX_RETRIES = 2
@@ -70,11 +73,14 @@ class CopyInput:
         streams: Source data sets.
         order: Samples to copy, in order.
         columns: Columns to write.
+        cache_folder: Directory of this machine in which streams cache; None if they cache nowhere, or where
+            the user has chosen.
     """
 
     streams: Sequence[Stream]
     order: SelectionOrder
     columns: Sequence[ColumnMapping]
+    cache_folder: Path | None = None
 
 
 _CACHED = ("_tables", "_passed_on", "_conversions")
@@ -89,12 +95,14 @@ class CopyTask:
         key: Name of a column to fill with numbers, or None.
         change: Transformation, or None.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
+        is_shared: Whether it is called on other machines.
     """
 
     inputs: Sequence[CopyInput]
     key: str | None = None
     change: BatchTransform | None = None
     allow_unsafe_types: bool = False
+    is_shared: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
@@ -110,18 +118,41 @@ class CopyTask:
         """
         _ = self._tables, self._raw_encodings
 
+    def share(self, location: str, storage_options: Mapping[str, Any] | None) -> CopyTask:
+        """Return a task for other machines, which see no file of this machine's temporary directory.
+
+        Args:
+            location: Location for files that all machines see.
+            storage_options: Options of its storage.
+        """
+        inputs = []
+        for number, source in enumerate(self.inputs):
+            order = source.order
+            if isinstance(order, ListedOrder):
+                name = f"ids-{number}"
+                open_storage(location, storage_options).upload(order.path, name)
+                order = StoredOrder(location, name, order.size, storage_options)
+            inputs.append(replace(source, order=order, streams=absolute_streams(source.streams)))
+        return replace(self, inputs=inputs, is_shared=True)
+
     @cached_property
     def _tables(self) -> list[Table]:
+        return [self._open_table(source) for source in self.inputs]
+
+    def _open_table(self, source: CopyInput) -> Table:
         changed = self.change.columns if self.change is not None else ()
-        return [
-            Table(
-                source.streams,
-                sorted({c.source for c in source.columns} | set(changed)) or None,
-                stored={c.source for c in source.columns if c.stored},
-                allow_unsafe_types=self.allow_unsafe_types,
-            )
-            for source in self.inputs
-        ]
+        streams, directories = source.streams, list[TemporaryDirectory]()
+        if self.is_shared and source.cache_folder is not None:
+            streams, directories = move_caches(streams, source.cache_folder)
+        table = Table(
+            streams,
+            sorted({c.source for c in source.columns} | set(changed)) or None,
+            stored={c.source for c in source.columns if c.stored},
+            allow_unsafe_types=self.allow_unsafe_types,
+        )
+        for directory in directories:
+            weakref.finalize(table, directory.close)
+        return table
 
     @staticmethod
     def describe(part: Mapping[str, Any]) -> str:

@@ -74,7 +74,7 @@ class DatasetJob:
             StreamplugError: As `streamplug_tools.copy.copy`.
         """
         return copy(
-            [CopyInput(self.streams, order, mappings)],
+            [CopyInput(self.streams, order, mappings, self.folder)],
             [self.table],
             output,
             what=what,

@@ -97,7 +97,7 @@ def join(
                 lists.add(str(n), some[both])
         return copy(
             [
-                CopyInput(source, lists.orders[str(n)], mine)
+                CopyInput(source, lists.orders[str(n)], mine, folder)
                 for n, (source, mine) in enumerate(zip(read, mappings))
             ],
             tables,

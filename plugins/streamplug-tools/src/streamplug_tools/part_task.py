@@ -77,9 +77,10 @@ def is_whole(folder: Path) -> bool:
 class PartTask:
     """Writes a part, given its number.
 
-    `make_samples` may have a method `describe` that names a part in errors. The repr leaves out `parts` and
-    `locations`, as URLs may contain secrets. `registered` are the plugins registered by name in the process
-    that made the task. `counts` is the path of a file of `open_counts`.
+    `make_samples` may have a method `describe` that names a part in errors, and a method `share` that returns
+    it for workers on other machines, given a location for files that all see and its storage options. The
+    repr leaves out `parts` and `locations`, as URLs may contain secrets. `registered` are the plugins
+    registered by name in the process that made the task. `counts` is the path of a file of `open_counts`.
     """
 
     make_samples: MakeSamples

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -35,6 +36,7 @@ from streamplug.interfaces import Engine, Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import (
     absolute_location,
+    join,
     local_path,
     open_storage,
     output_locations,
@@ -50,9 +52,11 @@ from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, Timeou
 from streamplug.write.writer import Writer
 from streamplug_tools.dataset_removal import check_empty, remove_dataset
 from streamplug_tools.index_merge import merge_indexes, write_index
+from streamplug_tools.local_engine import Local
 from streamplug_tools.part_counts import watch_counts
 from streamplug_tools.part_identity import make_plan
 from streamplug_tools.part_task import (
+    ATTEMPTS,
     PLAN_NAME,
     MakeSamples,
     PartTask,
@@ -154,7 +158,8 @@ def write_parts(
         on_progress(len(done), len(parts))
         with (
             _watch(on_counts, len(parts), done) as (path, counts),
-            run_tasks(workers, replace(task, counts=path), pending) as finished,
+            _share(task, workers) as shared,
+            run_tasks(workers, replace(shared, counts=path), pending) as finished,
         ):
             for count, number in enumerate(finished, len(done) + 1):
                 if not counts[number, 0]:
@@ -162,6 +167,28 @@ def write_parts(
                 on_progress(count, len(parts))
     remove_attempts(output.locations)
     return output.complete(len(parts))
+
+
+@contextmanager
+def _share(task: PartTask, workers: Engine) -> Iterator[PartTask]:
+    """Make what `make_samples` has on this machine visible to the workers of a cluster during a block."""
+    share = getattr(task.make_samples, "share", None)
+    if share is None or isinstance(workers, Local):
+        yield task
+        return
+    location = join(task.locations[-1], ATTEMPTS, f"shared-{uuid.uuid4().hex}")
+    try:
+        yield replace(task, make_samples=share(location, task.storage_options))
+    finally:
+        with suppress(StreamplugError, OSError):
+            storage = open_storage(location, task.storage_options)
+            for info in list(storage.list("")):
+                storage.delete(info.key)
+        folder = local_path(location)
+        if folder is not None:
+            with suppress(OSError):  # others may have files there
+                folder.rmdir()
+                folder.parent.rmdir()
 
 
 def check_writer_options(columns: Mapping[str, str], options: Mapping[str, Any]) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
+from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -15,11 +17,12 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError
 from streamplug.index import Index
 from streamplug.interfaces import Column
-from streamplug.plugin.location import local_path
+from streamplug.plugin.location import absolute_location, local_path
 from streamplug.session.open_stream import read_all
 from streamplug.session.sample_source import Block, SampleSource
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import ColumnValues, Int64, World
 from streamplug_tools.raw_values import keep_raw
 from streamplug_tools.selection_order import SelectionOrder
@@ -183,6 +186,33 @@ def cache_locally(streams: Iterable[Stream], folder: Path, *, whole: bool) -> li
     return [
         _cache_locally(stream, folder / str(n), whole=whole) for n, stream in enumerate(streams)
     ]
+
+
+def move_caches(
+    streams: Iterable[Stream], folder: Path
+) -> tuple[list[Stream], list[TemporaryDirectory]]:
+    """Return streams that cache in new temporary directories, not in `folder`, and those directories."""
+    moved, directories = [], []
+    for stream in streams:
+        if stream.local is not None and Path(stream.local).is_relative_to(folder):
+            directories.append(TemporaryDirectory())
+            stream = replace(stream, local=str(directories[-1].path / "cache"))  # noqa: PLW2901 - it is moved
+        moved.append(stream)
+    return moved, directories
+
+
+def absolute_streams(streams: Iterable[Stream]) -> list[Stream]:
+    """Return streams whose paths are valid in any working directory."""
+    return [
+        replace(stream, remote=_absolute(stream.remote), local=_absolute(stream.local))
+        for stream in streams
+    ]
+
+
+def _absolute(place: Any) -> Any:
+    if isinstance(place, (str, PathLike)):
+        return absolute_location(fspath(place))
+    return place if place is None else [absolute_location(fspath(one)) for one in place]
 
 
 def _cache_locally(stream: Stream, folder: Path, *, whole: bool) -> Stream:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from streamplug.interfaces import Order as ShuffleOrder
+from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import make
 from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.retry import call_with_retries
 from streamplug.types import Int64
 
 _ID = np.dtype("<i8")
+_IDS_PER_BLOCK = 1 << 16
+"""Ids that are read from a storage at once."""
+_RETRIES = 2
 
 
 class SelectionOrder(Protocol):
@@ -93,6 +98,42 @@ class ListedOrder:
             return np.fromfile(file, _ID, max(end - begin, 0), offset=begin * _ID.itemsize).astype(
                 np.int64
             )
+
+
+class StoredOrder:
+    """Samples listed in an object of a storage, which all machines can read.
+
+    Attributes:
+        size: Number of samples.
+    """
+
+    def __init__(
+        self, location: str, key: str, size: int, storage_options: Mapping[str, Any] | None
+    ) -> None:
+        """Store where the object of little-endian int64 ids is."""
+        self.size = size
+        self._location, self._key, self._options = location, key, storage_options
+        self._last: tuple[int, Int64] = -1, np.empty(0, np.int64)
+
+    def ids(self, begin: int, end: int) -> Int64:
+        blocks = range(begin // _IDS_PER_BLOCK, -(-end // _IDS_PER_BLOCK))
+        if not blocks:
+            return np.empty(0, np.int64)
+        ids = np.concatenate([self._block(number) for number in blocks])
+        first = blocks[0] * _IDS_PER_BLOCK
+        return ids[begin - first : end - first]
+
+    def _block(self, number: int) -> Int64:
+        last, ids = self._last  # read once, as threads may share the order
+        if last != number:
+            start = number * _IDS_PER_BLOCK
+            stop = min(start + _IDS_PER_BLOCK, self.size)
+            bounds = start * _ID.itemsize, stop * _ID.itemsize
+            storage = open_storage(self._location, self._options)
+            data = call_with_retries(partial(storage.read_range, self._key, *bounds), _RETRIES)
+            ids = np.frombuffer(data, _ID).astype(np.int64)
+            self._last = number, ids
+        return ids
 
 
 class OrderFiles:

@@ -1,0 +1,109 @@
+"""Jobs on clusters whose machines share the source and the output, and no temporary directory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamplug_tools import (
+    Output,
+    convert,
+    join,
+    select,
+    shuffle,
+    sort,
+    split_by_fractions,
+)
+from streamplug_tools.selection_order import OrderFiles, StoredOrder
+
+from streamplug import Engine
+from streamplug.errors import WriterError
+from streamplug.plugin_kit.tasks import pack_task
+from streamplug.transfer.tempdir import temp_root
+
+
+class OtherMachine(Engine):
+    """Runs tasks as another machine does: with its own temporary and working directory."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+
+    def run(self, task, numbers):
+        data = pack_task(task)
+        home, hidden = temp_root(), self.folder / "hidden"
+        before, tempfile.tempdir, working = tempfile.tempdir, str(self.folder), Path.cwd()
+        home.rename(hidden)
+        os.chdir(self.folder)
+        try:
+            call = pickle.loads(data)
+            for number in numbers:
+                call(number)
+            del call
+            gc.collect()
+            assert not list(temp_root().glob("*/*"))
+        finally:
+            os.chdir(working)
+            tempfile.tempdir = before
+            hidden.rename(home)
+        yield from numbers
+
+
+JOBS = {
+    "convert": lambda source, output: convert(source, output("")),
+    "join": lambda source, output: join([source, "other"], output(""), "id"),
+    "select": lambda source, output: select(source, output(""), "id % 3 == 1"),
+    "shuffle": lambda source, output: shuffle(source, output(""), seed=3),
+    "sort": lambda source, output: sort(source, output(""), "name"),
+    "split": lambda source, output: split_by_fractions(source, output, {"a": 0.5, "b": 0.25}),
+}
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+@pytest.mark.parametrize("compression", [None, "gz"])
+def test_machines_need_no_common_temporary_directory(
+    tmp_path, write, content, temporary, monkeypatch, job, compression
+):
+    monkeypatch.chdir(tmp_path)
+    write("source", range(200), compression=compression)
+    write("other", range(50, 300), columns={"id": "int", "other": "int"}, make=make_other)
+    for place, engine in (("here", "local:0"), ("there", OtherMachine(tmp_path / "machine"))):
+
+        def output(name, place=place, engine=engine):
+            return Output(tmp_path / place / name, size_limit=500, engine=engine)
+
+        JOBS[job]("source", output)
+    assert content("there") == content("here")
+    assert len(content("there")) > 5
+    assert not list((tmp_path / "there").rglob(".attempts"))
+
+
+def make_other(n):
+    return {"id": n, "other": -n}
+
+
+def test_lists_of_a_failed_job_are_removed(tmp_path, source, temporary):
+    class Lost(Engine):
+        def run(self, task, numbers):
+            task(numbers[0])
+            yield numbers[0]
+            assert list((tmp_path / "out").rglob("ids-0"))
+            raise WriterError("part 1: lost")
+
+    with pytest.raises(WriterError, match="lost"):
+        select(source, Output(tmp_path / "out", size_limit=500, engine=Lost()), "id > 3")
+    assert not list((tmp_path / "out").rglob("ids-0"))
+
+
+def test_lists_in_a_storage_are_read_in_blocks(tmp_path):
+    lists = OrderFiles(tmp_path, ["a"])
+    numbers = np.random.default_rng(0).integers(0, 1 << 40, 150_000)
+    lists.add("a", numbers)
+    order = StoredOrder(str(tmp_path), "ids-0", len(numbers), None)
+    for begin, end in ((0, 0), (0, 5), (65_530, 65_536), (65_000, 140_000), (149_990, 150_000)):
+        assert np.array_equal(order.ids(begin, end), numbers[begin:end])
