@@ -255,6 +255,16 @@ def test_images_are_fetched_reduced_and_counted(site, tmp_path, converted):
     assert widths == [32, 640, 32, 32, 640, 32]
 
 
+def test_a_data_set_with_reports_of_failures_is_replaced(site, tmp_path, converted):
+    metadata(tmp_path, [f"{site.url}/{name}" for name in ("gone.jpg", "small.jpg") * 4])
+    converted(f"{CRAWL} --part 1 --max-failed 1")
+    assert len(list((tmp_path / "converted" / "failures").iterdir())) == 8
+    [summary] = converted(f"{CRAWL} --part 4 --image-size 12 --replace")
+    assert (summary["samples"], summary["failed"]) == (8, {"status 404": 4})
+    widths = [int(sample["width"]) for sample in StreamingDataset(local="converted")[:]]
+    assert widths == [0, 16] * 4
+
+
 def test_fetched_files_of_other_kinds_are_no_images(site, tmp_path, converted, monkeypatch):
     # Pillow would give it to Ghostscript.
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n{} loop\n%%EOF\n"
@@ -286,6 +296,7 @@ def test_crawl_stops_where_all_is_in_vain(site, tmp_path, refused):
         table = parquet.read_table(path)
         parquet.write_table(table, path)
     assert "10 of 10 samples failed (status 404: 10)" in refused(CRAWL)
+    assert (tmp_path / "converted" / "failures" / "part-00000.json").exists()
     for name, values, message in (
         ("URL", list(range(10)), "the URL 1 is not text"),
         ("similarity", ["x"] * 10, "is damaged: ValueError: could not convert string to float"),

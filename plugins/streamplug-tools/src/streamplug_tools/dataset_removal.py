@@ -16,22 +16,27 @@ from streamplug.write.destination import delete_durably, quote_names
 from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
 
 _PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
+_REPORT = re.compile(r"failures/part-[0-9]{5,}\.json")
+"""Names of the reports of failed samples that streamplug-datasets writes beside parts."""
 _OLD_INDEX_NAME = "index.streamplug"  # of earlier versions
 _STATE_FOLDERS = (STATE_DIR, ATTEMPTS)
 _MAX_NAMES_IN_ERROR = 3
 _METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME, _OLD_INDEX_NAME))
 
 
-def remove_dataset(storage: Storage) -> None:
+def remove_dataset(storage: Storage, *, with_reports: bool = True) -> None:
     """Remove a data set or its parts, or raise OutputExistsError if there are other files.
 
-    Its files are the indexes, the shards in them, files named like those of parts, and the state of an
-    unfinished run.
+    Its files are the indexes, the shards in them, files named like those of parts, the state of an unfinished
+    run, and the reports of failed samples unless `with_reports` is False.
     """
     keys = [info.key for info in storage.list("")]
     indexed = set(_indexed_names(storage, keys))
     others = [
-        key for key in keys if not (_is_own(key) or key in indexed) or _is_linked(storage, key)
+        key
+        for key in keys
+        if not (_is_own(key) or key in indexed or (with_reports and _REPORT.fullmatch(key)))
+        or _is_linked(storage, key)
     ]
     if others:
         raise OutputExistsError(

@@ -262,7 +262,7 @@ class _PartitionedOutput:
 
     def _remove_output(self, folder: Path | None) -> None:
         remove_attempts(self.locations)
-        remove_dataset(self._storage)
+        remove_dataset(self._storage, with_reports=False)  # the error may name one
         local_folder = local_path(self.locations[-1])
         if local_folder is not None:
             for part in local_folder.glob("part-*"):
