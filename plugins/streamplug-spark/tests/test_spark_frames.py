@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines"
 from streamplug_spark import dataframe_to_mds, write_dataframe
 from streamplug_tools.merge import merge_index
 
+from streamplug import Encoding, register_encoding
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, OutputExistsError, UnknownNameError, WriterError
 from streamplug.write import MDSWriter
@@ -154,6 +155,20 @@ def test_a_function_makes_samples_of_rows(numbers, tmp_path):
     )
     assert places == (str(tmp_path / "set"), "")
     assert [sample["half"] for sample in samples(places[0])] == [n / 2 for n in range(1000)]
+
+
+def test_names_that_were_registered_are_known_to_executors(numbers, tmp_path):
+    class Reversed(Encoding):
+        def encode(self, value):
+            return value[::-1].encode()
+
+        def decode(self, data):
+            return bytes(data).decode()[::-1]
+
+    register_encoding("reversed-in-spark", Reversed)
+    columns = {"n": "int", "text": "reversed-in-spark"}
+    write_dataframe(numbers, out=tmp_path / "set", columns=columns)
+    assert samples(tmp_path / "set")[7] == {"n": 7, "text": "text 7"}
 
 
 def test_the_index_may_wait(numbers, tmp_path):

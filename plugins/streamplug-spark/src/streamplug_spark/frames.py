@@ -14,6 +14,7 @@ from streamplug import Storage
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import absolute_location, join, local_path, output_locations
+from streamplug.plugin.registry import registrations
 from streamplug_spark.partition import MARK, PART_FOLDER, PartitionWriter
 from streamplug_spark.schema import encodings_of
 
@@ -78,7 +79,9 @@ def write_dataframe(
     check_writer_options(columns, options)
     mark = _begin(home, exist_ok=exist_ok)
     udf = partial(udf_iterable, **(udf_kwargs or {})) if udf_iterable else None
-    writer = PartitionWriter(locations, dict(columns), mark, udf, storage_options, options)
+    writer = PartitionWriter(
+        locations, dict(columns), mark, udf, storage_options, options, registrations()
+    )
     if udf is None:
         result = dataframe.mapInArrow(writer.of_arrow, _RESULT)
     else:

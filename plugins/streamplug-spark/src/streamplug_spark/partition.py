@@ -13,6 +13,7 @@ from streamplug import Writer
 from streamplug.errors import ConfigError, DataError, EncodeError, NotFound
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import join
+from streamplug.plugin.registry import Registrations, restore
 from streamplug.plugin_kit.arrow import to_python
 
 MARK = "parts.json"
@@ -32,6 +33,7 @@ class PartitionWriter:
         udf: Function from pandas DataFrames to samples; None writes the columns unchanged.
         storage_options: Options of the storage, such as credentials; not part of the repr.
         options: Further arguments of `Writer`.
+        registered: Plugins registered by name in the process of the driver.
     """
 
     locations: tuple[str, ...] = field(repr=False)
@@ -40,6 +42,7 @@ class PartitionWriter:
     udf: Callable[[Any], Iterable[Mapping[str, Any]]] | None
     storage_options: Mapping[str, Any] | None = field(repr=False)
     options: Mapping[str, Any]
+    registered: Registrations = field(default_factory=dict)
 
     def of_arrow(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Write Arrow batches; yield the number of the partition and its folder."""
@@ -58,6 +61,7 @@ class PartitionWriter:
     def _write(self, batches: Iterable[Any]) -> tuple[int, str]:
         from pyspark import TaskContext
 
+        restore(self.registered)
         self._check()
         part: int = TaskContext.get().partitionId()
         folder = f"part-{part:05d}-{uuid.uuid4().hex[:12]}"
