@@ -88,6 +88,17 @@ def test_tasks_begin_and_end_with_shards(place, tasks):
     assert len(ranges) == min(tasks, len(shards))
 
 
+def test_tasks_read_the_version_that_was_opened(place, tmp_path):
+    from streamplug_ray import StreamplugDatasource
+
+    View = pytest.importorskip("streamplug_views").View
+    View.of(place).commit(tmp_path / "view")
+    tasks = StreamplugDatasource(str(tmp_path / "view")).get_read_tasks(1)
+    View.of(tmp_path / "view").exclude([0, 1]).commit()
+    rows = [n for task in tasks for block in task() for n in block.column("n").to_pylist()]
+    assert rows == list(range(500))
+
+
 def test_a_data_set_that_is_not_there_is_told(tmp_path):
     with pytest.raises(NotFound):
         from_streamplug(str(tmp_path / "nothing"))

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import cloudpickle
 import numpy as np
 import pytest
-from streamplug_ray.remote_batches import remote_batches, take
+from streamplug_ray.batches import RayBatches, _BatchWorker
+from streamplug_ray.remote_batches import BatchRequest, DatasetCopy, remote_batches, take
 
+from streamplug import Stream, register_encoding
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError, DataError, StateError
+from streamplug.interfaces import Encoding
 from streamplug.types import World
 from streamplug.write import MDSWriter
 
@@ -163,3 +169,70 @@ def test_errors_of_what_is_done_with_a_batch_are_raised(place, pool):
     _, batches = substituted(place, pool, fail)
     with pytest.raises(DataError, match="of the transform"):
         next(batches)
+
+
+# -- data sets in workers -----------------------------------------------------------
+
+
+@pytest.fixture
+def view(place, tmp_path):
+    """The module of views, and a view with a tagged version."""
+    views = pytest.importorskip("streamplug_views")
+    url = str(tmp_path / "view")
+    views.View.of(place).commit(url)
+    views.tag(url, "stable")
+    return views, url
+
+
+@pytest.mark.parametrize("version", [None, 1, "stable"])
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_workers_read_the_version_that_was_opened(view, version, as_stream):
+    views, url = view
+    config = {"remote": url, "version": version}
+    if as_stream:
+        config = {"streams": [Stream(**config)]}
+    batches = RayBatches({**config, "batch_size": BATCH})
+    sent = cloudpickle.dumps(batches._worker_arguments())
+    views.View.of(url).exclude([0, 1]).commit()
+    views.tag(url, "stable", 2, move=True)
+    worker = _BatchWorker(cloudpickle.loads(sent))
+    assert worker.read(BatchRequest(0, 0, np.arange(3)))["n"].tolist() == [0, 1, 2]
+    assert StreamingDataset(remote=url)[0]["n"] == 2
+
+
+def test_a_data_set_that_has_changed_is_refused_by_workers(tmp_path):
+    def write(count):
+        with MDSWriter(out=tmp_path, columns={"n": "int32"}, exist_ok=True) as out:
+            for n in range(count):
+                out.write({"n": n})
+
+    write(10)
+    config = {"remote": str(tmp_path)}
+    copy = DatasetCopy.of(StreamingDataset(**config), config)
+    assert copy.open().size == 10
+    write(11)
+    with pytest.raises(StateError, match=r"finds other samples in .*index\.json than the process"):
+        copy.open()
+
+
+def test_workers_know_the_names_that_were_registered(tmp_path):
+    class Reversed(Encoding):
+        def encode(self, value):
+            return value[::-1].encode()
+
+        def decode(self, data):
+            return bytes(data).decode()[::-1]
+
+    register_encoding("reversed-in-workers", Reversed)
+    with MDSWriter(out=tmp_path, columns={"text": "reversed-in-workers"}) as out:
+        out.write({"text": "abc"})
+    batches = RayBatches({"remote": str(tmp_path), "batch_size": 1})
+    read = (
+        "import sys, pickle; from streamplug_ray.batches import _BatchWorker; "
+        "print(_BatchWorker(pickle.load(sys.stdin.buffer))._dataset[0]['text'])"
+    )
+    sent = cloudpickle.dumps(batches._worker_arguments())
+    result = subprocess.run(
+        [sys.executable, "-c", read], input=sent, capture_output=True, check=True
+    )
+    assert result.stdout.decode().strip() == "abc"

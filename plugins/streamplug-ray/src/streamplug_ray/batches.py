@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError, StreamplugError
 from streamplug.session.sample_rng import SampleRng
 from streamplug.types import ColumnValues
 from streamplug_ray.cluster import connected
-from streamplug_ray.remote_batches import BatchRequest, remote_batches, take
+from streamplug_ray.remote_batches import BatchRequest, DatasetCopy, remote_batches, take
 
 Transform = Callable[[dict[str, ColumnValues], np.random.Generator], Any]
 
@@ -113,15 +113,20 @@ class RayBatches:
             max_restarts=-1,
             max_task_retries=self._retries,
         )(_BatchWorker)
-        session = self.dataset.session
-        seed, rank = session.run.options.shuffle_seed, session.world.rank
-        sent = ray.put((self._config, self._transform, seed, rank))
+        sent = ray.put(self._worker_arguments())
         pool = [make.remote(sent) for _ in range(self._workers)]
         try:
             yield pool
         finally:
             for worker in pool:
                 ray.kill(worker)
+
+    def _worker_arguments(self) -> tuple[DatasetCopy, Transform | None, int, int]:
+        session = self.dataset.session
+        # Workers get sample ids, so they need no rank.
+        config = {**self._config, "world": World(), "replication": None}
+        seed, rank = session.run.options.shuffle_seed, session.world.rank
+        return DatasetCopy.of(self.dataset, config), self._transform, seed, rank
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the last yielded batch.
@@ -145,11 +150,10 @@ class RayBatches:
 class _BatchWorker:
     """Reads batches by sample ids."""
 
-    def __init__(self, sent: tuple[dict[str, Any], Transform | None, int, int]) -> None:
-        config, self._transform, self._seed, self._rank = sent
-        # Workers get sample ids, so they need no rank.
-        self._dataset = StreamingDataset(**{**config, "world": World(), "replication": None})
-        if config.get("on_error", "raise") != "raise":
+    def __init__(self, sent: tuple[DatasetCopy, Transform | None, int, int]) -> None:
+        copy, self._transform, self._seed, self._rank = sent
+        self._dataset = copy.open()
+        if copy.config.get("on_error", "raise") != "raise":
             self._dataset.session.reader.remember_failures()
 
     def read(self, step: BatchRequest) -> Any:

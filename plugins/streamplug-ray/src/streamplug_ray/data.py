@@ -13,7 +13,7 @@ from ray.data.datasource import ReadTask
 
 from streamplug import StreamingDataset, World
 from streamplug.types import Int64
-from streamplug_ray.remote_batches import row_bytes, take
+from streamplug_ray.remote_batches import DatasetCopy, row_bytes, take
 
 _BLOCK_ROWS = 4096
 _BLOCK_BYTES = 32 << 20
@@ -34,8 +34,9 @@ class StreamplugDatasource(Datasource):  # type: ignore[misc]  # where ray is no
             StreamplugError: As `StreamingDataset`.
         """
         super().__init__()
-        self._config = {"remote": remote, **options, "world": World()}
-        dataset = StreamingDataset(**self._config)
+        config = {"remote": remote, **options, "world": World()}
+        dataset = StreamingDataset(**config)
+        self._copy = DatasetCopy.of(dataset, config)
         counts = dataset.samples_per_shard
         self._starts: Int64 = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         self._row_bytes = row_bytes(dataset)
@@ -55,7 +56,7 @@ class StreamplugDatasource(Datasource):  # type: ignore[misc]  # where ray is no
         rows = max(min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes), 1)
         return [
             ReadTask(
-                _reading(self._config, first, last, rows),
+                _reading(self._copy, first, last, rows),
                 BlockMetadata(
                     num_rows=last - first,
                     size_bytes=(last - first) * self._row_bytes,
@@ -102,11 +103,9 @@ def from_streamplug(
     )
 
 
-def _reading(
-    config: Mapping[str, Any], first: int, last: int, rows: int
-) -> Callable[[], Iterator[Block]]:
+def _reading(copy: DatasetCopy, first: int, last: int, rows: int) -> Callable[[], Iterator[Block]]:
     def read() -> Iterator[Block]:
-        dataset = StreamingDataset(**config)
+        dataset = copy.open()
         for start in range(first, last, rows):
             ids = np.arange(start, min(start + rows, last))
             yield BlockAccessor.batch_to_block(take(dataset, ids))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,11 +14,13 @@ import numpy as np
 
 from streamplug.config import whole_number
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import DataError, StorageError
+from streamplug.errors import DataError, StateError, StorageError
+from streamplug.plugin.registry import Registrations, registrations, restore
 from streamplug.read import resolve_indices
 from streamplug.session.sample_source import Block
 from streamplug.types import ColumnValues, Int64
 
+_NUMBER_AT_END = re.compile(r"[0-9]+\Z")
 _PLANNED_ROWS = 4096  # approximate number of sample ids planned at once
 
 
@@ -26,6 +31,65 @@ class BatchRequest(NamedTuple):
     number: int  # step in the epoch
     ids: Int64  # sample ids for `take`, shape [batch]
     is_probe: bool = False  # whether the samples are only read, to learn whether they can be
+
+
+class DatasetCopy(NamedTuple):
+    """What another process needs to open a data set with the same samples; picklable."""
+
+    config: Mapping[
+        str, Any
+    ]  # arguments of `StreamingDataset`, with the version of each view and table
+    digest: str  # of the samples
+    url: str  # of the data set, for errors
+    registered: Registrations  # plugins registered by name in this process
+
+    @classmethod
+    def of(cls, dataset: StreamingDataset, config: Mapping[str, Any]) -> DatasetCopy:
+        """Describe an opened data set.
+
+        Args:
+            dataset: The data set.
+            config: Arguments that it was opened with, and that others shall open it with. The latest version
+                of a view or a table, and that of a tag, are replaced by the number of the opened version.
+        """
+        opened = dataset.session.streams
+        versions = [_version_number(stream.version) for stream in opened]
+        config = dict(config)
+        if config.get("streams") is not None:
+            config["streams"] = [
+                stream if version is None else replace(stream, version=version)
+                for stream, version in zip(config["streams"], versions)
+            ]
+        elif versions[0] is not None:
+            config["version"] = versions[0]
+        return cls(config, _digest(dataset), opened[0].where, registrations())
+
+    def open(self) -> StreamingDataset:
+        """Open the data set in this process.
+
+        Raises:
+            StateError: If it has other samples here.
+            StreamplugError: As `StreamingDataset`.
+        """
+        restore(self.registered)
+        dataset = StreamingDataset(**self.config)
+        if _digest(dataset) != self.digest:
+            raise StateError(
+                f"{socket.gethostname()} finds other samples in {self.url} than the process that plans the "
+                "batches: it was changed meanwhile, or is another data set on that machine; restart the run, "
+                "with a location that all machines share"
+            )
+        return dataset
+
+
+def _version_number(words: str) -> int | None:
+    """Return the number of a version such as ``version 3``; None if there are no versions."""
+    match = _NUMBER_AT_END.search(words)
+    return None if match is None else int(match[0])
+
+
+def _digest(dataset: StreamingDataset) -> str:
+    return dataset.make_fingerprint(dataset.session.streams).digest
 
 
 def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, ColumnValues]:
