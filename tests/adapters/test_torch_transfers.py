@@ -23,7 +23,7 @@ from torch.utils.data._utils.collate import (  # noqa: E402, TID251
     default_collate_fn_map,
 )
 
-from streamplug import MDSWriter, StreamingDataset  # noqa: E402
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.adapters import torch_transfers  # noqa: E402
 from streamplug.adapters.shared_memory import SharedArrays  # noqa: E402
 from streamplug.adapters.string_packing import StringList  # noqa: E402
@@ -186,6 +186,20 @@ def test_this_process_collates_as_before(folder, expected):
     assert default_collate_fn_map[np.ndarray] is collate_numpy_array_fn
 
 
+MIXED = [["a" * 1000, None], ["a", 5], [b"a" * 1000, "a"], [{"x": "a" * 1000}, {"x": None}]]
+
+
+@pytest.mark.parametrize("values", MIXED, ids=["none", "number", "bytes", "nested"])
+def test_strings_beside_other_values_arrive_as_they_are(tmp_path, values):
+    with MDSWriter(columns={"x": "pkl"}, out=tmp_path / "one") as writer:
+        for value in values:
+            writer.write({"x": value})
+    dataset = StreamingDataset(local=tmp_path / "one", batch_size=2, allow_unsafe_types=True)
+    for loader in DataLoader, StreamingDataLoader:
+        (expected,), (batch,) = (list(loader(dataset, 2, num_workers=n)) for n in (0, 1))
+        assert described(batch) == described(expected)
+
+
 def test_strings_are_pickled_as_a_plain_list():
     assert type(pickle.loads(pickle.dumps(StringList([b"x"])))) is list
 
@@ -193,7 +207,10 @@ def test_strings_are_pickled_as_a_plain_list():
 DTYPES = ["u2", "<f4", ">f4", "O", "U2", "?", "c8", "M8[s]", "f2"]
 SHAPES = [(), (0,), (2,), (2, 1)]
 FIRST = [np.ones(shape, dtype) for dtype in DTYPES for shape in SHAPES]
-OTHERS = [np.zeros(2, np.uint16), np.zeros((2, 1), np.float32), np.zeros(3, bool), np.ma.zeros(2)]
+OTHERS = [
+    np.zeros(2, np.uint16), np.zeros((2, 1), np.float32), np.zeros(3, bool), np.ma.zeros(2),
+    np.float32(2), 2.5, [1, 2], None,
+]  # fmt: skip
 
 
 def collated(collate: Callable[..., Any], batch: list[Any]) -> Any:

@@ -71,7 +71,8 @@ def _set_hooks() -> None:
 def _collate_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
     """Collate arrays as torch does, by one call of NumPy rather than several of torch for each."""
     dtype = batch[0].dtype
-    if {(type(array), array.dtype) for array in batch} == {(np.ndarray, dtype)} and dtype.isnative:
+    is_plain = set(map(type, batch)) == {np.ndarray} and dtype.isnative
+    if is_plain and {array.dtype for array in batch} == {dtype}:
         try:
             return torch.from_numpy(np.array(batch))
         except (TypeError, ValueError):  # torch's own error, of what it cannot collate, is below
@@ -80,7 +81,8 @@ def _collate_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
 
 
 def _collate_strings(batch: Any, *, collate_fn_map: Any = None) -> Any:  # noqa: ARG001 - torch passes it
-    return StringList(batch) if type(batch) is list and are_large(batch) else batch
+    is_uniform = type(batch) is list and len(set(map(type, batch))) == 1  # nullable columns are not
+    return StringList(batch) if is_uniform and are_large(batch) else batch
 
 
 @cache
