@@ -129,6 +129,15 @@ class Integers(EncodingTests):
             make("encoding", self.spec).encode_batch(values)
 
 
+@pytest.mark.parametrize("spec", ["int", "int8", "uint16", "float16", "float64"])
+def test_masked_values_are_refused(spec):
+    encoding, masked = make("encoding", spec), np.ma.array([1, 2], mask=[False, True])
+    with pytest.raises(EncodeTypeError, match="got MaskedConstant"):
+        encoding.encode_batch(masked)
+    stored = b"".join(encoding.encode_batch(masked[:1]))
+    assert stored == encoding.encode(1)
+
+
 class TestInt(Integers):
     spec = "int"
     golden = (

@@ -165,6 +165,29 @@ def test_a_sample_that_was_refused_leaves_no_trace(tmp_path):
     assert [dataset[n] for n in range(len(dataset))] == [fine] * len(wrong)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "fixed_size_list<int32>[2]", "fixed_size_list<float>[2]", "list<int32>", "list<int64>?",
+        "list<list<int32>>", "struct<a: list<int32>>",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mask", [[False, True], [False, False], np.ma.nomask])
+def test_masked_arrays_are_refused(spec, mask, tmp_path):
+    masked = np.ma.array([1, 2], np.int32, mask=mask)
+    value = {"list<list<int32>>": [masked], "struct<a: list<int32>>": {"a": masked}}.get(
+        spec, masked
+    )
+    with Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet") as out:
+        for give in (
+            lambda: out.write({"x": value}),
+            lambda: out.write_batch({"x": [value]}),
+            lambda: out.write_batch({"x": np.ma.stack([masked]) if value is masked else [value]}),
+        ):
+            with pytest.raises(EncodeError, match="column 'x': takes arrays without a mask"):
+                give()
+
+
 def test_the_value_that_is_refused_in_a_batch_is_named(tmp_path):
     with Writer(out=tmp_path / "set", columns={"x": "int8"}, format="parquet") as out:
         with pytest.raises(EncodeError, match="got 128"):

@@ -45,7 +45,7 @@ class TestWebDataset(FormatTests):
 
 class TestNpy(EncodingTests):
     spec = "npy"
-    wrong = ("text", 1, object(), [1, 2])
+    wrong = ("text", 1, object(), [1, 2], np.ma.array([1, 2], mask=[False, True]))
     refused = (b"\x93NUMPX", np.array([object()]))
 
     def values(self):
@@ -60,6 +60,7 @@ class TestNpz(EncodingTests):
         b"nothing",
         {"a": np.array([object()])},
         {"a": [[1], 2]},
+        {"a": np.ma.array([1, 2], mask=[False, True])},
         {"\0": np.ones(1)},
         {"\ud800": np.ones(1)},
         {"a" * 65536: np.ones(1)},
@@ -73,7 +74,7 @@ class TestNpz(EncodingTests):
 class TestTen(EncodingTests):
     spec = "ten"
     wrong = ("text", 1, object(), np.zeros(2), [1], [np.array(["a"])], [np.zeros(1, "?")])
-    refused = ([np.zeros((1,) * 10)],)
+    refused = ([np.zeros((1,) * 10)], [np.ma.array([1, 2], mask=[False, True])])
 
     def values(self):
         kinds = st.sampled_from(("<f2", "<f4", "<i8", "<u4", "<u1"))

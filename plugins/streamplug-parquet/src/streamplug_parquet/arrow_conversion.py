@@ -124,6 +124,13 @@ def arrow_array(values: Any) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
+def masked_error() -> EncodeTypeError:
+    """Return the error for a masked array, whose hidden values would be stored."""
+    return EncodeTypeError(
+        "takes arrays without a mask, got a MaskedArray; call its filled() first"
+    )
+
+
 def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Stack arrays of one shape.
 
@@ -132,6 +139,10 @@ def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         values = _flat(arrow_array(values), shape)
+    if isinstance(values, list) and any(
+        issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, values))
+    ):
+        raise masked_error()
     try:
         array = np.asarray(values)
     except ValueError as error:

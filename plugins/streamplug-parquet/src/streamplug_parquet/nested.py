@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamplug.errors import ConfigError, EncodeError
+from streamplug_parquet.arrow_conversion import masked_error
 from streamplug_parquet.sizes import HEAD, width_of
 from streamplug_parquet.types import spec_of
 
@@ -47,11 +48,13 @@ def writable(type_: pa.DataType) -> None:
 
 
 def check_fields(value: Any, type_: pa.DataType) -> None:
-    """Refuse values with fields that the struct does not have, as Arrow would drop them.
+    """Refuse fields that the struct does not have, and masked arrays: Arrow would drop the fields and masks.
 
     Raises:
-        EncodeError: If there are such fields.
+        EncodeError: If there are such fields or arrays.
     """
+    if isinstance(value, np.ma.MaskedArray):
+        raise masked_error()
     if isinstance(value, dict) and pa.types.is_struct(type_):
         fields = {field.name: field.type for field in type_}
         if surplus := [name for name in value if name not in fields]:

@@ -23,6 +23,7 @@ from streamplug.plugin_kit.codec_errors import short_repr
 from streamplug_parquet.arrow_conversion import (
     MAX_OFFSET,
     arrow_array,
+    masked_error,
     only,
     present,
     stacked,
@@ -153,6 +154,8 @@ class Fixed(ArrowValue):
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, np.ndarray) and value.dtype == self.base and value.shape == self.shape:
+            if isinstance(value, np.ma.MaskedArray):
+                raise masked_error()
             return value.tobytes()
         return self.numbers([value]).tobytes()
 
@@ -164,6 +167,8 @@ class Fixed(ArrowValue):
         count = len(values)
         if not count:
             return np.empty((0, *self.shape), self.base)
+        if isinstance(values, np.ma.MaskedArray):
+            raise masked_error()
         if self.shape:
             values = stacked(values, self.shape).reshape(-1)
         if not (isinstance(values, np.ndarray) and values.dtype == self.base):
@@ -259,6 +264,8 @@ class Lists(ArrowValue):
 
     def encode(self, value: Any) -> bytes:
         self._check(value, nullable=False)
+        if isinstance(value, np.ma.MaskedArray):
+            raise masked_error()
         if isinstance(value, np.ndarray):
             of = self._of
             if value.ndim != 1 and not of.shape:

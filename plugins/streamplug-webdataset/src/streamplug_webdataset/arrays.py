@@ -29,6 +29,8 @@ class Npy(Encoding):
             return _file(bytes(value), _MAGIC, "npy")
         if not isinstance(value, (np.ndarray, np.generic)):
             raise wrong_type_error("npy", "an array, or the bytes of a .npy file", value)
+        if isinstance(value, np.ma.MaskedArray):
+            raise wrong_type_error("npy", "an array without a mask (see filled())", value)
         out = BytesIO()
         try:
             np.lib.format.write_array(out, np.asanyarray(value), allow_pickle=False)

@@ -39,6 +39,8 @@ class Ten(Encoding):
         for array in value:
             if not isinstance(array, np.ndarray) or array.dtype.str[1:] not in _NAMES:
                 raise wrong_type_error("ten", "a list of arrays of whole or real numbers", value)
+            if isinstance(array, np.ma.MaskedArray):
+                raise wrong_type_error("ten", "arrays without a mask (see filled())", array)
             if array.ndim > _MAX_NDIM:
                 raise EncodeError(f"ten takes up to {_MAX_NDIM} dimensions, got {array.ndim}")
             name = array.dtype.str[1:].encode()

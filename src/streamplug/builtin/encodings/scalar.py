@@ -68,6 +68,8 @@ class _Integer(_Scalar):
             ) from None
 
     def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
+        if isinstance(values, np.ma.MaskedArray):  # asarray() would return what the mask hides
+            return super().encode_batch(values)
         try:
             array = np.asarray(values)
         except ValueError:  # ragged
@@ -103,6 +105,7 @@ class _Float(_Scalar):
     def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
         if isinstance(values, np.ndarray):
             real = values.ndim == 1 and values.dtype.kind in "fiub"
+            real = real and not isinstance(values, np.ma.MaskedArray)
         else:
             real = all(issubclass(cls, self._TYPES) for cls in set(map(type, values)))
         if not real:
