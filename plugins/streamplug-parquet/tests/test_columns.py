@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from enum import Enum
 
 import numpy as np
 import pyarrow as pa
@@ -163,6 +164,20 @@ def test_a_sample_that_was_refused_leaves_no_trace(tmp_path):
             out.write(fine)
     dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
     assert [dataset[n] for n in range(len(dataset))] == [fine] * len(wrong)
+
+
+class Color(str, Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("spec", ["string", "string?", "list<string>"])
+def test_members_of_enumerations_of_text_are_their_text(spec, tmp_path):
+    value = [Color.RED] if spec == "list<string>" else Color.RED
+    with Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet") as out:
+        out.write({"x": value})
+        out.write_batch({"x": [value]})
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    assert [dataset[n]["x"] for n in range(2)] == [["red"] if spec == "list<string>" else "red"] * 2
 
 
 @pytest.mark.parametrize(

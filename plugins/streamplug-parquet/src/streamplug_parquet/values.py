@@ -200,7 +200,7 @@ class Text(ArrowValue, Str):
 
     def copy_value(self, value: Any) -> tuple[Any, int]:
         size = HEAD + len(self.encode(value))
-        return str(value), size
+        return str.__str__(value), size  # str() returns something else of an enumeration's member
 
 
 class Binary(ArrowValue, Bytes):
