@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamplug import StreamingDataset, Writer
-from streamplug.errors import EncodeError
+from streamplug.errors import EncodeError, EncodeTypeError
 
 COLUMNS = {
     "id": "int64",
@@ -201,6 +201,44 @@ def test_masked_arrays_are_refused(spec, mask, tmp_path):
         ):
             with pytest.raises(EncodeError, match="column 'x': takes arrays without a mask"):
                 give()
+
+
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        ("fixed_size_list<timestamp[us]>[2]", np.array(["2020-01-01", "NaT"], "M8[us]")),
+        ("fixed_size_list<duration[s]>[2]", np.array([1, "NaT"], "m8[s]")),
+        (
+            "fixed_size_list<fixed_size_list<date32>[1]>[2]",
+            np.array([["NaT"], ["2020-01-01"]], "M8[D]"),
+        ),
+        ("timestamp[us]", np.array("NaT", "M8[us]")),
+        ("timestamp[us]", np.datetime64("NaT", "us")),
+    ],
+)
+def test_a_missing_time_is_refused_with_its_sample_where_parquet_has_none(spec, value, tmp_path):
+    fine = np.ones_like(value) if isinstance(value, np.ndarray) else np.datetime64(1, "us")
+    with Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet") as out:
+        out.write({"x": fine})
+        with pytest.raises(EncodeTypeError, match=r"column 'x': takes (no|values)"):
+            out.write({"x": value})
+        with pytest.raises(EncodeTypeError, match=r"column 'x': takes (no|values)"):
+            out.write_batch({"x": [fine, value]})
+    assert len(StreamingDataset(local=str(tmp_path / "set"), batch_size=1)) == 1
+
+
+def test_a_missing_time_is_none_where_that_is_allowed(tmp_path):
+    columns = {"a": "timestamp[us]?", "b": "duration[s]?", "c": "list<timestamp[us]>"}
+    missing = {
+        "a": np.datetime64("NaT", "us"),
+        "b": np.timedelta64("NaT", "s"),
+        "c": np.array(["NaT"], "M8[us]"),
+    }
+    with Writer(out=tmp_path / "set", columns=columns, format="parquet") as out:
+        out.write(missing)
+        out.write_batch({name: [value] for name, value in missing.items()})
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    assert [dataset[n] for n in range(2)] == [{"a": None, "b": None, "c": [None]}] * 2
 
 
 def test_the_value_that_is_refused_in_a_batch_is_named(tmp_path):

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streamplug.errors import EncodeError, EncodeTypeError
 from streamplug.plugin_kit.codec_errors import short_repr
+from streamplug_parquet.types import spec_of
 
 MAX_OFFSET = (1 << 31) - 1
 """Maximum bytes, or items, of an Arrow array with 32-bit offsets."""
@@ -40,6 +41,9 @@ _INSTANCES: dict[str, tuple[type, ...]] = {
     "duration": (timedelta, np.timedelta64),
 }
 """Types accepted for each family of types, in Arrow arrays and as single values."""
+
+TIME_TYPES = {"M": _INSTANCES["timestamp"], "m": _INSTANCES["duration"]}
+"""Types of times by the kind of their dtype; NaT of pandas is a date, too."""
 
 
 def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
@@ -129,6 +133,25 @@ def masked_error() -> EncodeTypeError:
     return EncodeTypeError(
         "takes arrays without a mask, got a MaskedArray; call its filled() first"
     )
+
+
+def nat_error(type_: pa.DataType) -> EncodeTypeError:
+    """Return the error for NaT in an array of fixed shape: Parquet would refuse the whole shard."""
+    if not pa.types.is_fixed_size_list(type_):
+        return EncodeTypeError(
+            f"takes no array of NaT; write np.datetime64('NaT', unit) in {type_}?"
+        )
+    return EncodeTypeError(
+        f"takes no NaT in arrays of fixed shape; list<{spec_of(type_.value_type)}> takes it"
+    )
+
+
+def refuse_nat(array: pa.Array, type_: pa.DataType) -> None:
+    """Raise `nat_error` if an array of fixed-size lists has a null in a list."""
+    while pa.types.is_fixed_size_list(array.type):
+        array = array.flatten()
+    if array.null_count:
+        raise nat_error(type_)
 
 
 def stacked(values: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -22,10 +22,13 @@ from streamplug.interfaces import Encoding
 from streamplug.plugin_kit.codec_errors import short_repr
 from streamplug_parquet.arrow_conversion import (
     MAX_OFFSET,
+    TIME_TYPES,
     arrow_array,
     masked_error,
+    nat_error,
     only,
     present,
+    refuse_nat,
     stacked,
     strict,
 )
@@ -116,6 +119,8 @@ class Fixed(ArrowValue):
         if not nullable:
             self.size, self.dtype = self.item.itemsize, self.item
         plain = not self.shape and self.base.kind in "biuf"
+        may_be_none = nullable and not self.shape
+        self._times = TIME_TYPES.get(self.base.kind, ()) if may_be_none else ()
         self.python: type | None = type(np.zeros((), self.base).item()) if plain else None
 
     @property
@@ -127,6 +132,8 @@ class Fixed(ArrowValue):
 
     def copy_value(self, value: Any) -> tuple[Any, int]:
         size = self.width or 0
+        if isinstance(value, self._times) and value != value:  # noqa: PLR0124 - only NaT is unequal
+            return self.none
         if self.python is None:
             return self.encode(value), size
         if not (isinstance(value, np.generic) and value.dtype == self.base):
@@ -143,6 +150,13 @@ class Fixed(ArrowValue):
         return self.array_of(np.frombuffer(b"".join(copies), self.item), valid)
 
     def column(self, values: Any) -> Any:
+        array = self.items(values)
+        if self.shape:
+            refuse_nat(array, self.type)
+        return array
+
+    def items(self, values: Any) -> Any:
+        """Return an array of values, as `column` does, which may have NaT in arrays."""
         if not self.shape:
             return strict(values, self.type, nullable=self.nullable)
         valid = present(values) if self.nullable else None
@@ -156,8 +170,11 @@ class Fixed(ArrowValue):
         if isinstance(value, np.ndarray) and value.dtype == self.base and value.shape == self.shape:
             if isinstance(value, np.ma.MaskedArray):
                 raise masked_error()
-            return value.tobytes()
-        return self.numbers([value]).tobytes()
+        else:
+            value = self.numbers([value])
+        if self.base.kind in TIME_TYPES and np.isnat(value).any():
+            raise nat_error(self.type)
+        return value.tobytes()  # type: ignore[no-any-return]  # NumPy says Any
 
     def decode(self, data: memoryview) -> Any:
         return self.array_of(np.frombuffer(data, self.item), None)[0].as_py()
@@ -250,13 +267,13 @@ class Lists(ArrowValue):
                 if lists.null_count and not self.nullable:
                     raise EncodeTypeError(f"takes no None, of which there are {lists.null_count}")
                 lengths = lists.value_lengths().fill_null(0)
-                return self._lists(self._of.column(lists.flatten()), lengths, lists)
+                return self._lists(self._of.items(lists.flatten()), lengths, lists)
             values = lists.to_pylist()
         values = list(values)
         some = [item for item in values if item is not None] if self.nullable else values
         lengths = [0 if item is None else len(item) for item in values if self._check(item)]
         if all(type(item) is list for item in some):
-            items = self._of.column(list(chain.from_iterable(some)))
+            items = self._of.items(list(chain.from_iterable(some)))
         else:
             bodies = b"".join(map(self.encode, some))
             items = self._of.array_of(np.frombuffer(bodies, self._of.item), None)
