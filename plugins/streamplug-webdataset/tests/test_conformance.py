@@ -46,11 +46,29 @@ class TestWebDataset(FormatTests):
 class TestNpy(EncodingTests):
     spec = "npy"
     wrong = ("text", 1, object(), [1, 2], np.ma.array([1, 2], mask=[False, True]))
-    refused = (b"\x93NUMPX", np.array([object()]))
+    refused = (
+        b"\x93NUMPX",
+        np.array([object()]),
+        np.zeros(2, "V0"),
+        np.zeros(2, []),
+        np.zeros(2, [(f"field {n}", "i1") for n in range(1000)]),
+    )
 
     def values(self):
         shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
         return hnp.arrays(st.sampled_from(("?", "<i4", "<f8", "<c8", "<U3", "S2")), shapes)
+
+
+@pytest.mark.filterwarnings("ignore:Stored array in format 3.0:UserWarning")
+@pytest.mark.parametrize("name", ["plain", "é", "Ω", "\N{GRINNING FACE}\\'\"Ω"])
+def test_fields_of_arrays_may_have_any_names(name):
+    array = np.array([(1, 2.5), (3, 4.5)], [(name, "<i4"), ("b", "<f8")])
+    for spec, value in (("npy", array), ("npz", {"a": array})):
+        encoding = make("encoding", spec)
+        decoded = encoding.decode(memoryview(encoding.encode(value)))
+        decoded = decoded["a"] if spec == "npz" else decoded
+        assert decoded.dtype == array.dtype
+        assert decoded.tolist() == array.tolist()
 
 
 class TestNpz(EncodingTests):
@@ -60,6 +78,7 @@ class TestNpz(EncodingTests):
         b"nothing",
         {"a": np.array([object()])},
         {"a": [[1], 2]},
+        {"a": np.zeros(2, "V0")},
         {"a": np.ma.array([1, 2], mask=[False, True])},
         {"\0": np.ones(1)},
         {"\ud800": np.ones(1)},

@@ -34,13 +34,15 @@ class Npy(Encoding):
         out = BytesIO()
         try:
             np.lib.format.write_array(out, np.asanyarray(value), allow_pickle=False)
+            data = out.getvalue()
+            if value.dtype.kind == "V":  # of no bytes, or with a longer head than NumPy reads
+                _head(data[: _head_size(data)])
         except ValueError as error:
             raise EncodeError(f"npy: {error}") from error
-        return out.getvalue()
+        return data
 
     def decode(self, data: memoryview) -> Any:
-        length = data[8:10] if bytes(data[6:7]) == b"\1" else data[8:12]
-        start = 8 + len(length) + int.from_bytes(length, "little")
+        start = _head_size(data)
         try:
             dtype, shape, fortran = _head(bytes(data[:start]))
             if start + dtype.itemsize * prod(shape) != len(data):
@@ -52,17 +54,28 @@ class Npy(Encoding):
             raise DecodeError(f"not a .npy file: {type(error).__name__}: {error}") from error
 
 
+def _head_size(data: bytes | memoryview) -> int:
+    length = data[8:10] if bytes(data[6:7]) == b"\1" else data[8:12]
+    return 8 + len(length) + int.from_bytes(length, "little")
+
+
 @lru_cache(maxsize=256)
 def _head(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     """Return what the head of a file says; one head is that of many files."""
     file = BytesIO(data)
     version = np.lib.format.read_magic(file)
+    if version == (
+        3,
+        0,
+    ):  # like 2.0, but names of fields are in UTF-8; NumPy has no function for it
+        text = data[12:].decode().encode("ascii", "backslashreplace")
+        version, file = (2, 0), BytesIO(len(text).to_bytes(4, "little") + text)
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }.get(version)
-    if read is None:  # version 3 is for names of fields that are not Latin-1
-        raise ValueError(f"version {version}, expected 1.0 or 2.0")
+    if read is None:
+        raise ValueError(f"version {version}, expected 1.0, 2.0 or 3.0")
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise ValueError("an array of Python objects, which would run code")
