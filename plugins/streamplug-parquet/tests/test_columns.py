@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamplug import StreamingDataset, Writer
-from streamplug.errors import EncodeError, EncodeTypeError
+from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, UnknownNameError
 
 COLUMNS = {
     "id": "int64",
@@ -239,6 +239,16 @@ def test_a_missing_time_is_none_where_that_is_allowed(tmp_path):
         out.write_batch({name: [value] for name, value in missing.items()})
     dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
     assert [dataset[n] for n in range(2)] == [{"a": None, "b": None, "c": [None]}] * 2
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"\ud800": "int8"}, {"a": 'struct<"\ud800": int8>'}, {"a": r'struct<"\ud800": int8>'}],
+)
+def test_names_of_columns_and_fields_that_are_not_utf8_are_refused(columns, tmp_path):
+    with pytest.raises((ConfigError, UnknownNameError), match=r"UTF-8|no encoding"):
+        Writer(out=tmp_path / "set", columns=columns, format="parquet")
+    assert not (tmp_path / "set").exists()
 
 
 def test_the_value_that_is_refused_in_a_batch_is_named(tmp_path):

@@ -256,6 +256,13 @@ def test_other_encodings_are_refused(tmp_path, kind):
         writer(out=tmp_path / "set", columns={"a": "str"}, **{**marks, "newline": None})
 
 
+def test_names_of_columns_that_are_not_utf8_are_refused(tmp_path, kind):
+    writer, marks = WRITERS[kind]
+    with pytest.raises(ConfigError, match="names of columns are what UTF-8 can hold"):
+        writer(out=tmp_path / "set", columns={"\ud800": "str", "a": "int"}, **marks)
+    assert not (tmp_path / "set").exists()
+
+
 # -- what is damaged -----------------------------------------------------------------------
 
 

@@ -158,6 +158,8 @@ class _Parser:
                 name = json.loads(match[0]) if match[0].startswith('"') else match[0]
             except ValueError:
                 raise self.error() from None
+            if any("\ud800" <= character <= "\udfff" for character in name):
+                raise ConfigError(f"{self.text!r:.200}: the field {name!r} is no text in UTF-8")
             if name in fields:
                 raise ConfigError(f"{self.text!r:.200} names the field {name!r} twice")
             self._expect(": ")

@@ -181,6 +181,10 @@ def _file(schema: pa.Schema, tables: Iterable[pa.Table], options: WriteOptions) 
 
 def _field(column: Column) -> pa.Field:
     value = value_of(column)
+    try:
+        column.name.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"column {column.name!r}: its name is no text in UTF-8") from error
     if isinstance(value, Nested):
         try:
             writable(value.type)

@@ -215,6 +215,11 @@ class JSONLWriter(LinesWriter):
 
     def __init__(self, columns: Sequence[Column], settings: WriteSettings, newline: str) -> None:
         specs = {column.name: column.spec for column in columns}
+        try:
+            "".join(specs).encode()
+        except UnicodeEncodeError as error:
+            names = list(specs)
+            raise ConfigError(f"names of columns are what UTF-8 can hold, got {names}") from error
         super().__init__(
             columns, settings, {"columns": specs, "format": "json", "newline": newline}
         )
