@@ -7,6 +7,7 @@ import pytest
 from streamplug_testing.format import FormatTests
 
 from streamplug.builtin.formats.mds import MDS, MDSReader
+from streamplug.builtin.formats.mds_layout import MDSLayout
 from streamplug.builtin.formats.mds_reader import MDSHead
 from streamplug.errors import DataError
 
@@ -64,7 +65,7 @@ class Shifted(MDS):
             def byte_ranges(self, rows):
                 return super().byte_ranges(rows) - 1
 
-        return Head(shard.samples, head, shard.files["data"].raw.bytes, columns)
+        return Head(shard.samples, head, shard.files["data"].raw.bytes, MDSLayout(columns))
 
 
 class Trusting(MDS):

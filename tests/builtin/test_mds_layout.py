@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,17 @@ from streamplug_testing.equality import same
 
 from streamplug.builtin.formats import mds_layout
 from streamplug.builtin.formats.mds import MDS
-from streamplug.interfaces import Column, Encoding, GatherBuffer, WriteSettings
+from streamplug.builtin.formats.mds_layout import MDSLayout
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    GatherBuffer,
+    ShardFile,
+    ShardInfo,
+    WriteSettings,
+)
 from streamplug.plugin import make
+from streamplug.types import FileInfo
 
 SPECS = {
     "a": "int",
@@ -75,6 +85,40 @@ def test_any_columns_are_those_of_single_samples(data, names):
             assert values.flags.c_contiguous
             assert values.flags.writeable
             assert values.flags.aligned
+
+
+def test_columns_are_planned_once_for_all_shards_and_in_linear_time(data, monkeypatch):
+    chosen, format_, checks = columns(), MDS(), []
+    is_plain = mds_layout._is_plain
+    monkeypatch.setattr(mds_layout, "_is_plain", lambda e: checks.append(e) or is_plain(e))
+    file = ShardFile(FileInfo("shard.mds", len(data), {}), None)
+    headers = [
+        format_.open_header(ShardInfo(n, COUNT, {"data": file}), data, chosen) for n in range(5)
+    ]
+    for header in headers:
+        start = header.byte_ranges(np.array([3]))[0, :1]
+        assert header.take(np.array([3]), data, start, chosen)[0].tolist() == [-3]
+    assert len(checks) <= 2 * len(chosen)
+    assert vars(pickle.loads(pickle.dumps(format_))) == {}
+
+    sizes = []
+    wide = [Column(f"{n:04}", "uint8", Sized(sizes)) for n in range(1000)]
+    layout = MDSLayout(wide)
+    sizes.clear()
+    assert layout._runs(wide)[0][0].at == list(range(1000))
+    assert len(sizes) < 10 * len(wide)
+
+
+class Sized(type(make("encoding", "uint8"))):
+    """An encoding that counts how often it is asked for its size."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+
+    @property
+    def size(self) -> int:
+        self.sizes.append(1)
+        return 1
 
 
 def test_columns_that_were_copied_together_share_no_memory(data):

@@ -50,6 +50,7 @@ class MDS(WritableFormat, RangeReadableFormat):
     """The MDS format: parses its index entries, opens and writes its shards."""
 
     suffix = "mds"
+    _shared_layout: MDSLayout | None = None
 
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
@@ -100,7 +101,14 @@ class MDS(WritableFormat, RangeReadableFormat):
     def open_header(
         self, shard: ShardInfo, head: Bytes1D, columns: Sequence[Column]
     ) -> ShardHeader:
-        return MDSHead(shard.samples, head, shard.files["data"].raw.bytes, columns)
+        layout = self._shared_layout
+        if layout is None or layout.of is not columns:
+            # Made once for a schema: it plans the columns of a batch, which takes longer than small batches.
+            layout = self._shared_layout = MDSLayout(columns)
+        return MDSHead(shard.samples, head, shard.files["data"].raw.bytes, layout)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_shared_layout"}
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return MDSShardWriter(columns, settings)

@@ -71,10 +71,6 @@ class _Run(NamedTuple):
     columns: list[Column]
     at: list[int]
 
-    @property
-    def end(self) -> int:
-        return self.offset + sum(column.encoding.size or 0 for column in self.columns)
-
     def dtype(self) -> np.dtype[Any] | None:
         """Return a structured dtype of the columns, or that of the only one; None if that is not plain."""
         dtypes = [column.encoding.dtype for column in self.columns]
@@ -90,6 +86,7 @@ class MDSLayout(MultiShardReader):
     """The layout of a sample's columns.
 
     Attributes:
+        of: The columns as they were given, to recognize them.
         columns: All columns, in stored order.
         fixed: Bytes of each column's values, or None.
         lengths: Bytes of the lengths at the start of a sample.
@@ -97,7 +94,7 @@ class MDSLayout(MultiShardReader):
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        self.columns = tuple(columns)
+        self.of, self.columns = columns, tuple(columns)
         self.fixed = [column.encoding.size for column in columns]
         self.lengths = _U32.itemsize * self.fixed.count(None)
         self.rest = self.lengths + sum(size or 0 for size in self.fixed)
@@ -235,6 +232,7 @@ class MDSLayout(MultiShardReader):
         place_of = {column.name: at for at, column in enumerate(columns)}
         runs: list[_Run] = []
         open_ = False  # whether the last run may be extended
+        end = (0, 0)  # `after` and the end of the last run
         for stored in self.columns:
             at = place_of.get(stored.name)
             if at is None:
@@ -244,12 +242,12 @@ class MDSLayout(MultiShardReader):
                 _is_plain(column.encoding)
                 and (column.encoding.size or 0) <= _MAX_MERGED_VALUE_BYTES
             )
-            if open_ and small and (after, offset) == (runs[-1].after, runs[-1].end):
+            if open_ and small and (after, offset) == end:
                 runs[-1].columns.append(column)
                 runs[-1].at.append(at)
             else:
                 runs.append(_Run(after, offset, [column], [at]))
-            open_ = small
+            open_, end = small, (after, offset + (column.encoding.size or 0))
         return runs
 
 

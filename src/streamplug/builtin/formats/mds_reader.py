@@ -33,17 +33,17 @@ class MDSHead(ShardHeader):
 
     reads_parts = True
 
-    def __init__(self, samples: int, head: Bytes1D, size: int, columns: Sequence[Column]) -> None:
+    def __init__(self, samples: int, head: Bytes1D, size: int, layout: MDSLayout) -> None:
         """Validate the header; raise `CorruptShardError` if it contradicts the index, the file or itself.
 
         Args:
             samples: Number of samples in the index.
             head: The file, or at least its first `head_size` bytes.
             size: Bytes of the file.
-            columns: All columns, in stored order.
+            layout: Layout of the columns, which the shards of a schema may share.
         """
         self.offsets = _offsets(head, samples, size)
-        self.layout = layout = MDSLayout(columns)
+        self.layout = layout
         lengths = np.diff(self.offsets)
         short = lengths < layout.rest if layout.lengths else lengths != layout.rest
         if short.any():
@@ -97,7 +97,7 @@ class MDSReader(ShardReader):
     def __init__(self, samples: int, data: Bytes1D, columns: Sequence[Column]) -> None:
         """Validate the header as `MDSHead` does."""
         self._data = data
-        self._head = MDSHead(samples, data, len(data), columns)
+        self._head = MDSHead(samples, data, len(data), MDSLayout(columns))
         self._bounds = memoryview(self._head.offsets)  # type: ignore[arg-type]  # an array is a buffer
 
     def __len__(self) -> int:
