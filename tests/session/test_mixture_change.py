@@ -111,6 +111,38 @@ def test_a_loaded_state_undoes_a_change_of_a_curriculum(folders):
     assert {stream for step in epoch_of([run]) for stream, _ in step} == {0, 1, 2}
 
 
+MIXTURES = {
+    "proportion": {},
+    "curriculum": {"weight": "choose", "values": (None,) * 3, "curriculum": {0: [1, 1, 2]}},
+    "replaced": {
+        "weight": "choose",
+        "values": (None,) * 3,
+        "curriculum": {0: [1] * 3, 3: [0, 1, 1]},
+    },
+}
+
+
+@pytest.mark.parametrize("mixture", MIXTURES)
+@pytest.mark.parametrize(("rewind", "kept"), [(1, 2), (3, 1), (4, 0)])
+def test_a_resize_that_rewinds_past_a_change_undoes_it(folders, mixture, rewind, kept):
+    changes = MIXTURES[mixture]
+    undisturbed = epoch_of([make(folders, **changes)])
+    run = make(folders, (1, 2), **changes)
+    for step, proportions in ((3, [1, 0, 0]), (5, [0, 1, 0])):
+        run.load_state_dict(state_at(run, 0, step))
+        run.set_proportions(proportions)
+    batches = run.batches()
+    next(batches)
+    run.resize(World(), rewind=rewind)
+    state = run.state_dict()
+    assert len([c for c in state.get("curriculum", []) if c.get("by_hand")]) == kept
+    expected = epoch_of(ranks_of(folders, (1, 1), state, **changes))
+    rest = [sorted(zip(b["stream"].tolist(), b["n"].tolist())) for b in batches]
+    assert rest == expected
+    assert (rest == undisturbed[6 - rewind :]) == (kept == 0)
+    assert run.state_dict() == state_at(run, 1, 0)
+
+
 def test_a_change_at_the_end_of_an_epoch_and_again(folders):
     run = make(folders)
     first = epoch_of([run])
@@ -150,6 +182,32 @@ def test_runs_that_cannot_change_say_so(folders, changes, message):
 def test_proportions_must_be_those_of_the_streams(folders):
     with pytest.raises(ConfigError, match="2 proportions for 3 streams"):
         make(folders).set_proportions([1, 1])
+
+
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
+def test_workers_of_a_loop_that_rewinds_drop_a_change(folders, workers, persistent):
+    pytest.importorskip("torch")
+    from streamplug import StreamingDataLoader
+
+    first, second = (epoch_of([run]) for run in [make(folders)] * 2)
+    run = make(folders)
+    run.load_state_dict(state_at(run, 0, 3))
+    run.set_proportions([0, 1, 0])
+    loader = StreamingDataLoader(
+        run, batch_size=16, num_workers=workers, persistent_workers=persistent
+    )
+    batches = iter(loader)
+    for _ in range(2):
+        assert set(next(batches)["stream"].tolist()) == {1}
+    # The second change of the world comes before each worker has seen the first.
+    loader.resize(World(), rewind=3)
+    got = [next(batches)]
+    loader.resize(World())
+    got += [next(batches)]
+    loader.resize(World())
+    got += batches
+    assert [sorted(zip(b["stream"].tolist(), b["n"].tolist())) for b in got] == first[2:]
+    assert [sorted(zip(b["stream"].tolist(), b["n"].tolist())) for b in loader] == second
 
 
 @pytest.mark.parametrize("workers", [0, 2])

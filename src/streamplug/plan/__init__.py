@@ -9,6 +9,7 @@ from streamplug.plan.mixture_change import (
     ChangedMixture,
     StreamMixture,
     change_mixture,
+    keep_first_changes,
     resume_mixture,
 )
 from streamplug.plan.ordered_samples import OrderedSamples
@@ -55,6 +56,7 @@ __all__ = [
     "change_mixture",
     "choose_per_stream",
     "global_batch",
+    "keep_first_changes",
     "order_substitutes",
     "parse_selection",
     "proportion_per_stream",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -108,6 +109,22 @@ def resume_mixture(
         else:
             changed = changed.with_change(change.step, change.proportions)
     return changed
+
+
+def keep_first_changes(
+    mixture: StreamMixture, initial: StreamMixture, sizes: Sequence[int], count: int
+) -> StreamMixture:
+    """Return a mixture with only the first `count` changes by hand; `initial` is that without any."""
+    if isinstance(mixture, Mixture):
+        return mixture
+    by_hand = [change for change in mixture.changes_until(sys.maxsize) if "by_hand" in change]
+    if count >= len(by_hand):
+        return mixture
+    # A change by hand may have replaced a planned one, which applies again.
+    kept = initial
+    for change in by_hand[:count]:
+        kept = change_mixture(kept, sizes, change["step"], change["proportions"])
+    return kept
 
 
 def _with_first_change(

@@ -160,12 +160,20 @@ class Session:
             position, rewind, len(run.steps_of_global_batch(0, self.world))
         )
         in_loop, first = epoch >= 0, run.clock.next()[1]
+        by_hand = run.count_changes_by_hand(self.world, epoch, step) if in_loop else 0
         # Steps are counted in the world, also that with which a loaded state begins.
         batch, step = run.resized(
             self.world, self.placement.merge_replicas(world), step if in_loop else first
         )
         change = WorldChange(
-            run.clock.changes + 1, world.nodes, world.ranks_per_node, world.rank, batch, epoch, step
+            run.clock.changes + 1,
+            world.nodes,
+            world.ranks_per_node,
+            world.rank,
+            batch,
+            epoch,
+            step,
+            by_hand,
         )
         self._follow(change)
         run.clock.change_world(change)
@@ -178,6 +186,8 @@ class Session:
     def _follow(self, change: WorldChange) -> None:
         self.run.change_world(change.batch_size, self.world)
         self.placement.change_world(change)
+        if change.epoch >= 0:  # else proportions may have been set since
+            self.run.keep_changes_by_hand(change.changes_by_hand)
 
     @property
     def world(self) -> World:

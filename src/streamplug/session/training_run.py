@@ -20,6 +20,7 @@ from streamplug.plan import (
     StreamMixture,
     Weight,
     change_mixture,
+    keep_first_changes,
     resume_mixture,
     state,
 )
@@ -320,6 +321,18 @@ class TrainingRun(RunOrder):
         run_step = self._step_of_run(world, epoch, step, planner.mixture, exact=True)
         planner.mixture = change_mixture(planner.mixture, planner.streams, run_step, proportions)
         self._continue(epoch, step, changed=True)
+
+    def count_changes_by_hand(self, world: World, epoch: int, step: int) -> int:
+        """Return the number of calls of `set_proportions` that a state before a step knows of."""
+        changes = self.state_at(world, epoch, step).get("curriculum", [])
+        return sum("by_hand" in change for change in changes)
+
+    def keep_changes_by_hand(self, count: int) -> None:
+        """Drop all calls of `set_proportions` but the first `count`."""
+        planner = self._planner
+        planner.mixture = keep_first_changes(
+            planner.mixture, self._initial_mixture, planner.streams, count
+        )
 
     def _order(self, world: World) -> tuple[object, ...]:
         return self.batch_size, self._epoch_config(world), self._planner.mixture

@@ -19,6 +19,7 @@ class WorldChange:
         batch_size: Samples per batch of one rank, a group of replicas counting as one.
         epoch: Epoch of the loop that goes on in the new world; -1 if there was none.
         step: Step with which that loop goes on.
+        changes_by_hand: Number of changes of the proportions that were made by hand before that step.
     """
 
     number: int
@@ -28,6 +29,7 @@ class WorldChange:
     batch_size: int
     epoch: int = -1
     step: int = 0
+    changes_by_hand: int = 0
 
     def apply(self, world: World) -> World:
         """Return the new world with the workers of `world`."""
@@ -46,7 +48,7 @@ class WorldChange:
         return cls(*values) if hash(tuple(values)) == checksum else None
 
 
-CHANGE_CELLS = 8  # number of int64 cells of a change
+CHANGE_CELLS = 9  # number of int64 cells of a change
 
 
 def check_workers(world: World, before: World) -> None:
