@@ -25,7 +25,7 @@ torch = pytest.importorskip("torch")
 from streamplug_packing import PackedSamples, PackingDataLoader  # noqa: E402
 from streamplug_testing.processes import other_process  # noqa: E402
 
-from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
+from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import ConfigError, DataError, StateError  # noqa: E402
 
 PROCESS = Path(__file__).with_name("packing_process.py")
@@ -440,6 +440,28 @@ def test_samples_are_handed_over_to_other_ranks(folder, before, after):
             if len(states) > 1
             else {**states[0], "packing": {**states[0]["packing"], "ranks_per_node": 8}}
         )
+
+
+def test_ranks_on_both_sides_of_a_planned_change_hand_over(folder):
+    def make_rank(rank, ranks, **options):
+        dataset = StreamingDataset(
+            streams=[Stream(local=folder)],
+            curriculum={0: [1], 8: [1]},
+            epoch_size=SIZE,
+            batch_size=8 // ranks,
+            shuffle=True,
+            world=World(1, ranks, rank=rank),
+        )
+        return PackingDataLoader(dataset, transform=transform, **LIMIT, **options)
+
+    ranks = [make_rank(rank, 2, packs_per_epoch=5) for rank in range(2)]
+    ids = [n for packed in ranks for pack in packed for n in pack["sample_ids"]]
+    states = json.loads(json.dumps([packed.state_dict() for packed in ranks]))
+    assert [state["order"]["curriculum_changes"] for state in states] == [1, 2]
+    other = make_rank(0, 1)
+    other.load_state_dict(states)
+    ids += [n for part in (other, other.flush()) for pack in part for n in pack["sample_ids"]]
+    assert Counter(ids) == dict.fromkeys(range(SIZE), 1)
 
 
 def test_ranks_that_read_the_same_samples_hand_over_one_state(folder):

@@ -16,7 +16,7 @@ from streamplug.session.session import Session
 from streamplug.types import World
 from streamplug_packing.state import PackingState, SamplePlace, world_of_state
 
-POSITION_KEYS = ("epoch", "sample_in_epoch", "curriculum")
+POSITION_KEYS = ("epoch", "sample_in_epoch", "curriculum", "curriculum_changes")
 """Keys of the state of an order that tell where a rank stands, rather than which order it is."""
 
 _MAX_EPOCHS_APART = 1000
