@@ -153,6 +153,21 @@ def test_streams_that_were_combined_for_a_world_are_read_on_another(
             after[0].load_state_dict(saved)
 
 
+def test_a_state_without_the_batch_size_of_its_first_ranks_is_refused(folders):
+    options = {"batching_method": "device_per_stream"}
+    state = mixed(folders, [{}] * 3, 0, (1, 2), 8, **options).session.state_at(0, 2)
+    assert state["initial_batch_size"] == 8
+    other = mixed(folders, [{}] * 3, 0, (1, 4), 4, **options)
+    other.load_state_dict(state)
+    damaged = {name: value for name, value in state.items() if name != "initial_batch_size"}
+    for saved in (damaged, {**damaged, "initial_batch_size": 3}):
+        with pytest.raises(
+            StateError, match=r"the state has initial_batch_size=.* for which its b"
+        ):
+            other.load_state_dict(saved)
+    assert other.state_dict() == state
+
+
 def test_a_state_of_other_weights_is_refused(folders):
     state = mixed(folders, PROPORTIONS, epoch_size=160).state_dict()
     other = mixed(folders, [{"proportion": 1}] * 3, epoch_size=160)

@@ -260,17 +260,8 @@ class TrainingRun(RunOrder):
             )
             self._check_position(epoch, step, world)
             # States without a version are of mosaicml-streaming, which makes batches for each world anew.
-            is_versioned = saved.get("version") is not None
-            if (
-                is_versioned
-                and self._start.world is None
-                and self._initial_world(world) is not None
-            ):
-                raise StateError(
-                    f"the state has initial_world={reprlib.repr(saved.get('initial_world'))}; expected the "
-                    "numbers of nodes and of ranks per node for which its batches were made: the state is "
-                    "truncated, was changed, or was saved by an earlier version"
-                )
+            if saved.get("version") is not None:
+                self._check_start(saved, world)
             if self.options.elastic and not (
                 self.varies and isinstance(self._initial_mixture, Mixture)
             ):
@@ -284,6 +275,22 @@ class TrainingRun(RunOrder):
             self._start, self.batch_size = before
             raise
         self._continue(epoch, step, changed=self._order(world) != order)
+
+    def _check_start(self, saved: Mapping[str, Any], world: World) -> None:
+        """Raise `StateError` if a state lacks what its batches depend on, which would be that of `world`."""
+        start, per_device = self._start, self.options.batching_method == "device_per_stream"
+        if start.world is None and self._initial_world(world) is not None:
+            key, expected = "initial_world", "numbers of nodes and of ranks per node"
+        elif per_device and (
+            start.batch_size is None or self.batch * world.ranks % start.batch_size
+        ):
+            key, expected = "initial_batch_size", "number of samples per batch of a rank"
+        else:
+            return
+        raise StateError(
+            f"the state has {key}={reprlib.repr(saved.get(key))}; expected the {expected} for which its "
+            "batches were made: the state is truncated, was changed, or was saved by an earlier version"
+        )
 
     def _check_position(self, epoch: int, step: int, world: World) -> None:
         size, total = self._planner.size, self._batches_per_step(world) or self.batch * world.ranks
