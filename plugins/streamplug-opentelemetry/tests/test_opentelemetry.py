@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import gc
 import logging
+import multiprocessing
 import re
 import subprocess
 import sys
@@ -304,6 +305,26 @@ def test_the_counters_take_in_loader_workers(folder, tmp_path, reader, provider)
     found = points(reader)
     assert value(found, "streamplug.samples") == SIZE
     assert value(found, "streamplug.downloads") == SHARDS
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+def test_a_forked_process_exports_only_counters_of_its_own_data_sets(make, reader, provider):
+    dataset = make(provider)
+    list(dataset)
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def export():
+        inherited = points(reader).get("streamplug.samples")
+        list(make(provider))
+        sender.send((inherited, value(points(reader), "streamplug.samples")))
+
+    child = context.Process(target=export)
+    child.start()
+    assert receiver.poll(60)
+    assert receiver.recv() == (None, SIZE)
+    child.join(60)
+    assert value(points(reader), "streamplug.samples") == SIZE
 
 
 PROGRAM = """

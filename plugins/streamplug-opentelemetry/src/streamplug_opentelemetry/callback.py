@@ -21,8 +21,8 @@ class OpenTelemetry(Callback):
     """Exports counters and histograms through a meter of opentelemetry-api.
 
     The counters are those of `dataset.stats()`: the totals of a rank including its loader workers,
-    observed in the process of the rank. Histograms are recorded in the process of each event, so those of
-    loader workers require a meter provider there; see the README.
+    observed in the process that created the data set. Histograms are recorded in the process of each event,
+    so those of loader workers require a meter provider there; see the README.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class OpenTelemetry(Callback):
         """Set the meter provider and the attributes.
 
         Args:
-            meter_provider: The meter provider; None is the global one, which loader workers always use.
+            meter_provider: The meter provider; None is the global one, which spawned workers always use.
             attributes: Attributes added to all metrics.
 
         Raises:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -46,16 +48,20 @@ class Totals:
 
     def __init__(self, provider: MeterProvider | None) -> None:
         """Create the counters."""
+        self.clear()
+        meter = metrics.get_meter("streamplug", meter_provider=provider)
+        for field, (name, unit, text) in _METRICS.items():
+            observe = partial(self._observe, field)
+            meter.create_observable_counter(f"streamplug.{name}", [observe], unit, text)
+
+    def clear(self) -> None:
+        """Drop all statistics, as in a forked process: those of its parent are exported there."""
         self._sources: list[Source] = []
         self._past: Counter[tuple[Key, str]] = Counter()
         self._lock = threading.Lock()
         # Filled by finalizers. The garbage collector may run them inside any block of this class, so they
         # take no lock.
         self._ended: deque[Source] = deque()
-        meter = metrics.get_meter("streamplug", meter_provider=provider)
-        for field, (name, unit, text) in _METRICS.items():
-            observe = partial(self._observe, field)
-            meter.create_observable_counter(f"streamplug.{name}", [observe], unit, text)
 
     def add(self, stats: Callable[[], Stats], attributes: Attributes, owner: object) -> None:
         """Add the statistics of `stats`; when `owner` is collected, their last values are kept."""
@@ -88,6 +94,19 @@ def _key(attributes: Attributes) -> Key:
 _by_provider: WeakKeyDictionary[MeterProvider, Totals] = WeakKeyDictionary()
 _of_global: list[Totals] = []
 _creating = threading.Lock()
+
+
+def _clear_all() -> None:
+    for totals in [*_of_global, *_by_provider.values()]:
+        totals.clear()
+    _creating.release()
+
+
+if sys.platform != "win32":
+    # The counters of a rank include its workers, and a push exporter goes on in a forked worker.
+    os.register_at_fork(
+        before=_creating.acquire, after_in_parent=_creating.release, after_in_child=_clear_all
+    )
 
 
 def totals_of(provider: MeterProvider | None) -> Totals:
