@@ -194,7 +194,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         worker = placement.rank() if used_callbacks else World()
         monitor = Monitor(Observer(used_callbacks, worker), progress_bar)
         if used_callbacks:
-            monitor.observer.attach([stream.url for stream in self.streams])
+            monitor.observer.attach(monitor.stats, [stream.url for stream in self.streams])
         for stream in self.streams:
             _ = stream.storage  # raises for locations that no plugin supports
         opened = self.open_streams(monitor.observer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +130,19 @@ def test_what_was_handed_out_is_counted_at_once_and_when_left(make, way):
     assert (dataset.stats().samples, dataset.stats().batches) == (8, 2)
     iterator.close()
     assert (dataset.stats().samples, dataset.stats().batches) == (8, 2)
+
+
+def test_callbacks_get_what_the_data_set_returns(make, noted):
+    dataset = make()
+    stats, _, _ = noted.about
+    for count, _ in enumerate(dataset.batches(), 1):
+        assert stats() == dataset.stats()
+        assert stats().batches == count
+    assert pickle.loads(pickle.dumps(stats))() == Stats()
+    last, dead = dataset.stats(), weakref.ref(dataset)
+    del dataset
+    gc.collect()
+    assert (dead(), stats()) == (None, last)
 
 
 def test_samples_that_fill_a_batch_count_where_a_rank_has_them(make):

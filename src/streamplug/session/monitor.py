@@ -13,8 +13,37 @@ from streamplug.interfaces import Callback
 from streamplug.interfaces.callback import EpochEnded, EpochStarted, Stats
 from streamplug.plugin.registry import make
 from streamplug.session.sample_source import Block
-from streamplug.transfer.observer import Observer
+from streamplug.transfer.observer import Counters, Observer
 from streamplug.types import World
+
+
+class RankTotals:
+    """Statistics of a rank: its counters, and what was yielded of blocks that are not used up.
+
+    Callbacks keep it, so it refers to neither files nor the data set. A pickled copy starts at zero.
+    """
+
+    def __init__(self, counters: Counters) -> None:
+        self.counters = counters
+        self.live: set[Block] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RankTotals, (self.counters,)
+
+    def __call__(self) -> Stats:
+        """Return the totals so far."""
+        with self.counters.lock():  # else a block that ends meanwhile may not be counted
+            counts = [block.yielded() for block in list(self.live)]
+            batches, samples = map(sum, zip((0, 0), *counts))
+            return self.counters.totals(batches=batches, samples=samples)
+
+    def end_block(self, block: Block, *, count: bool) -> None:
+        """Forget a block, and count what was yielded of it."""
+        with self.counters.lock():
+            self.live.discard(block)
+            if count:
+                batches, samples = block.yielded()
+                self.counters.add(batches=batches, samples=samples)
 
 
 class Monitor:
@@ -26,38 +55,27 @@ class Monitor:
         self.observer = observer
         self._progress_bar = progress_bar
         self._home = os.getpid()
-        self._live: set[Block] = set()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": set()}
-
-    def stats(self) -> Stats:
-        """Return the totals so far."""
-        counts = [block.yielded() for block in list(self._live)]
-        batches, samples = map(sum, zip((0, 0), *counts))
-        return self.observer.counters.totals(batches=batches, samples=samples)
+        self.stats = RankTotals(observer.counters)
 
     @contextmanager
     def count_yielded(self, block: Block) -> Iterator[None]:
         """Count the batches and samples that are yielded from a block."""
         pid = os.getpid()
-        self._live.add(block)
+        self.stats.live.add(block)
         try:
             yield
         finally:
-            self._live.discard(block)
-            if pid == os.getpid():  # a forked process ends its copy of the loop, too
-                batches, samples = block.yielded()
-                self.observer.counters.add(batches=batches, samples=samples)
+            # A forked process ends its copy of the loop, too.
+            self.stats.end_block(block, count=pid == os.getpid())
 
     def check_between(self, step: int) -> None:
         """Raise `ConfigError` if the batch of `step` is being yielded sample by sample."""
-        for block in list(self._live):
+        for block in list(self.stats.live):
             block.check_between(step)
 
     def cut_blocks(self) -> None:
         """Let the blocks that are being yielded end after their current batch."""
-        for block in list(self._live):
+        for block in list(self.stats.live):
             block.cut()
 
     @contextmanager

@@ -106,6 +106,10 @@ class Counters:
             **{name: _from_ticks(name, total) for name, total in zip(_NAMES, sums.tolist())}
         )
 
+    def lock(self) -> threading.RLock:
+        """Return the reentrant lock with which the threads of this process add to counters."""
+        return self._mine()[1]
+
     def _mine(self) -> tuple[Int64, threading.RLock]:
         # Each process has its own row and lock, as a lock copied by fork may be held forever. It is
         # reentrant for signal handlers and the garbage collector.
@@ -150,10 +154,10 @@ class Observer:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_complaints": {}}
 
-    def attach(self, urls: Sequence[str]) -> None:
-        """Call `on_attach` with the URLs of the streams."""
+    def attach(self, stats: Callable[[], Stats], urls: Sequence[str]) -> None:
+        """Call `on_attach` with the function that returns the statistics, and the URLs of the streams."""
         for number, callback in enumerate(self._callbacks):
-            self._guarded(number, callback.on_attach, self.counters.totals, urls, self.process)
+            self._guarded(number, callback.on_attach, stats, urls, self.process)
 
     def emit(self, event: Event) -> None:
         """Count an event and call the callbacks."""
