@@ -70,6 +70,14 @@ def test_a_view_is_made_listed_and_compared():
     assert StreamingDataset(remote="other").size == 35
 
 
+def test_messages_of_a_log_are_printed_as_they_are():
+    for message in ("closes [/bold]", "drops [red]", "clears \x1b[2J"):
+        View.of("crawl").where("n > 3").commit("view", message=message)
+    shown = run("log", "view")
+    for message in ("closes [/bold]", "drops [red]", "clears \\x1b[2J"):
+        assert message in shown
+
+
 def test_old_versions_expire():
     for n in range(3):
         run("create", "crawl", "view", "--where", f"n > {n}")

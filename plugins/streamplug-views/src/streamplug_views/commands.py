@@ -8,13 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.table import Table
 from streamplug_tools.commands.options import split_list
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
-from streamplug.display.tables import make_console
+from streamplug.display.tables import make_console, rows_table
 from streamplug.display.terminal import say
 from streamplug.errors import ConfigError
 from streamplug_views import history
@@ -184,10 +183,8 @@ def log(location: str, *, as_json: bool, **options: Any) -> None:
     if as_json:
         click.echo(json.dumps([asdict(version) for version in versions], indent=2))
         return
-    table = Table("version", "time", "samples", "message", "tags")
-    for version in versions:
-        table.add_row(*_cells(version))
-    make_console().print(table)
+    headings = ("version", "time", "samples", "message", "tags")
+    make_console().print(rows_table(headings, map(_cells, versions)))
 
 
 def _cells(version: Version) -> list[str]:
