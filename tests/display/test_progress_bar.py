@@ -20,6 +20,14 @@ def test_a_line_tells_how_many_files_were_looked_through(monkeypatch):
     assert "5/5" in terminal.getvalue()
 
 
+def test_a_title_is_plain_text(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with ProgressBar("scanning [/a]\x1b[2J") as progress:
+        progress.update(0, 5)
+    assert "scanning [/a]\\x1b[2J" in terminal.getvalue()
+
+
 def test_nothing_is_shown_for_few_files_or_without_a_terminal(monkeypatch):
     for stream, total in ((Terminal(), 2), (io.StringIO(), 9)):
         monkeypatch.setattr("sys.stderr", stream)

@@ -668,6 +668,12 @@ def test_progress_is_shown_when_asked(tmp_path, capsys, monkeypatch):
     assert f"{len(index(tmp_path)['shards'])} shards" in shown
 
 
+def test_progress_shows_a_directory_with_brackets(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    write(tmp_path / "run[" / "a]b", progress_bar=True)
+    assert f"writing {tmp_path}/run[/a]b" in capsys.readouterr().out
+
+
 def test_nothing_is_shown_unless_asked(tmp_path, capsys):
     write(tmp_path)
     captured = capsys.readouterr()

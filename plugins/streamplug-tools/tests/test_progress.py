@@ -54,10 +54,12 @@ def test_terminals_show_amounts_and_rates(monkeypatch):
     with progress_bars() as on_progress:
         on_progress(JobProgress("writing", 1200, 4000, num_bytes=5_000_000))
         on_progress(JobProgress("simulating", 3, 10, unit="runs"))
+        on_progress(JobProgress("copying [/a]", 3, 10))
     shown = screen.file.getvalue()
     assert "1,200 samples, " in shown or "4,000 samples, " in shown
     assert "5.0 MB, " in shown
     assert " runs, " in shown
+    assert "copying [/a]" in shown
 
 
 @pytest.mark.parametrize("forced", [False, True])

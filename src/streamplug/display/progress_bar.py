@@ -27,11 +27,11 @@ class ProgressBar:
 
     def _start(self, total: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn
 
-        from streamplug.display.progress_lines import make_progress
+        from streamplug.display.progress_lines import TitleColumn, make_progress
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (TitleColumn(), BarColumn(), MofNCompleteColumn())
         self._bar = make_progress(*columns, console=Console(stderr=True))
         self._task = self._bar.add_task(self._title, total=total)
         self._bar.start()

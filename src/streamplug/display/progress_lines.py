@@ -8,7 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, TaskID
+from rich.progress import Progress, ProgressColumn, Task, TaskID
+from rich.text import Text
 
 from streamplug.display.notebook import in_notebook, notebook_shell
 from streamplug.display.terminal import visible
@@ -30,6 +31,14 @@ def make_progress(
     if in_notebook():
         return NotebookProgress(*columns)
     return Progress(*columns, console=console, **options)
+
+
+class TitleColumn(ProgressColumn):
+    """Description of a task, which may be a path, as plain text rather than markup."""
+
+    def render(self, task: Task) -> Text:
+        """Return the description with control characters as escapes."""
+        return Text(visible(task.description))
 
 
 class NotebookProgress(Progress):

@@ -13,12 +13,12 @@ class WriteProgress:
         if enabled:
             from rich import progress
 
-            from streamplug.display.progress_lines import make_progress
+            from streamplug.display.progress_lines import TitleColumn, make_progress
 
             counts = "{task.fields[samples]:,} samples, {task.fields[shards]:,} shards"
             self._progress = make_progress(
                 progress.SpinnerColumn(),
-                progress.TextColumn("{task.description}"),
+                TitleColumn(),
                 progress.TextColumn(counts),
                 progress.FileSizeColumn(),
                 progress.TransferSpeedColumn(),

@@ -13,13 +13,12 @@ from rich.progress import (
     Task,
     TaskID,
     TaskProgressColumn,
-    TextColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
 
 from streamplug.display.progress import interactive
-from streamplug.display.progress_lines import make_progress
+from streamplug.display.progress_lines import TitleColumn, make_progress
 from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progress
 
 
@@ -34,7 +33,7 @@ def progress_bars() -> Iterator[ProgressCallback]:
         yield ignore_progress
         return
     with make_progress(
-        TextColumn("{task.description}"),
+        TitleColumn(),
         BarColumn(bar_width=20),
         TaskProgressColumn(),
         _CountsColumn(),
