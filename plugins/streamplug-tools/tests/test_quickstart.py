@@ -44,15 +44,16 @@ def test_it_writes_streams_and_checks_a_real_set(tmp_path):
 
 
 def test_it_prints_what_to_write_next_and_where_the_set_lies(tmp_path):
-    done = run("--out", str(tmp_path / "set"))
+    out = tmp_path / "set[" / "a]"
+    done = run("--out", str(out))
     assert done.returncode == 0, done.stderr
     assert "each sample once" in done.stdout
-    assert f'remote="{tmp_path}/set/data"' in done.stdout
+    assert f'remote="{out}/data"' in done.stdout
     assert "StreamingDataLoader(dataset, batch_size=32, num_workers=2)" in done.stdout
-    assert f"streamplug quickstart --out {tmp_path}/set --clean removes it" in done.stdout
-    cleaned = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path / "set"), "--clean"])
+    assert f"streamplug quickstart --out '{out}' --clean removes it" in done.stdout
+    cleaned = CliRunner().invoke(main, ["quickstart", "--out", str(out), "--clean"])
     assert cleaned.exit_code == 0, cleaned.output
-    assert not (tmp_path / "set").exists()
+    assert not out.exists()
 
 
 def test_it_does_not_write_over_what_is_there(tmp_path):

@@ -17,12 +17,12 @@ import click
 from rich.console import Console
 from rich.progress import track
 from rich.syntax import Syntax
-from rich.table import Table
 
 import streamplug
 from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
-from streamplug.display.terminal import say
+from streamplug.display.tables import pairs_table, rows_table
+from streamplug.display.terminal import say, visible
 from streamplug.errors import OutputExistsError, StreamplugError
 from streamplug.plugin.registry import is_known
 from streamplug.transfer.tempdir import make_temp_root
@@ -209,26 +209,28 @@ def read_with_torch(folder: Path, cache: Path) -> dict[str, Any]:
 def show(results: dict[str, Any], console: Console) -> None:
     """Print the results and code for a next step."""
     some_samples = results["some_samples"]
-    table = Table(title="streamplug quickstart", show_header=False)
-    for key, value in results.items():
-        if value is not some_samples:
-            is_count = isinstance(value, int) and not isinstance(value, bool)
-            table.add_row(key.replace("_", " "), f"{value:,}" if is_count else str(value))
-    console.print(table)
-    samples_table = Table(*some_samples[0], title="a few samples by index")
-    for sample in some_samples:
-        samples_table.add_row(*map(str, sample.values()))
-    console.print(samples_table)
-    console.print("What you would write next:\n")
-    code = Syntax("", "python", background_color="default").highlight(_NEXT.format(**results))
+    console.print("streamplug quickstart\n")
+    pairs = [(key, value) for key, value in results.items() if value is not some_samples]
+    console.print(pairs_table((key.replace("_", " "), _text(value)) for key, value in pairs))
+    console.print("\nA few samples by index:\n")
+    rows = [list(map(str, sample.values())) for sample in some_samples]
+    console.print(rows_table(some_samples[0], rows))
+    console.print("\nWhat you would write next:\n")
+    remote = visible(json.dumps(results["data_set"], ensure_ascii=False))
+    code = Syntax("", "python", background_color="default").highlight(_NEXT.format(remote=remote))
     console.print(code, soft_wrap=True)  # can be copied at any width
+
+
+def _text(value: Any) -> str:
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if is_count else str(value)
 
 
 _NEXT = """\
 from streamplug import StreamingDataLoader, StreamingDataset
 
 dataset = StreamingDataset(  # remote may be s3://bucket/prefix, too
-    remote="{data_set}", local="my-cache",
+    remote={remote}, local="my-cache",
     shuffle=True, batch_size=32, columns=["path", "size"],
 )
 print(dataset[0]["path"], len(dataset))
