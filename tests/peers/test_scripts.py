@@ -33,9 +33,10 @@ write("set", [{"n": n, "text": ""} for n in range(100)], size_limit=600)
 settings = {"remote": "set", "batch_size": 4, "shuffle": True, "num_canonical_nodes": 2}
 dataset = StreamingDataset(local="near", **settings)
 loader = StreamingDataLoader(dataset, batch_size=SIZE, num_workers=WORKERS)
+print(len(loader), [len(batch["n"]) for batch in list(loader)], len(loader))
 batches = iter(loader)
 for _ in range(4):
-    print(next(batches)["n"].tolist())
+    print(next(batches)["n"].tolist(), len(loader))
 state = loader.state_dict()
 print(loader.num_samples_yielded, [state[key] for key in ("epoch", "sample_in_epoch")])
 del batches

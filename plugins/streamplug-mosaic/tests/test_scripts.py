@@ -338,6 +338,23 @@ def test_a_loader_may_have_batches_of_another_size(streaming, many):
     assert [n for batch in again for n in batch["n"].tolist()] == order[24:]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_length_of_a_loader_leaves_its_batches_as_they_are(streaming, many, workers):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    loader = streaming.StreamingDataLoader(dataset, batch_size=16, num_workers=workers)
+    assert len(loader) == 3
+    sizes = []
+    for batch in loader:  # list() calls len() first
+        sizes.append(len(batch["n"]))
+        assert len(loader) == 3
+    assert sizes == [len(batch["n"]) for batch in list(loader)] == [16, 16, 8]
+    assert loader.batch_size == 16
+    dropping = streaming.StreamingDataLoader(dataset, batch_size=16, drop_last=True)
+    assert len(dropping) == len(list(dropping)) == 2
+    assert len(streaming.StreamingDataLoader(list(range(10)), batch_size=4)) == 3
+
+
 def test_a_loader_has_batches_of_one_unless_told(streaming, many):
     pytest.importorskip("torch")
     dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)

@@ -53,6 +53,14 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             )
         DataLoader.__init__(self, dataset, **kwargs)
 
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        return DataLoader.__len__(self) if self._is_plain else super().__len__()
+
+    def _follow_batch_size(self) -> None:
+        if not self._is_plain:  # a plain loader keeps its own
+            super()._follow_batch_size()
+
     def _get_iterator(self) -> Any:
         if self._is_plain:
             return super(streamplug.StreamingDataLoader, self)._get_iterator()
