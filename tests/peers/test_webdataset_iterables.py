@@ -179,6 +179,31 @@ def test_members_have_the_owner_mode_and_time_that_were_asked_for(tmp_path):
         assert (member.uname, member.gname, member.mode) == ("bigdata", "bigdata", 0o444)
 
 
+def test_writers_store_the_same_values_in_the_same_archives(tmp_path):
+    samples = [
+        {"__key__": "a", "json": '{"n": 1}', "cls": "7", "txt": "é", "bin": "x", "png": "y"},
+        {"__key__": "b", "json": None, "jsn": [None], "pyd": None, "npy": np.zeros(9)},
+        *({"__key__": f"{n}", "txt": "x" * n} for n in range(1, 40)),
+    ]
+    found, sizes = [], []
+    for side in (wds, ours):
+        folder = tmp_path / side.__name__
+        folder.mkdir()
+        with side.ShardWriter(f"{folder}/%d.tar", maxsize=100, mtime=0, verbose=0) as out:
+            for sample in samples:
+                out.write(sample)
+        archives = {}
+        for path in sorted(folder.iterdir()):
+            with tarfile.open(path) as archive:
+                members = [(m.name, archive.extractfile(m).read()) for m in archive]
+            archives[path.name] = members
+        found.append(archives)
+        with side.TarWriter(f"{folder}/x.tar") as archive:
+            sizes.append([archive.write(sample) for sample in samples])
+    assert found[0] == found[1]
+    assert sizes[0] == sizes[1]
+
+
 @pytest.mark.parametrize("extension", ["jpg", "jpeg", "png", "ppm", "tif", "tiff", "img"])
 def test_arrays_become_image_files(tmp_path, extension):
     whole = (IMAGE * 255).astype(np.uint8)

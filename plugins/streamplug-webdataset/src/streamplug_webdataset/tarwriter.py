@@ -31,6 +31,8 @@ Encoder = (
 _LOG = logging.getLogger("streamplug")
 _MAX_VALUE = 8**11 - 1
 _MAX_NAME = 31
+_SPECS_WITH_NONE = ("json", "pkl", "msgpack", "cbor", "pth")
+"""Encodings for which None is a value like any other."""
 _PACKAGES = {**dict.fromkeys(("mp", "msg", "msgpack"), "streamplug-msgpack"), "cbor": "cbor2"}
 
 
@@ -44,9 +46,9 @@ class TarWriter:
         mode: Permissions of the files in the archive, as for `os.chmod`.
         compress: ``"gz"`` (or True), ``"bz2"`` or ``"xz"``; False for none; None to choose by the extension
             of the path.
-        encoder: True to encode values by their extension (bytes are written unchanged, except for ``….gz``,
-            which are compressed); False if all values are bytes; a dict of functions by extension; or a
-            function that takes a sample and returns one with bytes.
+        encoder: True to encode values by their extension (bytes and text are written unchanged, except for
+            ``….gz``, which are compressed); False if all values are bytes; a dict of functions by extension;
+            or a function that takes a sample and returns one with bytes.
         keep_meta: Whether to write values whose names begin with an underscore, which are text.
         mtime: Modification time of the files, in whole seconds since 1970; fixed, so that the same samples
             give the same bytes. None for the current time.
@@ -108,11 +110,11 @@ class TarWriter:
     def write(self, obj: Mapping[str, Any]) -> int:
         """Write a sample: its values by extension, and its ``__key__``.
 
-        Values whose names begin with an underscore, unless `keep_meta`, and those that are None, are not
-        written.
+        Values whose names begin with an underscore are not written, unless `keep_meta`; nor are those that
+        are None, unless their encoding has a None, as JSON does.
 
         Returns:
-            Size of the sample in the archive, in bytes.
+            Size of the encoded values in bytes, without headers and padding.
 
         Raises:
             EncodeError: If a value cannot be stored, or the key is invalid or repeated.
@@ -128,20 +130,19 @@ class TarWriter:
         if problem:
             raise EncodeError(f"the key {key!r:.80} {problem}")
         parts = [
-            part
+            self._member(key, name, encoded[name])
             for name in sorted(encoded)
             if name != KEY and encoded[name] is not None
             if self._keep_meta or not name.startswith("_")
-            for part in self._member(key, name, encoded[name])
         ]
         if not parts:
             raise EncodeError(f"the sample {key!r} has no values")
-        row = b"".join(parts)
-        self._out.write(row)
+        self._out.write(b"".join(piece for part in parts for piece in part))
         self._last = key
-        return len(row)
+        return sum(memoryview(value).nbytes for _, value, _ in parts)
 
     def _member(self, key: str, name: str, value: Any) -> tuple[bytes, Any, bytes]:
+        """Return the header of a value, the value and its padding."""
         if name not in self._ending:
             if not name.startswith("_") and (problem := extension_problem(name)):
                 raise EncodeError(f"value {name!r} {problem}")
@@ -186,7 +187,8 @@ class ShardWriter:
     Args:
         pattern: Path with a format for the number, such as ``"train-%06d.tar"``.
         maxcount: Maximum number of samples per archive.
-        maxsize: Size of an archive in bytes at which the next one is begun, or text such as ``"1gb"``.
+        maxsize: Size of the encoded values of an archive at which the next one is begun, in bytes, or text
+            such as ``"1gb"``.
         post: Called with the path of each complete archive.
         start_shard: First number.
         verbose: Whether to log the start of each archive.
@@ -295,13 +297,15 @@ def _encoder(encoder: Encoder) -> Callable[[Mapping[str, Any]], Mapping[str, Any
 
 
 def _encoded(name: str, value: Any) -> Any:
-    if name.startswith("_") or value is None:
+    if name.startswith("_"):
         return value
+    if isinstance(value, str):  # it is taken as encoded, also as JSON
+        value = value.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
         return gzip.compress(value, mtime=0) if name.endswith(".gz") else value
     spec = default_encoding(name, value)
-    if spec == "bytes" and isinstance(value, str):
-        return value
+    if value is None and spec.rpartition(":")[2] not in _SPECS_WITH_NONE:
+        return None
     if is_image_extension(name):
         return _named(name, image_file, name, value)
     if spec == "ten" and isinstance(value, np.ndarray):
@@ -310,8 +314,6 @@ def _encoded(name: str, value: Any) -> Any:
         needed = _PACKAGES.get(name.rpartition(".")[2])
         advice = f"; install {needed} to write such values" if needed else ""
         raise EncodeTypeError(f"{name!r}: expected bytes, got {type(value).__name__}{advice}")
-    if spec == "str_int" and isinstance(value, str):
-        value = _named(name, int, value)
     return _named(name, encoding(spec).encode, value)
 
 
