@@ -182,6 +182,19 @@ def test_loaders_hand_over_the_same_samples(url, side, workers):
 
 
 @BOTH
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_convert_outputs_to_tensors(url, side, workers):
+    settings = {"batch_size": None, "num_workers": workers}
+    pipeline = dataset(side, url).decode().to_tuple("txt", "cls").batched(4)
+    batch = next(iter(side.WebLoader(pipeline, **settings)))
+    assert [type(values) for values in batch] == [list, torch.Tensor]
+    assert type(batch) is list
+    sample = next(iter(side.WebLoader(dataset(side, url).decode().to_tuple("cls"), **settings)))
+    assert sample == [0]
+    assert type(sample) is list
+
+
+@BOTH
 def test_a_nominal_epoch_has_so_many_batches(url, side):
     pipeline = dataset(side, url, resampled=True).shuffle(20).decode().to_tuple("cls").batched(4)
     loader = side.WebLoader(pipeline.with_epoch(20), batch_size=None, num_workers=1)

@@ -665,6 +665,20 @@ def test_a_loader_makes_batches_as_torch_does(tars):
     assert next(iter(wds.WebLoader(dataset)))[1].tolist() == [0]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_converts_outputs_to_tensors_as_torch_does(tars, workers):
+    settings = {"batch_size": None, "num_workers": workers}
+    dataset = wds.WebDataset(tars).decode().to_tuple("__key__", "cls").batched(10)
+    batch = next(iter(wds.WebLoader(dataset, **settings)))
+    assert type(batch) is list
+    assert type(batch[0]) is list
+    assert isinstance(batch[1], torch.Tensor)
+    assert batch[1].tolist() == list(range(10))
+    arrays = wds.WebDataset(tars).decode().map(lambda sample: {"x": np.full(2, sample["cls"])})
+    sample = next(iter(wds.WebLoader(arrays, **settings)))
+    assert torch.equal(sample["x"], torch.zeros(2, dtype=torch.int64))
+
+
 def test_persistent_workers_go_on(tars):
     settings = {"batch_size": None, "num_workers": 2, "persistent_workers": True}
     loader = wds.WebLoader(made(tars, "selected"), **settings)

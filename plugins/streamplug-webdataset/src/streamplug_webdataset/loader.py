@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    default_collate,
+    default_convert,
+    get_worker_info,
+)
 
 from streamplug.errors import ConfigError, StateError
 from streamplug_webdataset.fluent import Fluent
@@ -20,8 +26,8 @@ class WebLoader(Fluent):
 
     Args:
         dataset: A pipeline, such as a `WebDataset`.
-        batch_size: Outputs of the pipeline per batch; None takes them as they are, as for a pipeline that
-            ends with `batched`.
+        batch_size: Outputs of the pipeline per batch; None takes them one by one, as for a pipeline that
+            ends with `batched`, and makes tensors of their arrays.
         collate_fn: Makes a batch; None is that of torch.
         drop_last: Whether a short last batch of each worker is left out.
         **kwargs: Further arguments of `torch.utils.data.DataLoader`, such as `num_workers`.
@@ -61,6 +67,8 @@ class WebLoader(Fluent):
             dataset = dataset.compose(stage)
         kwargs.pop("shuffle", None)
         self._inner, self._kwargs = dataset, kwargs
+        # As torch does where it makes no batches.
+        self._convert = default_convert if batch_size is None else _identity
         self._stages: tuple[Stage, ...] = ()
         self._epoch: int | None = None
         self._length = None
@@ -146,7 +154,7 @@ class WebLoader(Fluent):
         progress.rest_mark = ((), tuple(positions), skipped)
         if self._loader is None:
             self._loader = DataLoader(
-                _WithPositions(self._pipeline),
+                _WithPositions(self._pipeline, self._convert),
                 batch_size=None,
                 collate_fn=_identity,
                 **self._kwargs,
@@ -204,10 +212,10 @@ class WebLoader(Fluent):
 
 
 class _WithPositions(IterableDataset[Any]):
-    """A pipeline that yields its position with each output."""
+    """A pipeline that yields its position with each converted output."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+    def __init__(self, pipeline: Pipeline, convert: Callable[[Any], Any]) -> None:
+        self._pipeline, self._convert = pipeline, convert
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         worker = get_worker_info()
@@ -219,7 +227,8 @@ class _WithPositions(IterableDataset[Any]):
                 progress.position.after,
                 progress.position.counts,
             )
-            yield number, progress.made, progress.epoch, progress.first, position, output
+            converted = self._convert(output)
+            yield number, progress.made, progress.epoch, progress.first, position, converted
 
 
 def _identity(output: Any) -> Any:
