@@ -228,6 +228,8 @@ def test_parts_are_joined_as_there(streaming, tmp_path, named):
     assert [sample["n"] for sample in streaming.LocalDataset(str(tmp_path))] == [1, 0]
     merge_index(str(tmp_path), True)
     assert [sample["n"] for sample in streaming.LocalDataset(str(tmp_path))] == [0, 1]
+    merge_index([parts[0], f" {parts[0]}/ ", parts[1], (parts[1], ""), parts[0]], str(tmp_path))
+    assert [sample["n"] for sample in streaming.LocalDataset(str(tmp_path))] == [1, 0]
 
 
 def test_without_a_plugin_its_names_say_what_to_install(streaming, monkeypatch):

@@ -65,6 +65,21 @@ def test_near_index_is_read_where_there_is_one(tmp_path):
     assert ids(near, batch_size=1) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("second", ["b", "b/", "b/index.json"])
+def test_a_part_that_is_named_twice_is_refused(place, second):
+    with pytest.raises(ConfigError, match="/b is named twice among the parts"):
+        merge_index([place / "b", place / "a" / "x", f"{place}/{second}"], place)
+    assert not (place / "index.json").exists()
+
+
+def test_a_part_that_is_named_near_and_far_is_refused(tmp_path):
+    near, far = tmp_path / "near", f"memory://{tmp_path.name}"
+    for location in (near, far):
+        part(f"{location}/a", range(3))
+    with pytest.raises(ConfigError, match="/a is named twice among the parts"):
+        merge_index([near / "a", f"{far}/a"], (near, far))
+
+
 def test_what_cannot_be_merged_is_told(place, tmp_path):
     with pytest.raises(ConfigError, match="is not below"):
         merge_index([place / "b"], place / "a")

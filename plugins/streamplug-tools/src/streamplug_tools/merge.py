@@ -42,8 +42,8 @@ def merge_index(
         Number of shards in the index.
 
     Raises:
-        ConfigError: If a part is not below `out`, there are no parts, or their columns differ; nothing is
-            written then.
+        ConfigError: If a part is not below `out` or is named twice, there are no parts, or their columns
+            differ; nothing is written then.
         NotFound: If a part has no index.
         InvalidIndexError: If the index of a part is invalid.
     """
@@ -62,6 +62,7 @@ def merge_index(
         raise ConfigError(f"parts={public_urls(locations[0])!r:.200}: expected a list of locations")
     else:
         parts = [_find_part(location, readers, storage_options) for location in locations[0]]
+        _check_distinct(parts)
     if not parts:
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
     index, shards = merge_indexes(parts)
@@ -104,6 +105,22 @@ def _folders(home: Storage) -> list[str]:
 
 def _above(folder: str) -> Iterator[str]:
     return (folder[: n + 1] for n, letter in enumerate(folder) if letter == "/")
+
+
+def _check_distinct(parts: Sequence[tuple[Storage, str]]) -> None:
+    """Check that no part would be in the index twice.
+
+    Raises:
+        ConfigError: If two parts are the same folder.
+    """
+    seen: set[str] = set()
+    for home, folder in parts:
+        if folder in seen:
+            raise ConfigError(
+                f"{home.url_of(folder)} is named twice among the parts, so its samples would be repeated; "
+                "name each part once"
+            )
+        seen.add(folder)
 
 
 def _find_part(

@@ -27,7 +27,10 @@ def merge_index(*args: Any, **kwargs: Any) -> None:
         del names[0]
     arguments = {**dict(zip(names, args)), **kwargs}
     if "index_file_urls" in arguments:
-        arguments["index_file_urls"] = [_locate(part) for part in arguments["index_file_urls"]]
+        parts = map(_strip, arguments["index_file_urls"])
+        # Each part once, as with mosaicml-streaming.
+        located = dict.fromkeys(_locate(part) for part in dict.fromkeys(parts))
+        arguments["index_file_urls"] = list(located)
     places = [arguments.pop(name) for name in ("index_file_urls", "out") if name in arguments]
     try:
         merging.merge_index(*places, **arguments)
@@ -37,6 +40,14 @@ def merge_index(*args: Any, **kwargs: Any) -> None:
         folder = local_path(places[-1])
         if folder is not None:
             (folder / "index.json").unlink()
+
+
+def _strip(part: str | tuple[str, str]) -> str | tuple[str, str]:
+    """Return the location of a part, or a pair of them, without surrounding blanks and final slashes."""
+    if isinstance(part, str):
+        return part.strip().rstrip("/")
+    local, remote = part
+    return local.strip().rstrip("/"), remote.strip().rstrip("/")
 
 
 def _locate(part: str | tuple[str, str]) -> str:
