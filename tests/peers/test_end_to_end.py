@@ -185,6 +185,15 @@ def test_a_state_from_the_end_of_an_epoch(folders, theirs, batching):
     assert found[0]["epochs"][0] == []
 
 
+def test_a_state_from_before_the_first_batch(folders, theirs):
+    settings = {"partition_algo": "orig", "canonical_nodes": 1}
+    run = run_of(folders, WEIGHTS[1], (1, 2, 0, 8), **settings)
+    fresh = theirs({**run, "epochs": 0, "stop": 0})[0]["state"]
+    assert fresh["epoch"] == -1
+    run.update(state=fresh, epochs=2, stop=None)
+    assert ours(run) == theirs(run)
+
+
 def test_after_a_resumed_epoch_theirs_may_forget_the_canonical_nodes(folders, theirs):
     """They are in the state; but workers that begin the next epoch have not seen it."""
     settings = {"shuffle": True, "shuffle_algo": "py1e", "partition_algo": "orig"}

@@ -198,6 +198,11 @@ def test_a_state_of_mosaicml_streaming_is_understood():
         "initial_physical_nodes": 1,
     }
     assert state.load(saved, IDENTITY) == (4, 10)
+    # Before the first batch it has no epoch yet; what its user counted is of no use there.
+    for samples in (0, 24):
+        assert state.load({**saved, "epoch": -1, "sample_in_epoch": samples}, IDENTITY) == (0, 0)
+    with pytest.raises(StateError, match="the state has epoch=-2; expected a whole number"):
+        state.load({**saved, "epoch": -2}, IDENTITY)
 
 
 def test_a_state_of_mosaicml_streaming_after_a_short_last_batch_is_the_end_of_its_epoch():

@@ -120,6 +120,9 @@ def load(
         raise StateError(
             f"the state has version {reprlib.repr(version)}; this streamplug loads {STATE_VERSION}"
         )
+    if version is None and state.get("epoch") == -1:
+        # mosaicml-streaming saves this before the first batch, and begins anew when it loads it.
+        state = {**state, "epoch": 0, "sample_in_epoch": 0}
     position = _read_position(state)
     ours = identity.to_state()
     keys = [*ours] if version else ["num_canonical_nodes", "shuffle_seed"]
