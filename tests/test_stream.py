@@ -126,6 +126,8 @@ def test_a_split_is_a_directory_below(tmp_path):
     write(tmp_path / "val" / "a", 20)
     assert StreamingDataset(local=str(tmp_path), split="train").size == 10
     assert StreamingDataset(remote=str(tmp_path), split="val/a").size == 20
+    with pytest.raises(ConfigError, match="split='/val': must be a path below"):
+        StreamingDataset(streams=[Stream(local=tmp_path)], split="/val")
     cached = StreamingDataset(
         remote=f"counting://{tmp_path}", local=str(tmp_path / "cache"), split="train"
     )
@@ -469,6 +471,9 @@ def test_a_stream_needs_a_place():
         ({"max_value_bytes": "1 value"}, "max_value_bytes='1 value': expected bytes"),
         ({"remote": ""}, "remote='' names no place"),
         ({"local": ""}, "local='' names no place"),
+        ({"split": "/train"}, "split='/train': must be a path below remote= and local="),
+        ({"split": "a/../../b"}, "split='a/../../b': must be a path below remote= and local="),
+        ({"split": Path("..")}, "split='..': must be a path below remote= and local="),
     ],
 )
 def test_arguments_that_mean_nothing_are_refused(arguments, text):

@@ -43,7 +43,7 @@ class Stream(SummaryRepr, Configurable):
             file that is listed several times is read as often, and downloaded once.
         local: Cache directory for shards. If it is None or equal to `remote`, a remote that is a local path
             is read in place; any other remote is cached in the directory for temporary files if it is None.
-        split: Sub-directory of both.
+        split: Sub-directory of both, a relative path without ``..``.
         proportion: Share of the epoch relative to the other streams; give it for all streams or none.
         repeat: Number of times that an epoch reads each sample; 1.5 reads half of them twice.
         choose: Number of samples that an epoch reads.
@@ -105,6 +105,7 @@ class Stream(SummaryRepr, Configurable):
                 raise ConfigError(
                     f"{name}='' names no place; leave it out, or pass '.' for this one"
                 )
+        _check_split(self.split)
         if self.format is not None:  # otherwise the data set may set a format
             _ = self.location.files
         _ = self.weight  # raises for invalid values
@@ -302,3 +303,16 @@ def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]
                     f"{limits[root.resolve()]} for {root}; streams that share a directory share its limit"
                 )
     return complete
+
+
+def _check_split(split: str | None) -> None:
+    """Check that a split does not lead out of the data set and its cache.
+
+    Raises:
+        ConfigError: If it does.
+    """
+    path = Path(split or "")
+    if path.anchor or ".." in path.parts:
+        raise ConfigError(
+            f"split={split!r}: must be a path below remote= and local=, such as 'train', without '..'"
+        )
