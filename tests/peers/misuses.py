@@ -13,6 +13,11 @@ def _write(names, place, samples, **kwargs):
     return str(place)
 
 
+def _write_text(names, place, text, **kwargs):
+    with names.CSVWriter(columns={"text": "str"}, out=str(place), **kwargs) as out:
+        out.write({"text": text})
+
+
 def _set(names, place):
     return _write(names, place, [{"n": n} for n in range(10)])
 
@@ -48,6 +53,11 @@ MISUSES = {
     "a batching method that there is not": lambda s, p: s.StreamingDataset(
         local=_set(s, p), batching_method="mine"
     ),
+    "an unknown `shuffle_algo` or `partition_algo`": lambda s, p: next(
+        iter(s.StreamingDataset(local=_set(s, p), batch_size=2, shuffle=True, shuffle_algo="mine"))
+    ),
+    "a separator or newline in a value of `CSVWriter`": lambda s, p: _write_text(s, p, "a,b"),
+    "an empty `separator` or `newline`": lambda s, p: _write_text(s, p, "a", newline=""),
     "a seed below 0": lambda s, p: s.StreamingDataset(local=_set(s, p), shuffle_seed=-1),
     "an epoch below 0": lambda s, p: s.StreamingDataset(local=_set(s, p), epoch_size=-5),
     "an epoch that is no number": lambda s, p: s.StreamingDataset(
@@ -124,7 +134,7 @@ def outcomes(names, folder) -> dict[str, type | None]:
 def spaces(mosaic, ours) -> tuple[SimpleNamespace, SimpleNamespace]:
     """Return what has the names: of mosaicml-streaming, and of here."""
     base = mosaic.base
-    common = ("MDSWriter", "StreamingDataset", "Stream", "LocalDataset")
+    common = ("MDSWriter", "CSVWriter", "StreamingDataset", "Stream", "LocalDataset")
     theirs = SimpleNamespace(
         **{name: getattr(mosaic, name) for name in common},
         util=base.util,

@@ -247,10 +247,31 @@ def test_without_a_plugin_its_names_say_what_to_install(streaming, monkeypatch):
 def test_the_size_of_an_epoch_goes_by_two_names(streaming, place):
     for size in (30, 30.0, "30"):
         assert len(streaming.StreamingDataset(local=place, samples_per_epoch=size)) == 30
-    with pytest.raises(StreamplugError, match=r"epoch_size=2\.5"):
-        streaming.StreamingDataset(local=place, samples_per_epoch=2.5)
+    assert len(streaming.StreamingDataset(local=place, samples_per_epoch=2.5)) == 2
+    with pytest.raises(StreamplugError, match=r"epoch_size=nan"):
+        streaming.StreamingDataset(local=place, samples_per_epoch=float("nan"))
     with pytest.raises(ConfigError, match="either epoch_size= or samples_per_epoch="):
         streaming.StreamingDataset(local=place, samples_per_epoch=30, epoch_size=30)
+
+
+def test_empty_arguments_are_not_set(streaming, place):
+    settings = {"local": place, "batch_size": 4, "shuffle": True}
+    expected = list(streaming.StreamingDataset(**settings))
+    for empty in (
+        {"cache_limit": 0},
+        {"cache_limit": ""},
+        {"validate_hash": ""},
+        {"num_canonical_nodes": 0},
+        {"epoch_size": 0},
+        {"epoch_size": 0.5},
+        {"epoch_size": ""},
+    ):
+        dataset = streaming.StreamingDataset(**settings, **empty)
+        assert list(dataset) == expected
+        assert dataset.cache_limit is None
+    del settings["local"]
+    streams = [streaming.Stream(local=place, validate_hash="")]
+    assert list(streaming.StreamingDataset(streams=streams, **settings)) == expected
 
 
 def test_shards_and_streams_are_counted(streaming, tmp_path):

@@ -200,6 +200,19 @@ EXCEPTIONS = (
         "`EncodeTypeError`, a `ValueError` and a `TypeError`",
     ),
     PeerDifference("a sample index that is not an integer", "`ValueError`", "`IndexError`"),
+    PeerDifference(
+        "an unknown `shuffle_algo` or `partition_algo`",
+        "`KeyError`",
+        "`UnknownNameError`, a `LookupError`",
+    ),
+    PeerDifference(
+        "a separator or newline in a value of `CSVWriter`",
+        "`AssertionError`",
+        "`EncodeError`, a `ValueError`",
+    ),
+    PeerDifference(
+        "an empty `separator` or `newline`", "`AssertionError`", "`ConfigError`, a `ValueError`"
+    ),
 )
 """Exceptions that an ``except`` clause written for mosaicml-streaming would not catch."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ class StreamingDataset(streamplug.StreamingDataset):
         local: Likewise.
         split: Likewise.
         stream_name: Name of the class of the single stream in the registry of streams.
-        stream_config: More arguments of the single stream.
+        stream_config: More arguments of the single stream; those of this class take precedence.
         partition_algo: As for `streamplug.StreamingDataset`.
         shuffle_algo: Likewise.
         samples_per_epoch: Another name of `epoch_size`.
@@ -65,10 +66,12 @@ class StreamingDataset(streamplug.StreamingDataset):
                     "give either epoch_size= or samples_per_epoch=, which are the same"
                 )
             kwargs["epoch_size"] = samples_per_epoch
-        if isinstance(kwargs.get("epoch_size"), str):
-            kwargs["epoch_size"] = number_abbrev_to_int(kwargs["epoch_size"])
-        kwargs["epoch_size"] = kwargs.get("epoch_size") or None  # 0 is none
-        cache_limit = kwargs.get("cache_limit")
+        for name in ("epoch_size", "cache_limit", "validate_hash", "num_canonical_nodes"):
+            kwargs[name] = kwargs.get(name) or None  # 0 and "" are none
+        size = kwargs["epoch_size"]
+        if isinstance(size, str) or (isinstance(size, float) and math.isfinite(size)):
+            kwargs["epoch_size"] = number_abbrev_to_int(size) or None
+        cache_limit = kwargs["cache_limit"]
         if isinstance(cache_limit, str) and not cache_limit.strip().endswith("%"):
             kwargs["cache_limit"] = bytes_to_int(cache_limit)
         super().__init__(
@@ -260,17 +263,13 @@ class StreamingDataset(streamplug.StreamingDataset):
 
 
 def _make_stream(name: str, config: Mapping[str, Any], place: Mapping[str, Any]) -> Stream:
-    """Return a stream of the registry; `place` are arguments of the data set.
+    """Return a stream of the registry; `place` are arguments of the data set, which take precedence.
 
     Raises:
-        ConfigError: If there is no such stream, or the arguments of both differ.
+        ConfigError: If there is no such stream.
     """
-    arguments = {argument: value for argument, value in place.items() if value is not None}
-    for argument, value in config.items():
-        if arguments.setdefault(argument, value) != value:
-            raise ConfigError(
-                f"{argument}={arguments[argument]!r}, but stream_config says {value!r}"
-            )
+    given = {argument: value for argument, value in place.items() if value is not None}
+    arguments = {**config, **given}
     stream: Stream = construct_from_registry(name, streams_registry, False, kwargs=arguments)
     return stream
 

@@ -38,6 +38,7 @@ class Stream(streamplug.Stream):
     def __post_init__(self) -> None:
         is_temporary = self.local is None
         vars(self)["split"] = self.split or ""
+        vars(self)["validate_hash"] = self.validate_hash or None
         if is_temporary:
             vars(self)["local"] = temporary_directory(self.remote, self.split)
         # A data set changes attributes.
