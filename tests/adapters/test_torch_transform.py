@@ -169,6 +169,25 @@ def test_a_data_set_may_change_samples(folder, workers):
     assert found == [[(-n, x) for n, x in step] for step in steps(loader(folder, "generator"))]
 
 
+def stop_at_20(sample: dict[str, Any]) -> dict[str, Any]:
+    return next(iter(())) if sample["n"] == 20 else sample
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"transform": stop_at_20},
+        {"transform": stop_at_20, "seed_torch": True},
+        {"transform": lambda sample, rng: stop_at_20(sample)},
+    ],
+)
+def test_a_stop_iteration_of_a_transform_is_an_error(folder, options, workers):
+    dataset = make(folder, shuffle=False)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(StreamingDataLoader(dataset, num_workers=workers, **options))
+
+
 def test_short_batches_may_be_dropped(folder):
     pytest.importorskip("streamplug_mosaic")
 

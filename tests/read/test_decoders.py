@@ -101,6 +101,11 @@ def test_what_a_decoder_refuses_names_the_column(data_set):
         StreamingDataset(local=data_set("a", 0), decoders={"text": picky})
 
 
+def test_a_stop_iteration_of_a_decoder_loses_no_column(data_set):
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        StreamingDataset(local=data_set("a", 0), decoders={"text": lambda _: next(iter(()))})
+
+
 def _numbers(dataset, pipe):
     pipe.send(list(next(dataset.batches())["n"]))
 

@@ -232,6 +232,17 @@ def test_parts_are_joined_as_there(streaming, tmp_path, named):
     assert [sample["n"] for sample in streaming.LocalDataset(str(tmp_path))] == [1, 0]
 
 
+def test_a_stop_iteration_of_a_local_data_set_is_an_error(streaming, tmp_path):
+    class Stopping(streaming.LocalDataset):
+        def get_item(self, sample_id):
+            return next(iter(()))
+
+    with streaming.MDSWriter(out=str(tmp_path), columns={"n": "int"}) as out:
+        out.write({"n": 1})
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(Stopping(str(tmp_path)))
+
+
 def test_without_a_plugin_its_names_say_what_to_install(streaming, monkeypatch):
     sys.modules["streaming.base.format"].__dict__.pop("JSONWriter", None)
     from streamplug_mosaic.compat.writers import text_writer

@@ -202,6 +202,17 @@ def test_an_error_loses_nothing(folder, run):
     assert found == run[0]
 
 
+@pytest.mark.parametrize("packer", [PackedSamples, PackingDataLoader])
+def test_a_stop_iteration_of_a_transform_is_an_error(folder, packer):
+    def stop_at_20(sample):
+        return next(iter(())) if sample["n"] == 20 else sample
+
+    dataset = StreamingDataset(local=folder, batch_size=8)
+    packs = packer(dataset, length=8, size=lambda _: 1, transform=stop_at_20)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(packs)
+
+
 def test_a_sample_that_is_too_long_is_named(folder):
     loader = make_loader(folder, length=20)
     place = r"sample \d+ \(.*one, shard\.\d+\.mds, row \d+; epoch 0, step \d+\)"

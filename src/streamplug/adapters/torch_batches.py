@@ -99,8 +99,9 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
             batches = self._transform.of_samples(samples_with_rng, take_batch)
         else:
             samples = iter(self.dataset)
-            if self._transform is not None:
-                samples = map(self._transform, samples)
+            if (transform := self._transform) is not None:
+                # Not map(): to its caller a StopIteration of the transform would be the end of the epoch.
+                samples = (transform(sample) for sample in samples)
             batches = iter(lambda: take_batch(samples), [])
         for batch in batches:
             if run.world_change() is not None:

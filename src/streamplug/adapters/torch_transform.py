@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,8 @@ class RandomTransform:
         take_batch: Callable[[Iterator[Any]], list[Any]],
     ) -> Iterator[list[Any]]:
         """Yield the results of the transform, as lists that `take_batch` makes of an iterator of them."""
-        results = starmap(self._call, samples)
+        # Not starmap(): to its caller a StopIteration of the function would be the end of the epoch.
+        results = (self._call(sample, rng) for sample, rng in samples)
         while True:
             with self._states():
                 batch = take_batch(results)

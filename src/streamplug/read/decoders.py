@@ -39,7 +39,7 @@ def limit_values(index: Index, max_value_bytes: int | None) -> Index:
 def _with_columns(index: Index, change: Callable[[Column], Column], **options: Any) -> Index:
     changed = copy(index)
     changed.schemas = tuple(
-        replace(schema, columns=tuple(map(change, schema.columns)), **options)
+        replace(schema, columns=tuple([change(column) for column in schema.columns]), **options)
         for schema in index.schemas
     )
     return changed

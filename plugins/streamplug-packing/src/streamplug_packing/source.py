@@ -69,7 +69,8 @@ class PackSource:
             return [
                 self._transform(sample, rng) for sample, rng in self.pair_with_rng(places, samples)
             ]
-        return list(map(self._transform, samples))
+        # Not list(map()), which a StopIteration of the transform would end early without an error.
+        return [self._transform(sample) for sample in samples]
 
     def pair_with_rng(
         self, places: Sequence[SamplePlace], samples: list[Any]

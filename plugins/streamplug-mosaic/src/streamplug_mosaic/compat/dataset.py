@@ -326,7 +326,7 @@ class LocalDataset:
         return _get_items(self, at)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self.get_item, range(self.size))
+        return (self.get_item(number) for number in range(self.size))
 
 
 class DatasetDefaults(StreamingDataset):
