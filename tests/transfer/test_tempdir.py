@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -42,6 +43,18 @@ def test_it_may_be_closed_twice(place):
     directory.close()
     directory.close()
     assert not directory.path.exists()
+
+
+def test_a_forked_child_does_not_remove_that_of_its_parent(place):
+    directory = TemporaryDirectory()
+    child = multiprocessing.get_context("fork").Process(target=directory.close)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    with TemporaryDirectory():  # which removes those of dead processes
+        assert directory.path.is_dir()
+    directory.close()
+    assert list(place.glob("*/*")) == []
 
 
 def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(place):

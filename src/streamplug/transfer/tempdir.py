@@ -32,7 +32,7 @@ class TemporaryDirectory:
         with map_disk_errors(home):
             _make_own(home)
             remove_stale_directories(home)
-            self._held = ExitStack()
+            self._held, self._process = ExitStack(), os.getpid()
             self.path = self._made(home)
 
     def _made(self, home: Path) -> Path:
@@ -47,7 +47,9 @@ class TemporaryDirectory:
             self._held.close()
 
     def close(self) -> None:
-        """Remove the directory and its content. May be called twice."""
+        """Remove the directory and its content, unless a parent process has made it. May be called twice."""
+        if self._process != os.getpid():
+            return
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             self.path.with_suffix(_LOCK).unlink(missing_ok=True)
