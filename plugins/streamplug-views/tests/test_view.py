@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from streamplug_tools import Output
 from streamplug_tools.options import JobProgress
 from streamplug_tools.transforms import convert
 from streamplug_views import View, log
+from streamplug_views.workspace import ViewWorkspace
 
 from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import ConfigError, StateError
@@ -369,6 +371,17 @@ def test_many_samples_are_evaluated_in_processes(tmp_path, monkeypatch):
     assert seen[-1] == JobProgress("where n % 1000 == 7", 120_000, 120_000)
     with pytest.raises(Exception, match=r"n / 0.*sample .*ZeroDivisionError"):
         len(view.where("n / 0"))
+
+
+def test_a_forked_child_writes_other_files_than_its_parent():
+    workspace, context = ViewWorkspace(), multiprocessing.get_context("fork")
+    theirs = context.SimpleQueue()
+    child = context.Process(target=lambda: theirs.put(workspace.new_file("rows")))
+    child.start()
+    assert theirs.get() != workspace.new_file("rows")
+    child.join()
+    assert child.exitcode == 0
+    assert workspace.path.is_dir()
 
 
 @pytest.mark.parametrize(

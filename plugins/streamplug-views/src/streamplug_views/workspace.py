@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -36,7 +37,8 @@ class ViewWorkspace:
     def new_file(self, suffix: str) -> Path:
         """Return the path of a new file."""
         self._count += 1
-        return self.path / f"{self._count}.{suffix}"
+        # With the process, as forked children count on in the same directory.
+        return self.path / f"{os.getpid()}-{self._count}.{suffix}"
 
     def write_map(self, blocks: Iterable[Int64], size: int, limit: int) -> RowMap:
         """Write a row map.
