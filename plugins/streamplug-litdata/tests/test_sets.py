@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
 import struct
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_litdata import memory_bounds
+from streamplug_litdata.row_chunks import RowsReader
 from streamplug_testing.http import serving
 from streamplug_testing.memory import takes_less_of_the_system
 from streamplug_tools.verification import verify
@@ -175,6 +178,35 @@ def test_columns_and_decoders_apply(numbers):
     dataset = opened(numbers, columns=["text"], decoders={"text": lambda _: Upper()})
     assert dataset[3] == {"text": "TEXT 3"}
     assert list(dataset)[3] == {"text": "TEXT 3"}
+
+
+def test_a_child_reads_rows_that_a_thread_was_reading_at_the_fork(monkeypatch):
+    pytest.importorskip("pyarrow")
+    dataset, read = opened(GOLDEN / "rows"), RowsReader._read
+    is_reading, may_go_on = threading.Event(), threading.Event()
+
+    def read_slowly(self, name):
+        is_reading.set()
+        may_go_on.wait(60)
+        return read(self, name)
+
+    def read_in_child():
+        RowsReader._read = read
+        assert len(dataset[[0]]) == 1
+
+    monkeypatch.setattr(RowsReader, "_read", read_slowly)
+    thread = threading.Thread(target=lambda: dataset[[0]])
+    thread.start()
+    assert is_reading.wait(60)
+    child = multiprocessing.get_context("fork").Process(target=read_in_child)
+    child.start()
+    child.join(20)
+    is_hanging = child.is_alive()
+    child.kill()
+    may_go_on.set()
+    thread.join()
+    assert not is_hanging
+    assert child.exitcode == 0
 
 
 def test_decoders_get_what_an_item_would_hold_also_of_rows_of_arrow():

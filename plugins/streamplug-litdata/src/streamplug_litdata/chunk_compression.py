@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -92,7 +91,6 @@ class FramesReader(ItemsReader):
         self._firsts = _checked(self._frames, offsets, stop, len(data))
         self._file = data
         self._done = np.zeros(frames, bool)
-        self._lock = Lock()
         check_decoded_size(int(offsets[-1]), len(data), columns)
         # Allocated lazily: pages take memory only once they are written.
         plain = np.empty(int(offsets[-1]), np.uint8)
@@ -125,9 +123,9 @@ class FramesReader(ItemsReader):
                 f"samples {first} to {first + count - 1}, frame {number} at byte {begin}: {error}"
             ) from error
         start = int(self._head.offsets[first])
-        with self._lock:
-            self._plain[start : start + size] = np.frombuffer(plain, np.uint8)
-            self._done[number] = True
+        # Without a lock, which a child forked meanwhile would wait for: all threads write the same bytes.
+        self._plain[start : start + size] = np.frombuffer(plain, np.uint8)
+        self._done[number] = True
 
 
 def _checked(frames: Any, offsets: Any, stop: int, size: int) -> Int64:

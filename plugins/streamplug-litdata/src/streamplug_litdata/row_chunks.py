@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -139,7 +140,7 @@ class RowsReader(ShardReader):
         self._check_size(columns)
         self._names = self._column_names()
         self._known: dict[str, _ArrowColumn | None] = {}
-        self._lock = Lock()
+        self._locks: dict[int, Lock] = {}  # by process
 
     def __len__(self) -> int:
         return self._rows
@@ -205,10 +206,12 @@ class RowsReader(ShardReader):
         return batch
 
     def _column(self, name: str) -> _ArrowColumn | None:
-        with self._lock:
-            if name not in self._known:
-                self._known[name] = self._read(name) if name in self._names else None
-            return self._known[name]
+        if name not in self._known:
+            # A lock of this process: another thread may have held the parent's at a fork.
+            with self._locks.setdefault(os.getpid(), Lock()):
+                if name not in self._known:
+                    self._known[name] = self._read(name) if name in self._names else None
+        return self._known[name]
 
     def _column_names(self) -> list[str]:
         schema = self._opened(None).schema
