@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,32 @@ def test_a_child_does_not_prolong_its_parents_lock(tmp_path):
     child.join()
 
 
+def test_a_child_that_drops_its_parents_lock_keeps_its_own(tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+
+    def drop(descriptor):
+        os.closerange(descriptor, descriptor + 1)  # if the start of the process has used the number
+        while os.dup(1) != descriptor:
+            pass
+        os.close(descriptor)
+        with file_lock(theirs, "to test"):
+            assert list(locks._open) == [descriptor]
+            held.close()
+            with try_file_lock(theirs) as free:
+                assert not free
+
+    held = ExitStack()
+    with held:
+        held.enter_context(file_lock(ours, "to test"))
+        (descriptor,) = locks._open
+        child = multiprocessing.get_context("fork").Process(target=drop, args=(descriptor,))
+        child.start()
+        child.join()
+        with try_file_lock(ours) as free:
+            assert not free
+    assert child.exitcode == 0
+
+
 @pytest.fixture
 def lockless(monkeypatch):
     def refuse(descriptor, operation):
@@ -118,7 +145,7 @@ def test_what_else_the_system_refuses_is_raised(tmp_path, monkeypatch):
         pass
     with pytest.raises(OSError, match="Input/output"), try_file_lock(tmp_path / "lock"):
         pass
-    assert locks._open == set()
+    assert locks._open == {}
 
 
 def test_the_state_of_a_cache_is_in_it_or_beside_it(tmp_path, monkeypatch):

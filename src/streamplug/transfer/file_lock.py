@@ -33,7 +33,9 @@ _HELD_ERRNOS = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 _NO_LOCKS_ERRNOS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _LOG = logging.getLogger("streamplug.transfer")
 _warned: set[Path | str] = set()
-_open: set[int] = set()
+_open: dict[
+    int, object
+] = {}  # descriptors of the locks of this process; a value for each acquisition
 _stalled: dict[Path, str] = {}  # the acquisitions of locks that made no progress
 
 
@@ -304,12 +306,13 @@ def _open_lock(path: Path, *, create: bool = True) -> Iterator[int]:
 @contextmanager
 def _unlocked_and_closed(descriptor: int) -> Iterator[None]:
     """Unlock and close a descriptor afterwards."""
-    _open.add(descriptor)
+    opened = _open[descriptor] = object()
     try:
         yield
     finally:
-        if descriptor in _open:  # else closed after a fork
-            _open.discard(descriptor)
+        # Else closed after a fork, and the number may be that of another lock by now.
+        if _open.get(descriptor) is opened:
+            del _open[descriptor]
             with suppress(OSError):
                 # Closing is not enough: a child that is starting may have a copy of the descriptor.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -329,7 +332,7 @@ def _lock(descriptor: int) -> bool:
 def _close_in_child() -> None:
     # A lock lasts while any process has its file open: a child must not prolong its parent's.
     while _open:
-        os.close(_open.pop())
+        os.close(_open.popitem()[0])
 
 
 os.register_at_fork(after_in_child=_close_in_child)
