@@ -21,16 +21,12 @@ from streamplug_tools.local_engine import Local
 from streamplug_tools.part_identity import make_plan
 from streamplug_tools.part_task import PartTask, install_attempt
 
-from streamplug import (
-    Encoding,
-    Engine,
-    MDSWriter,
-    StreamingDataset,
-    register_encoding,
-    write_parts,
-)
+import streamplug
+from streamplug import Encoding, Engine, MDSWriter, register_encoding, write_parts
 from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import ConfigError, OutputExistsError, PluginError, WriterError
+
+# The processes that are started import this module, and need no torch: so `streamplug.StreamingDataset`.
 
 COLUMNS = {"id": "int", "text": "str"}
 OPTIONS = {"columns": COLUMNS, "size_limit": 2000, "compression": "gz", "hashes": ["sha1"]}
@@ -78,7 +74,7 @@ def undisturbed(tmp_path_factory):
 
 
 def ids(remote, **options):
-    dataset = StreamingDataset(remote=str(remote), batch_size=1, **options)
+    dataset = streamplug.StreamingDataset(remote=str(remote), batch_size=1, **options)
     return [sample["id"] for sample in dataset]
 
 
@@ -88,7 +84,7 @@ def test_bytes_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
         samples,
         range(5),
         out=tmp_path / "set",
-        processes=3,
+        processes=2,
         on_progress=lambda *count: reports.append(count),
         **OPTIONS,
     )
@@ -221,7 +217,7 @@ def test_names_that_were_registered_are_known_to_the_workers(tmp_path):
         out=tmp_path / "set",
         processes=1,
     )
-    dataset = StreamingDataset(local=str(tmp_path / "set"))
+    dataset = streamplug.StreamingDataset(local=str(tmp_path / "set"))
     assert [dataset[0], dataset[1]] == [{"text": "part 0"}, {"text": "part 1"}]
 
 
@@ -411,7 +407,7 @@ def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path, undisturbed):
     program, rng = tmp_path / "program.py", random.Random(3)
     program.write_text(textwrap.dedent(PROGRAM))
     command = [sys.executable, str(program)]
-    for kill in range(50 if SOAK else 2):
+    for kill in range(50 if SOAK else 1):
         out = tmp_path / "set" / str(kill)
         process = subprocess.Popen([*command, str(out)], start_new_session=True)
         deadline = time.monotonic() + 60
@@ -525,7 +521,7 @@ def test_sets_of_a_single_writer_and_merged_ones_are_replaced(tmp_path):
             writer.write({"id": 1, "text": "x"})
     merge_index(tmp_path / "set")
     write_parts(samples, range(2), out=tmp_path / "set", processes=0, exist_ok=True, **OPTIONS)
-    assert len(StreamingDataset(local=str(tmp_path / "set"))) == 2 * SIZE
+    assert len(streamplug.StreamingDataset(local=str(tmp_path / "set"))) == 2 * SIZE
     assert not list((tmp_path / "set").glob("a/*"))
 
 
@@ -580,7 +576,7 @@ def test_a_part_with_a_damaged_index_is_written_again(tmp_path, old, new):
     index.write_text(index.read_text().replace(old, new))
     (tmp_path / "shard.00000.mds.gz").touch()
     write_parts(samples, range(2), out=tmp_path / "set", processes=0, **OPTIONS)
-    assert len(list(StreamingDataset(local=str(tmp_path / "set")))) == 2 * SIZE
+    assert len(list(streamplug.StreamingDataset(local=str(tmp_path / "set")))) == 2 * SIZE
     assert (tmp_path / "shard.00000.mds.gz").exists()
 
 
