@@ -1,7 +1,7 @@
 """A process that packs a data set, as a rank of a group or alone, until it is done or killed.
 
-``python packing_process.py JOB``, where JOB is JSON: `folder`, `out`, `workers`, `packs_per_epoch`, `loops`.
-Each line of `out` has the packs' digest and the state after it; a process that finds lines continues there.
+A job has `folder`, `out`, `workers`, `packs_per_epoch`, `loops`. Each line of `out` has the packs' digest and
+the state after it; a process that finds lines continues there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,3 @@ def main(job: dict[str, Any]) -> None:
                 file.write(json.dumps({**row, "state": loader.state_dict()}).encode() + b"\n")
     if ranks > 1:
         torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
