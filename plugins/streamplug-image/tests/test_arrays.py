@@ -18,7 +18,8 @@ from streamplug_image.pictures import CHANNELS
 from streamplug_image.threads import run_numbered
 from streamplug_testing.encoding import EncodingTests
 
-from streamplug import MDSWriter, StreamingDataset
+from streamplug import MDSWriter
+from streamplug.dataset import StreamingDataset  # without torch, which processes would import
 from streamplug.errors import ConfigError, DecodeError
 from streamplug.interfaces import GatherBuffer
 from streamplug.plugin import make

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from streamplug_views import View, expression_format
 
-from streamplug import Encoding, MDSWriter, Stream, StreamingDataset
+from streamplug import Encoding, MDSWriter, Stream
+from streamplug.dataset import StreamingDataset  # without torch, which processes would import
 from streamplug.errors import ConfigError, DataError, NotFound, StateError
 
 
@@ -81,13 +82,13 @@ def _read(crawl, queue):
 def test_processes_that_start_at_once_agree(crawl, cache):
     spawn = multiprocessing.get_context("spawn")
     queue = spawn.Queue()
-    processes = [spawn.Process(target=_read, args=(crawl, queue)) for _ in range(3)]
+    processes = [spawn.Process(target=_read, args=(crawl, queue)) for _ in range(2)]
     for process in processes:
         process.start()
     found = [queue.get(timeout=60) for _ in processes]
     for process in processes:
         process.join(60)
-    assert found == [list(range(3, 100, 10))] * 3
+    assert found == [list(range(3, 100, 10))] * 2
     assert len(list(cache.rglob("*.rows"))) == 1
 
 

@@ -10,7 +10,8 @@ from streamplug_testing.http import serving
 from streamplug_tools.verification import verify
 from streamplug_views import View
 
-from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug import MDSWriter, Stream
+from streamplug.dataset import StreamingDataset  # without torch, which processes would import
 from streamplug.errors import ConfigError, StateError
 
 
@@ -108,14 +109,17 @@ def test_other_processes_read_views(root, method):
 def test_loader_workers_read_views(root):
     pytest.importorskip("torch")
     from streamplug import StreamingDataLoader
+    from streamplug import StreamingDataset as TorchDataset
 
-    dataset = StreamingDataset(remote=str(root / "view"), batch_size=4, shuffle=True)
-    loader = StreamingDataLoader(dataset, num_workers=2, multiprocessing_context="spawn")
+    dataset = TorchDataset(remote=str(root / "view"), batch_size=4, shuffle=True)
+    loader = StreamingDataLoader(
+        dataset, num_workers=2, multiprocessing_context="spawn", persistent_workers=True
+    )
     first = [batch["id"].tolist() for batch in loader]
     assert sorted({n for batch in first for n in batch}) == EXPECTED
     state = loader.state_dict()
     assert [batch["id"].tolist() for batch in loader] != first
-    again = StreamingDataset(remote=str(root / "view"), batch_size=4, shuffle=True)
+    again = TorchDataset(remote=str(root / "view"), batch_size=4, shuffle=True)
     alone = StreamingDataLoader(again, num_workers=0)
     assert [batch["id"].tolist() for batch in alone] == first
     assert state
