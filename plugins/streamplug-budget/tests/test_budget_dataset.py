@@ -30,6 +30,7 @@ from streamplug.errors import (
 RNG = np.random.default_rng(5)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 600), 1, 200).astype(int).tolist()
 LIMIT = 400
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 
 
 @pytest.fixture(scope="module")
@@ -430,7 +431,8 @@ class TestLoader:
 
     @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
     @pytest.mark.parametrize(
-        "workers", [{}, {"num_workers": 2}, {"num_workers": 1, "context": "spawn"}]
+        "workers",
+        [{}, {"num_workers": 2}, *([{"num_workers": 1, "context": "spawn"}] if SOAK else [])],
     )
     def test_batches_are_those_of_the_data_set(self, folder, workers):
         from streamplug import StreamingDataLoader
@@ -569,7 +571,7 @@ def test_a_script_without_a_guard_of_its_main_module_is_measured(folder, tmp_pat
     script.write_text(
         f"""
 import os, streamplug_budget.length_counter as counter, streamplug_budget.bin_counts as bins
-from streamplug import StreamingDataset
+from streamplug.dataset import StreamingDataset
 counter.SAMPLES_PER_PROCESS = bins._SAMPLES_PER_PROCESS = 200
 os.cpu_count = lambda: 2
 def measure(sample):
