@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -258,34 +257,32 @@ def test_a_storage_that_cannot_create_is_refused(base, tmp_path):
         unregister("storage", "nocreate")
 
 
-COMMITTER = """
-import json, random, sys
-from streamplug_views import ConflictError, View
-url, worker, count, log = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-options = json.loads(sys.argv[5])
-done = 0
-while done < count:
-    view = View.of(url, storage_options=options)
-    try:
-        commit = view.exclude([random.randrange(len(view))]).commit(message=f"{worker}.{done}")
-    except ConflictError:
-        continue
-    done += 1
-    with open(log, "ab", buffering=0) as file:  # the commit is acknowledged
-        file.write(f"{commit.version} {commit.digest}\\n".encode())
-"""
+def commit_often(url, worker, count, log_, options):
+    """Commit until as many as wanted have succeeded."""
+    chance, done = random.Random(os.getpid()), 0
+    while done < count:
+        view = View.of(url, storage_options=options)
+        try:
+            commit = view.exclude([chance.randrange(len(view))]).commit(message=f"{worker}.{done}")
+        except ConflictError:
+            continue
+        done += 1
+        with log_.open("ab", buffering=0) as file:  # the commit is acknowledged
+            file.write(f"{commit.version} {commit.digest}\n".encode())
 
 
 def run_campaign(url, tmp_path, workers, commits, kill_every, options=None):
     """Commit from several processes, of which one is killed now and then; return acknowledged commits."""
-    program = tmp_path / "committer.py"
-    program.write_text(COMMITTER)
     logs = [tmp_path / f"log-{worker}" for worker in range(workers)]
 
     def start(worker):
         done = acknowledged([logs[worker]])
-        command = [sys.executable, program, url, str(worker), str(commits - done), logs[worker]]
-        return subprocess.Popen([*command, json.dumps(options)], stderr=subprocess.PIPE)
+        # A fork has imported what it needs already.
+        process = multiprocessing.get_context("fork").Process(
+            target=commit_often, args=(url, worker, commits - done, logs[worker], options)
+        )
+        process.start()
+        return process
 
     # On a busy machine, programs that are killed again and again never get to a commit.
     most_kills = 2 if commits <= 4 else math.inf
@@ -296,19 +293,19 @@ def run_campaign(url, tmp_path, workers, commits, kill_every, options=None):
         while acknowledged(logs) < workers * commits and time.monotonic() < deadline:
             time.sleep(chance.random() * kill_every)
             worker = chance.randrange(workers)
-            alive = running[worker].poll() is None
+            alive = running[worker].is_alive()
             if alive and kills < most_kills and acknowledged([logs[worker]]) < commits:
-                running[worker].send_signal(signal.SIGKILL)
-                running[worker].communicate()
+                running[worker].kill()
+                running[worker].join()
                 kills += 1
             for number, process in enumerate(running):
-                if process.poll() is not None and acknowledged([logs[number]]) < commits:
-                    assert process.returncode == -signal.SIGKILL, process.communicate()[1].decode()
+                if not process.is_alive() and acknowledged([logs[number]]) < commits:
+                    assert process.exitcode == -signal.SIGKILL
                     running[number] = start(number)
     finally:
         for process in running:
             process.kill()
-            process.communicate()
+            process.join()
     return [line.split() for log_ in logs for line in log_.read_text().splitlines()], kills
 
 

@@ -359,8 +359,7 @@ def test_a_view_is_of_what_the_stream_selects(root, tmp_path):
 
 def test_many_samples_are_evaluated_in_processes(tmp_path, monkeypatch):
     with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
-        for n in range(120_000):
-            out.write({"n": n})
+        out.write_batch({"n": np.arange(120_000)})
     seen = []
     view = View.of(tmp_path / "set", engine="local:2", on_progress=seen.append)
     kept = view.where("n % 1000 == 7")
