@@ -15,14 +15,14 @@ import pytest
 from streamplug import MDSWriter
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
-TIMES = 1000 if SOAK else 24
-WARM = 30 if SOAK else 14
+TIMES = 1000 if SOAK else 12
+WARM = 30 if SOAK else 8
 """Opened before anything is counted: imports, pools and arenas grow at first."""
 
 PROGRAM = """
 import gc, json, os, sys, threading, time
 from pathlib import Path
-from streamplug import StreamingDataset
+from streamplug.dataset import StreamingDataset
 
 url, endpoint, near, warm, times = *sys.argv[1:4], *map(int, sys.argv[4:])
 wishes = {"local": near} if near else {"access": "range"}
