@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 
 import av
@@ -14,6 +15,7 @@ from streamplug import Callback, MDSWriter, StreamingDataset
 from streamplug.errors import DecodeError, StorageError
 from streamplug.interfaces import RangesRead
 
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 FRONT = (("movflags", "faststart"),)
 
 
@@ -53,7 +55,7 @@ def write(folder, *files, **options):
     return str(folder)
 
 
-@pytest.fixture(scope="module", params=[("front", 10), ("end", 3)], ids=str)
+@pytest.fixture(scope="module", params=[("front", 10 if SOAK else 4), ("end", 3)], ids=str)
 def long_set(request, media, tmp_path_factory):
     place, minutes = request.param
     muxer = FRONT if place == "front" else ()
