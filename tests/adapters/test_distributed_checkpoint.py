@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -10,10 +11,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-
-import torch.distributed.checkpoint as dcp  # noqa: E402, TID251
-import torch.multiprocessing as mp  # noqa: E402, TID251
-from torch.distributed.checkpoint.stateful import Stateful  # noqa: E402, TID251
 
 from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import StateError  # noqa: E402
@@ -54,6 +51,12 @@ def folders(tmp_path_factory):
     return [str(top / str(number)) for number in range(2)]
 
 
+@pytest.fixture(scope="module")
+def dcp():
+    """Import what takes long when it is used, not in every process that collects tests."""
+    return importlib.import_module("torch.distributed.checkpoint")
+
+
 def make(folders, workers=0, ranks=1, rank=0, kind=StreamingDataLoader):
     dataset = StreamingDataset(
         streams=[Stream(local=folder, proportion=1) for folder in folders],
@@ -70,10 +73,10 @@ def take(batches, count):
 
 @WORKERS
 @pytest.mark.parametrize("kind", [StreamingDataLoader, WholeState])
-def test_a_checkpoint_within_an_epoch_is_exact(folders, tmp_path, workers, kind):
+def test_a_checkpoint_within_an_epoch_is_exact(folders, tmp_path, dcp, workers, kind):
     whole = take(make(folders), 10)
     loader = make(folders, workers, kind=kind)
-    assert isinstance(loader, Stateful)
+    assert isinstance(loader, dcp.stateful.Stateful)
     assert isinstance(loader, BaseDataLoader)
     batches = iter(loader)
     assert take(batches, 4) == whole[:4]
@@ -87,7 +90,7 @@ def test_a_checkpoint_within_an_epoch_is_exact(folders, tmp_path, workers, kind)
     assert take(again, 10) == whole[4:]
 
 
-def test_changed_proportions_need_the_state_as_one_value(folders, tmp_path):
+def test_changed_proportions_need_the_state_as_one_value(folders, tmp_path, dcp):
     for kind in (StreamingDataLoader, WholeState):
         loader = make(folders, kind=kind)
         take(loader, 3)
@@ -102,7 +105,7 @@ def test_changed_proportions_need_the_state_as_one_value(folders, tmp_path):
         dcp.load({"loader": make(folders)}, checkpoint_id=tmp_path / "StreamingDataLoader")
 
 
-def save_as_rank(rank, folders, out):
+def save_as_rank(rank, dcp, folders, out):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{out}.group", world_size=2, rank=rank
     )
@@ -112,8 +115,11 @@ def save_as_rank(rank, folders, out):
     torch.distributed.destroy_process_group()
 
 
-def test_a_checkpoint_of_two_ranks_goes_on_with_another_number(folders, tmp_path):
-    mp.spawn(save_as_rank, (folders, str(tmp_path / "two")), nprocs=2)
+def test_a_checkpoint_of_two_ranks_goes_on_with_another_number(folders, tmp_path, dcp):
+    # Forked ranks need not import torch again.
+    torch.multiprocessing.start_processes(
+        save_as_rank, (dcp, folders, str(tmp_path / "two")), nprocs=2, start_method="fork"
+    )
     whole = take(make(folders), 10)
     for ranks in (1, 3):
         parts = []

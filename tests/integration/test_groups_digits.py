@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("sklearn")
+if find_spec("sklearn") is None:
+    pytest.skip("scikit-learn is not installed", allow_module_level=True)
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "digits.py"
 EPOCHS = 3

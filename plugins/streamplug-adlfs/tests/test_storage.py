@@ -5,7 +5,6 @@ import pickle
 import traceback
 
 import pytest
-from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 from streamplug_adlfs.storage import AzureStorage
 from streamplug_testing.storage import StorageTests
 
@@ -132,6 +131,8 @@ def test_a_connection_string(container, monkeypatch):
 
 @pytest.mark.parametrize("mark", ["", "?"])
 def test_a_shared_access_signature(container, mark):
+    from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
+
     container.put("k", b"data")
     token = generate_account_sas(
         container.account,

@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -144,6 +143,9 @@ class Tables:
     """A catalog of tables in a folder."""
 
     def __init__(self, folder: Path) -> None:
+        # It imports SQLAlchemy, which takes long.
+        from pyiceberg.catalog.sql import SqlCatalog
+
         self.folder = folder
         folder.mkdir()
         self.catalog = SqlCatalog(

@@ -1,4 +1,4 @@
-"""Places on the local servers, each with another client of the same server."""
+"""Places on the local servers, each with another client of the same server, imported when it is used."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import http.server
 import threading
 import uuid
 
-import boto3
 import pytest
 import requests
-from azure.storage.blob import BlobServiceClient
-from botocore.config import Config
 
 ACCOUNT = "devstoreaccount1"
 # Every emulator of Azure has this account and this key.
@@ -40,6 +37,9 @@ def unique(kind):
 
 class S3Bucket:
     def __init__(self, server):
+        import boto3
+        from botocore.config import Config
+
         self.name = unique("bucket")
         self.url = f"s3://{self.name}"
         self.options = {"endpoint_url": server, "key": "me", "secret": "s3cr3t-ACCESS-key"}
@@ -64,6 +64,8 @@ class S3Bucket:
 
 class AzureContainer:
     def __init__(self, server):
+        from azure.storage.blob import BlobServiceClient
+
         self.name = unique("container")
         self.url = f"az://{self.name}"
         self.endpoint = f"{server}/{ACCOUNT}"

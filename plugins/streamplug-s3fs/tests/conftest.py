@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-import boto3
 import pytest
 from botocore.config import Config
 from botocore.loaders import JSONFileLoader
@@ -52,6 +51,8 @@ def environment(monkeypatch, tmp_path):
 @pytest.fixture(scope="session")
 def client(endpoint):
     """Another client of the same server."""
+    import boto3  # a fixture need not delay the collection of tests
+
     client = boto3.client(
         "s3",
         endpoint_url=endpoint,
