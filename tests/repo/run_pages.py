@@ -1,7 +1,7 @@
 """Runs pages that test_docs.py has taken apart, one after the other: python run_pages.py FOLDER...
 
-Each folder has a ``page.py``, which runs in it as a program of its own would. Several pages in one
-process import torch once.
+Each folder has a ``page.py``, which runs in it as a program of its own would; the other modules there are
+imported, but for tests. Several pages in one process import torch once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
@@ -63,13 +64,23 @@ def compare(what: str, found: str, expected: str) -> None:
 
 def run(folder: Path) -> None:
     os.chdir(folder)
-    sys.path.insert(0, str(folder))
     page = ModuleType("__main__")
-    sys.modules["__main__"] = page
     vars(page).update(_prints=prints, _fails=fails)
     code = compile(Path("page.py").read_text(encoding="utf-8"), str(folder / "page.py"), "exec")
-    exec(code, vars(page))
-    sys.path.remove(str(folder))
+    # The next page knows nothing of what this one registers, nor of its modules.
+    with ExitStack() as stack:
+        for names in registry._registered.values():
+            stack.enter_context(mock.patch.dict(names))
+        sys.path.insert(0, str(folder))
+        sys.modules["__main__"] = page
+        exec(code, vars(page))
+        for path in folder.glob("*.py"):
+            if path.stem != "page" and not path.stem.startswith("test_"):
+                import_module(path.stem)
+        sys.path.remove(str(folder))
+    for name, module in list(sys.modules.items()):
+        if folder in Path(getattr(module, "__file__", None) or "").parents:
+            del sys.modules[name]
 
 
 if __name__ == "__main__":

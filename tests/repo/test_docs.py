@@ -32,10 +32,18 @@ PAGES = [
     ROOT / "README.md",
     *sorted(page for page in (ROOT / "docs").glob("**/*.md") if "_build" not in page.parts),
 ]
-# All pages of these folders run in one process, which imports torch once.
-TOGETHER = ({"howto", "reference", "tutorial"}, {"concepts", "moving"}, {"plugins"})
-# But not one whose workers would have to load what the other pages register.
-ALONE = {"engine.md"}
+# All pages of these folders run in one process, which imports torch once; and those of all others in one.
+TOGETHER = ({"howto", "reference", "tutorial"}, {"concepts", "cookbook", "moving"})
+# But pages that need no torch, and start processes that would all import it, run where there is none.
+WITHOUT_TORCH = {"engine.md", "many-nodes.md"}
+NO_TORCH = "import sys\nsys.modules['torch'] = None\n"
+# As many examples as in the other tests, see conftest.py of the repository.
+EXAMPLES = """
+from hypothesis import settings
+settings.register_profile("pages", max_examples=25, derandomize=True, deadline=None, database=None)
+settings.load_profile("pages")
+"""
+RUN_PAGES = str(Path(__file__).with_name("run_pages.py"))
 FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.*\S.*) -->")
@@ -127,12 +135,12 @@ def commands(block: Fenced, script: list[str], page: Page) -> None:
         script[block.begin + begin] = f"_prints({command!r}, {shown!r})"
 
 
-def run(folder: Path, *command: str) -> None:
+def run(folder: Path, *command: str, **environment: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", *command],
         cwd=folder,
         # torch's threads wait for each other in vain where others work, too.
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
         timeout=280,
@@ -145,9 +153,9 @@ def run(folder: Path, *command: str) -> None:
 
 def together(path: Path) -> str:
     """Return the name of the group of pages that a page runs with."""
-    folders = next((group for group in TOGETHER if path.parent.name in group), None)
-    if folders is None or path.name in ALONE:
-        return str(path.relative_to(ROOT))
+    if path.name in WITHOUT_TORCH:
+        return "without torch"
+    folders = next((group for group in TOGETHER if path.parent.name in group), {"others"})
     return " ".join(sorted(folders))
 
 
@@ -155,32 +163,36 @@ def folder_of(path: Path, root: Path) -> Path:
     return root / path.parent.name / path.stem
 
 
+def without_torch(root: Path) -> str:
+    """Return a PYTHONPATH with which Python and its children find no torch."""
+    (root / "sitecustomize.py").write_text(NO_TORCH)
+    return os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 GROUPS = {name: list(paths) for name, paths in groupby(sorted(PAGES, key=together), key=together)}
 
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_code_of_pages_runs(name, tmp_path):
-    folders = []
-    pages = {path: parse(path.read_text(encoding="utf-8")) for path in GROUPS[name]}
-    for path, page in pages.items():
+    folders, tests = [], []
+    for path in GROUPS[name]:
+        page = parse(path.read_text(encoding="utf-8"))
         assert not page.faults, f"{path}: {page.faults}"
         folder = folder_of(path, tmp_path)
         folder.mkdir(parents=True)
         for file, content in page.files.items():
             (folder / file).write_text(content, encoding="utf-8")
-        if page.script.strip():
-            (folder / "page.py").write_text(page.script, encoding="utf-8")
+        (folder / "page.py").write_text(page.script, encoding="utf-8")
+        if page.files or page.script.strip():
             folders.append(str(folder))
-    if folders:
-        run(tmp_path, str(Path(__file__).with_name("run_pages.py")), *folders)
-    tests = []
-    for path, page in pages.items():
-        folder = folder_of(path, tmp_path)
         tests += [str(folder / file) for file in page.files if file.startswith("test_")]
-        if modules := [Path(file).stem for file in page.files if not file.startswith("test_")]:
-            run(folder, "-c", f"import {', '.join(modules)}")
+    environment = {"PYTHONPATH": without_torch(tmp_path)} if name == "without torch" else {}
+    run(tmp_path, RUN_PAGES, *folders, **environment)
     if tests:
-        run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+        (tmp_path / "conftest.py").write_text(EXAMPLES)
+        # In a folder of its own: else pytest may remove those of earlier runs, which takes minutes.
+        options = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--basetemp=temporary"]
+        run(tmp_path, "-m", "pytest", *options, *tests, **environment)
 
 
 def test_the_guard_finds_blocks_that_would_not_run():
@@ -231,7 +243,7 @@ def test_commands_and_errors_are_part_of_the_script(tmp_path):
 def test_what_is_not_as_the_page_says_is_an_error(tmp_path, script, fault):
     (tmp_path / "page.py").write_text(script)
     with pytest.raises(AssertionError, match=re.escape(fault)):
-        run(tmp_path, str(Path(__file__).with_name("run_pages.py")), str(tmp_path))
+        run(tmp_path, RUN_PAGES, str(tmp_path))
 
 
 def test_every_environment_variable_is_described():
