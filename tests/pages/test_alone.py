@@ -92,4 +92,6 @@ def test_a_page_runs_with_what_it_names(name, tmp_path, python_with):
     run(python, ROOT / "tests" / "repo" / "run_pages.py", tmp_path, folder=tmp_path)
     for file in page.files:
         if file.startswith("test_"):
-            run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, folder=tmp_path)
+            # In a folder of its own: else pytest may remove those of earlier runs, which takes minutes.
+            options = ["-q", "-p", "no:cacheprovider", "--basetemp=temporary"]
+            run(python, "-m", "pytest", *options, file, folder=tmp_path)

@@ -80,8 +80,10 @@ def test_there_is_an_example_of_each_kind():
     assert set(EXAMPLES) == set(KINDS) - {"batching", "partition", "table"}
 
 
-def test_their_own_tests_pass(made, installed):
+def test_their_own_tests_pass(made, installed, tmp_path):
     command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", made]
+    # In a folder of its own: else pytest may remove those of earlier runs, which takes minutes.
+    command += ["--basetemp", tmp_path / "temporary"]
     # With few examples, in one process: the documentation tests classes like these with all.
     command += ["-k", "not process and not spawn and not worker"]
     (made / "conftest.py").write_text(FEW)
