@@ -226,9 +226,16 @@ class EngineTests(ConformanceBase):
             list(self.make().run(task, [5]))
 
 
-def _samples(part: int) -> Any:
-    for n in range(100 * part, 100 * part + 100):
-        yield {"n": n}
+def _make_samples() -> Callable[[int], Any]:
+    # A local function is pickled by value: so workers do not import this module, pytest and hypothesis.
+    def samples(part: int) -> Any:
+        for n in range(100 * part, 100 * part + 100):
+            yield {"n": n}
+
+    return samples
+
+
+_samples = _make_samples()
 
 
 def _marking(folder: Path) -> Callable[[int], None]:
