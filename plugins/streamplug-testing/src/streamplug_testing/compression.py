@@ -134,7 +134,8 @@ class CompressionTests(ConformanceBase):
 
     def test_round_trip_of_much(self) -> None:
         compression, data = self.compression_class()(), _sample(8 * _MIB)
-        assert compression.decompress(compression.compress(data), max_size=len(data)) == data
+        packed = _compressed_sample(type(compression))
+        assert compression.decompress(packed, max_size=len(data)) == data
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
     def test_takes_any_kind_of_bytes(self, kind: type[bytes]) -> None:
@@ -237,7 +238,7 @@ class CompressionTests(ConformanceBase):
 
     def test_stream_of_much(self) -> None:
         compression, data = self.compression_class()(), _sample(8 * _MIB)
-        assert _stream(compression, compression.compress(data), len(data)) == data
+        assert _stream(compression, _compressed_sample(type(compression)), len(data)) == data
 
     def test_stream_from_a_slow_source(self) -> None:
         for compression in self.at_sample_levels():
@@ -292,7 +293,7 @@ class CompressionTests(ConformanceBase):
 
     def test_serves_many_threads(self) -> None:
         compression = self.compression_class()()
-        inputs = [_sample(50_000 + number) for number in range(64)]
+        inputs = [_sample(15_000 + number) for number in range(64)]
         with ThreadPoolExecutor(8) as threads:
             results = list(threads.map(lambda data: _there_and_back(compression, data), inputs))
         assert results == [(compression.compress(data), data) for data in inputs]
@@ -337,6 +338,11 @@ def _do_no_harm(compression: Compression, garbage: bytes) -> None:
 
 def _bomb(compression: Compression) -> bytes:
     return _compressed_zeros(type(compression))
+
+
+@cache
+def _compressed_sample(kind: type[Compression]) -> bytes:
+    return kind().compress(_sample(8 * _MIB))
 
 
 @cache
