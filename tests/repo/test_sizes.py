@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "src" / "streamplug"
 FILES = sorted([*CORE.rglob("*.py"), *ROOT.glob("plugins/streamplug-*/src/**/*.py")])
-EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 TESTING = ROOT / "plugins" / "streamplug-testing"
 PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_webdataset"
 MOSAIC = ROOT / "plugins" / "streamplug-mosaic" / "src" / "streamplug_mosaic" / "compat"
@@ -38,35 +38,29 @@ PURE_OURS = ("errors", "interfaces", "plan", "types")
 PURE_MODULES = ("streamplug.plugin_kit.shuffle_order",)
 
 
-@EACH
-def test_file_is_short(path):
-    assert len(path.read_text().splitlines()) <= MAX_LINES
+def test_file_is_short():
+    sizes = {_named(path): len(path.read_text().splitlines()) for path in FILES}
+    assert len(sizes) > 100
+    assert {name: size for name, size in sizes.items() if size > MAX_LINES} == {}
 
 
-@EACH
-def test_file_has_no_assert(path):
-    if TESTING in path.parents:
-        pytest.skip("tests are made of them")
-    found = [node.lineno for node in ast.walk(_parsed(path)) if isinstance(node, ast.Assert)]
-    assert not found, f"lines {found}: raise an error of streamplug.errors instead"
+def test_file_has_no_assert():
+    # Tests are made of them.
+    others = [path for path in FILES if TESTING not in path.parents]
+    found = [f"{_named(path)}:{line}" for path in others for line in _asserts_and_imports(path)[0]]
+    assert found == [], "raise an error of streamplug.errors instead"
 
 
-@EACH
-def test_file_leaves_torch_alone(path):
-    if path in TORCH or any(place in path.parents for place in TORCH):
-        pytest.skip("the place for torch")
-    imported = set()
-    for node in ast.walk(_parsed(path)):
-        if isinstance(node, ast.Import):
-            imported |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            imported.add(node.module.partition(".")[0])
-    assert "torch" not in imported
+def test_file_leaves_torch_alone():
+    found = {path for path in FILES if "torch" in _asserts_and_imports(path)[1]}
+    allowed = {path for path in found if path in TORCH or {*path.parents} & {*TORCH}}
+    assert allowed
+    assert [_named(path) for path in found - allowed] == []
 
 
 @pytest.mark.parametrize("path", PLAN, ids=lambda path: path.name)
 def test_plan_is_short_functions_of_numbers(path):
-    for node in ast.walk(_parsed(path)):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < MAX_FUNCTION, node.name
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -76,5 +70,19 @@ def test_plan_is_short_functions_of_numbers(path):
             assert ours or first in PURE, name
 
 
-def _parsed(path):
-    return ast.parse(path.read_text())
+def _named(path):
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def _asserts_and_imports(path):
+    """Return the lines of a file's assertions, and the packages that it imports."""
+    asserts, imported = [], set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Assert):
+            asserts.append(node.lineno)
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported.add(node.module.partition(".")[0])
+    return asserts, imported
