@@ -42,7 +42,7 @@ from streamplug_tools.part_task import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values
 from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches, stored_bytes
-from streamplug_tools.selection_order import ListedOrder, SelectionOrder, StoredOrder
+from streamplug_tools.selection_order import ListedOrder, SelectionOrder, SharedOrder
 from streamplug_tools.time_values import Convert, make_converter
 
 _INDEX_RETRIES = 2
@@ -131,7 +131,7 @@ class CopyTask:
             if isinstance(order, ListedOrder):
                 name = f"ids-{number}"
                 open_storage(location, storage_options).upload(order.path, name)
-                order = StoredOrder(location, name, order.size, storage_options)
+                order = SharedOrder(location, name, order.size, storage_options)
             inputs.append(replace(source, order=order, streams=absolute_streams(source.streams)))
         return replace(self, inputs=inputs, is_shared=True)
 

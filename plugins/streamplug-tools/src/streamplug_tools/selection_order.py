@@ -100,7 +100,7 @@ class ListedOrder:
             )
 
 
-class StoredOrder:
+class SharedOrder:
     """Samples listed in an object of a storage, which all machines can read.
 
     Attributes:
