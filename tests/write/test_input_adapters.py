@@ -116,6 +116,31 @@ def test_encodings_follow_from_values(tmp_path):
     assert same(dict(sorted(dataset[1].items())), dict(sorted(expected.items())))
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [True, 5],
+        [True, 0.5],
+        [2**53 + 1, 0.5],
+        [0.5, -(2**60) - 1],
+        [np.int64(2**60 + 1), np.float32(0.5)],
+    ],
+)
+def test_numbers_of_several_types_keep_their_values(values, tmp_path):
+    write_from({"x": values}, out=tmp_path / "set")
+    read = [sample["x"] for sample in StreamingDataset(local=str(tmp_path / "set"), batch_size=1)]
+    assert same(list(map(plainly, read)), list(map(plainly, values)))
+
+
+def plainly(value):
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def test_small_integers_among_floats_become_float64(tmp_path):
+    write_from({"x": [2**53, 0.5]}, out=tmp_path / "set")
+    assert same(StreamingDataset(local=str(tmp_path / "set"))[0]["x"], np.float64(2**53))
+
+
 def test_columns_may_be_chosen_and_named(tmp_path):
     write_from(Map(), out=tmp_path / "set", columns={"x": "int8"}, batch=2, max_samples_per_shard=2)
     assert same(

@@ -11,10 +11,12 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import WritableFormat
 from streamplug.write.input_adapters import to_plain_values
 
+_NUMBERS = (int, float, np.integer, np.floating)
+_MAX_EXACT_INT = 1 << 53  # of float64
+
 _ENCODING_BY_TYPES: Sequence[tuple[tuple[type, ...], str]] = (
-    ((bool,), "json"),
     ((int, np.integer), "int"),
-    ((int, float, np.integer, np.floating), "float64"),
+    (_NUMBERS, "float64"),
     ((str,), "str"),
     ((bytes, bytearray, memoryview), "bytes"),
     ((np.ndarray,), "ndarray"),
@@ -48,7 +50,19 @@ def _infer_from_types(values: Any) -> str | None:
         shape = ",".join(map(str, values.shape[1:]))
         return f"ndarray:{values.dtype.name}:{shape}" if shape else values.dtype.name
     kinds = {type(value) for value in values}
+    if all(issubclass(kind, _NUMBERS) for kind in kinds) and (
+        bool in kinds or _is_inexact(kinds, values)
+    ):
+        return "json"  # int or float64 would store True as 1, or another integer
     for classes, spec in _ENCODING_BY_TYPES:
         if all(issubclass(kind, classes) for kind in kinds):
             return spec
     return None
+
+
+def _is_inexact(kinds: set[type], values: Any) -> bool:
+    """Return whether float64 would change integers among floating-point numbers."""
+    if all(issubclass(kind, (int, np.integer)) for kind in kinds):
+        return False
+    integers = (value for value in values if isinstance(value, (int, np.integer)))
+    return any(abs(int(value)) > _MAX_EXACT_INT for value in integers)
