@@ -70,6 +70,18 @@ def test_it_does_not_write_over_what_is_there(tmp_path):
     assert (tmp_path / "data/precious").read_text() == "x"
 
 
+def test_clean_prints_json(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/shard").write_bytes(bytes(70))
+    (tmp_path / quickstart.MARKER_NAME).touch()
+    for num_bytes in (70, 0):
+        arguments = ["quickstart", "--out", str(tmp_path), "--clean", "--json"]
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, result.output
+        expected = {"directory": str(tmp_path), "removed_bytes": num_bytes}
+        assert json.loads(result.stdout) == expected
+
+
 @pytest.mark.parametrize("name", ["data/index.json", "cache/precious"])
 def test_clean_removes_nothing_that_quickstart_did_not_write(tmp_path, name):
     path = tmp_path / name

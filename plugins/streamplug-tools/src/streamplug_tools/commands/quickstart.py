@@ -61,7 +61,11 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
                 f"{present[0]}: quickstart did not write it, as {home} has no {MARKER_NAME}: remove it "
                 "yourself"
             )
-        remove(home, present)
+        removed = remove(home, present)
+        if as_json:
+            click.echo(json.dumps({"directory": str(home), "removed_bytes": removed}, indent=2))
+        else:
+            say(f"removed {size(removed)} from {home}" if removed else f"{home}: nothing to remove")
         return
     if out is not None and out.exists() and any(out.iterdir()):
         raise OutputExistsError(
@@ -90,8 +94,8 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
     )
 
 
-def remove(home: Path, folders: Iterable[Path]) -> None:
-    """Remove what a run left in a directory, and the directory unless it has other files."""
+def remove(home: Path, folders: Iterable[Path]) -> int:
+    """Remove what a run left in a directory, and the directory if it is empty then; return the bytes."""
     removed = stored_bytes(home)
     for folder in folders:
         shutil.rmtree(folder)
@@ -99,7 +103,7 @@ def remove(home: Path, folders: Iterable[Path]) -> None:
     removed -= stored_bytes(home)
     with suppress(OSError):
         home.rmdir()
-    say(f"removed {size(removed)} from {home}" if removed else f"{home}: nothing to remove")
+    return removed
 
 
 def stored_bytes(home: Path) -> int:
