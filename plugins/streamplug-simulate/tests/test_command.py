@@ -153,6 +153,15 @@ def test_a_page_asks_nobody_and_names_cannot_break_out(written, tmp_path):
     assert "default-src 'none'" in text
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has names that are not UTF-8")
+def test_a_page_shows_a_name_that_is_not_utf8(written, tmp_path):
+    place, html = tmp_path / os.fsdecode(b"set\xff"), tmp_path / "run.html"
+    place.symlink_to(written)
+    done = invoke(place, "--batch-size", 10, "--html", html, "--json")
+    assert done.exit_code == 0, done.output
+    assert data_of(html.read_text("utf-8"))["title"].endswith("/set\\udcff")
+
+
 def test_credentials_are_shown_nowhere(written, tmp_path):
     path = tmp_path / "run.html"
     options = json.dumps({"auto_mkdir": False, "password": SECRET})

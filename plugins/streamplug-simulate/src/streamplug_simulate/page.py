@@ -36,7 +36,9 @@ def page(
         shuffles: Names of shuffles, for a page with a server.
     """
     names = shuffles or [name for each in offered if each.name == "shuffle" for name in each.values]
-    title = f"Simulated run of {', '.join(plan.urls)}"
+    # A URL may contain a lone surrogate, which cannot be encoded.
+    urls = ", ".join(plan.urls).encode("utf-8", "backslashreplace").decode()
+    title = f"Simulated run of {urls}"
     data = {
         "title": title,
         "scenario": asdict(scenario),
