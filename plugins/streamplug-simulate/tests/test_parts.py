@@ -24,7 +24,7 @@ def all_of(events):
 class Same:
     """Shards of 100 bytes each, of one cache."""
 
-    caches = 1
+    caches, files = 1, range(1000)
 
     def sizes(self, shard):
         return ShardSize(stored=100, kept=100, room=100, requests=1, cache=0)

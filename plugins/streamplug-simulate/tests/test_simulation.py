@@ -153,6 +153,26 @@ def test_streams_with_caches_of_their_own_have_room_each(written, tmp_path):
         assert plan.scenario(cache_limit=250_000).cache_limit == 250_000
 
 
+@pytest.mark.parametrize("cache", [True, False])
+def test_streams_of_one_data_set_in_one_cache_share_its_shards(written, plan, tmp_path, cache):
+    """Also streams that are read in place, as if they were remote."""
+    more = {"local": str(tmp_path / "cache")} if cache else {}
+    ids = [list(range(first, 400, 2)) for first in range(2)]
+    streams = [{"remote": str(written), "select": part, **more} for part in ids]
+    with open_dataset({"streams": streams, "batch_size": 10, "shuffle": True}) as both:
+        found = simulate(both, both.scenario(ranks_per_node=2))
+        assert found.stored_bytes == plan.shards.stored_bytes == found.egress
+        assert found.shards == len(plan.shards) == found.nodes[0].shards
+        assert found.series["held"]["node 0"][-1] == plan.shards.raw_bytes
+        held = plan.shards.raw_bytes // 2
+        limited = simulate(both, both.scenario(ranks_per_node=2, cache_limit=held))
+        assert limited.egress > found.egress
+        assert max(limited.series["held"]["node 0"]) <= held
+    apart = [{**stream, "local": str(tmp_path / str(n))} for n, stream in enumerate(streams)]
+    with open_dataset({"streams": apart, "batch_size": 10}) as both:
+        assert simulate(both, both.scenario()).egress == 2 * plan.shards.stored_bytes
+
+
 def test_nothing_is_read_but_the_index(written, tmp_path):
     (tmp_path / "index.json").write_bytes((written / "index.json").read_bytes())
     with open_dataset({"local": str(tmp_path), "batch_size": 10, "callbacks": ["nobody"]}) as plan:

@@ -45,7 +45,7 @@ def page(
         "set": {
             "samples": plan.size,
             "shards": len(plan.shards),
-            "bytes": int(plan.shards.stored.sum()),
+            "bytes": plan.shards.stored_bytes,
         },
         "choices": [asdict(choice) for choice in offered],
         "different": MAX_CHANGED_SETTINGS,

@@ -40,7 +40,7 @@ class Choice:
 def offer_choices(plan: SimulatedDataset, scenario: Scenario) -> list[Choice]:
     """Return the settings that a page offers to change."""
     size, batch, nodes = plan.size, scenario.batch_size, scenario.nodes
-    raw, largest = int(plan.shards.raw.sum()), plan.shards.largest
+    raw, largest = plan.shards.raw_bytes, plan.shards.largest
     step = scenario.step_seconds or 0.1
     offered: dict[str, Sequence[Any]] = {
         "shuffle": (None, "window", "global"),

@@ -117,6 +117,7 @@ class NodeCache:
         self, events: EventQueue, link: NetworkLink, shards: ShardSizes, limit: int | None
     ) -> None:
         self._events, self._link, self._shards, self.limit = events, link, shards, limit
+        self._files = shards.files  # caches and downloads are of these
         # By cache, each in LRU order.
         self._cached: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(shards.caches)]
         self._held = [0] * shards.caches
@@ -141,11 +142,12 @@ class NodeCache:
 
     def has(self, shard: int) -> bool:
         """Return whether a shard is cached."""
+        shard = self._files[shard]
         return shard in self._cached[self._shards.cache_of(shard)]
 
     def ensure(self, job: SimulatedJob) -> None:
         """Start or await the download of a job's shard."""
-        shard = job.shard
+        shard = self._files[job.shard]
         cached = self._cached[self._shards.cache_of(shard)]
         if shard in cached:
             self._mark_used(shard, cached)
@@ -160,7 +162,7 @@ class NodeCache:
     def use(self, shards: Sequence[int]) -> None:
         """Update the last use of shards that are being read."""
         now = self._events.now
-        for shard in shards if self.limit is not None else ():
+        for shard in map(self._files.__getitem__, shards if self.limit is not None else ()):
             cached = self._cached[self._shards.cache_of(shard)]
             if shard in cached and now - cached[shard] > USED_SECONDS:
                 self._mark_used(shard, cached)
@@ -170,7 +172,7 @@ class NodeCache:
         cached.move_to_end(shard)
 
     def _start_download(self, job: SimulatedJob) -> None:
-        shard = job.shard
+        shard = self._files[job.shard]
         size = self._shards.sizes(shard)
         self._downloads[shard] = []
         if self.limit is not None:
@@ -179,16 +181,17 @@ class NodeCache:
         self._link.download(size.stored, size.requests, partial(self._finish_download, job))
 
     def _finish_download(self, job: SimulatedJob) -> None:
-        size = self._shards.sizes(job.shard)
+        shard = self._files[job.shard]
+        size = self._shards.sizes(shard)
         self._reserved[size.cache] -= size.room
-        self._cached[size.cache][job.shard] = self._events.now
+        self._cached[size.cache][shard] = self._events.now
         self._held[size.cache] += size.kept
         if self.limit is not None:
             self._evict(size.cache, self.limit)
         self.bytes += size.stored
         self.shards += 1
         self.log.append((self._events.now, self.bytes, self.held_bytes))
-        waiting = self._downloads.pop(job.shard)
+        waiting = self._downloads.pop(shard)
         for other, since in waiting:
             self._events.schedule(self._next_lock_poll(since), partial(self._retry, other))
         job.threads.finish(job)

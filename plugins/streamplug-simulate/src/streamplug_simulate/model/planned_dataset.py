@@ -64,6 +64,7 @@ class SimulatedDataset(StreamingDataset):
             limits.append(limit)
         self._limits = set(limits)
         self._caches = [sorted(set(places)).index(place) for place in places]
+        self._directories = [str(stream.directory) for stream in self.streams]
         self._keeps = [bool(stream.keep_zip) for stream in self.streams]
         self.is_local = any(_is_local(stream) for stream in self.streams)
         self.streams = [_cached_copy(s, f"{self._folder}/{n}") for n, s in enumerate(self.streams)]
@@ -76,7 +77,9 @@ class SimulatedDataset(StreamingDataset):
         opened = [stream.as_stored(None) for stream in opened]
         if any(isinstance(stream.store, RangeReader) for stream in opened):
             raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
-        self.shards = ShardSizes([stream.index for stream in opened], self._caches, self._keeps)
+        self.shards = ShardSizes(
+            [stream.index for stream in opened], self._caches, self._directories, self._keeps
+        )
         return read_all(opened, columns)
 
     def set_loader_config(self, loader: Mapping[str, Any]) -> None:

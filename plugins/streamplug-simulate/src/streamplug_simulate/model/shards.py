@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -37,18 +38,25 @@ class ShardSizes:
     Attributes:
         raw: Uncompressed bytes, shape ``[shards]``.
         stored: Bytes downloaded, shape ``[shards]``.
+        files: For each shard the first one with the same files in a cache, shape ``[shards]``: streams of one
+            data set share these.
         caches: Number of caches per node.
         largest: Bytes reserved for the largest shard.
     """
 
     def __init__(
-        self, indexes: Sequence[Index], caches: Sequence[int], keeps: Sequence[bool]
+        self,
+        indexes: Sequence[Index],
+        caches: Sequence[int],
+        directories: Sequence[str],
+        keeps: Sequence[bool],
     ) -> None:
         """Read sizes from indexes.
 
         Args:
             indexes: Index of each stream.
             caches: Number of the cache of each stream.
+            directories: Directory of the shards of each stream.
             keeps: Whether each stream keeps compressed files.
         """
         tables = [_sizes(index, keep_zip=keep) for index, keep in zip(indexes, keeps)]
@@ -56,12 +64,25 @@ class ShardSizes:
             np.concatenate(columns) for columns in zip(*tables)
         )
         self._cache = np.repeat(np.array(caches), [len(index) for index in indexes])
+        self.files = _first_shards(indexes, directories)
+        self._distinct = sorted(set(self.files))
         self.caches = max(caches, default=0) + 1
         self.largest = int(self._room.max(initial=0))
         self.sizes = cache(self._sizes)
 
     def __len__(self) -> int:
-        return len(self.raw)
+        """Return the number of shards, without those that streams share."""
+        return len(self._distinct)
+
+    @property
+    def raw_bytes(self) -> int:
+        """Uncompressed bytes of all shards."""
+        return int(self.raw[self._distinct].sum())
+
+    @property
+    def stored_bytes(self) -> int:
+        """Stored bytes of all shards."""
+        return int(self.stored[self._distinct].sum())
 
     def _sizes(self, shard: int) -> ShardSize:
         columns = self.stored, self._kept, self._room, self._requests, self._cache
@@ -70,6 +91,23 @@ class ShardSizes:
     def cache_of(self, shard: int) -> int:
         """Return the number of a shard's cache."""
         return self.sizes(shard).cache
+
+
+def _first_shards(indexes: Sequence[Index], directories: Sequence[str]) -> Sequence[int]:
+    total = sum(map(len, indexes))
+    shared = {name for name, count in Counter(directories).items() if count > 1}
+    if not shared:
+        return range(total)
+    files, first = list(range(total)), dict[tuple[str, ...], int]()
+    start = 0
+    for index, directory in zip(indexes, directories):
+        tables = sorted(name for name in index.tables if name.startswith("raw_"))
+        names = [index.tables[name].basenames for name in tables]
+        for shard in range(len(index)) if directory in shared else ():
+            key = (directory, *(basenames[shard] for basenames in names))
+            files[start + shard] = first.setdefault(key, start + shard)
+        start += len(index)
+    return files
 
 
 def _sizes(index: Index, *, keep_zip: bool) -> list[Int64]:

@@ -77,7 +77,7 @@ class _Simulation:
             urls=tuple(plan.urls),
             samples=plan.size,
             shards=len(plan.shards),
-            stored_bytes=int(plan.shards.stored.sum()),
+            stored_bytes=plan.shards.stored_bytes,
             scenario=scenario,
             complete=done and len(epochs) == scenario.epochs,
             epochs=tuple(epochs),
@@ -138,7 +138,7 @@ class _Simulation:
             return fetched[-1]
         rate = (fetched[-1] - half) / max(done - 1 - done // 2, 1)
         guess = int(fetched[-1] + rate * (steps - done))
-        stored, size = int(self._plan.shards.stored.sum()), self._plan.size
+        stored, size = self._plan.shards.stored_bytes, self._plan.size
         if number == 0:
             read = steps * self._scenario.batch_size * self._world.ranks
             guess = max(guess, int(stored * min(read / max(size, 1), 1)))
