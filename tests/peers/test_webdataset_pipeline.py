@@ -181,6 +181,17 @@ def test_loaders_hand_over_the_same_samples(url, side, workers):
     assert found == Counter(range(TOTAL))
 
 
+def test_values_are_decoded_to_the_same(tmp_path):
+    texts = ["txt", "text", "transcript", "htm", "html", "seg.html", "csv", "xml"]
+    numbers = ["cls", "cls2", "class", "count", "id", "index", "inx", "x.count", "count.gz"]
+    with wds.TarWriter(f"{tmp_path}/a.tar") as out:
+        out.write({"__key__": "a", "json": "[1]", **dict.fromkeys([*texts, *numbers], "1")})
+    found = [next(iter(dataset(side, f"{tmp_path}/a.tar").decode())) for side in (wds, ours)]
+    for name in (*texts, *numbers, "json"):
+        assert type(found[0][name]) is type(found[1][name]), name
+        assert found[0][name] == found[1][name]
+
+
 @BOTH
 @pytest.mark.parametrize("workers", [0, 1])
 def test_loaders_convert_outputs_to_tensors(url, side, workers):

@@ -18,7 +18,7 @@ import streamplug_webdataset as wds
 from PIL import Image
 from streamplug_webdataset.decoding import basichandlers
 
-from streamplug import World
+from streamplug import StreamingDataset, World
 from streamplug.errors import ConfigError, DataError, DecodeError, StateError, UnsafeTypeError
 
 torch = pytest.importorskip("torch")
@@ -665,6 +665,23 @@ def test_a_loader_makes_batches_as_torch_does(tars):
     assert numbers(batches) == list(range(TOTAL))
     assert len(list(wds.WebLoader(dataset, batch_size=10, drop_last=True))) == 9
     assert next(iter(wds.WebLoader(dataset)))[1].tolist() == [0]
+
+
+def test_values_that_webdataset_leaves_as_bytes_are_left(tmp_path):
+    names = ["class", "count", "htm", "html", "seg.html", "count.gz"]
+    with wds.TarWriter(tmp_path / "a.tar") as out:
+        out.write({"__key__": "a", "cls": "1", **dict.fromkeys(names, b"1")})
+    [sample] = wds.WebDataset(str(tmp_path / "a.tar")).decode()
+    assert sample["cls"] == 1
+    assert [sample[name] for name in names] == [b"1"] * len(names)
+    [sample] = StreamingDataset(remote=str(tmp_path / "a.tar"), format="webdataset")
+    assert [sample[name] for name in ("class", "html")] == [1, "1"]
+
+
+@pytest.mark.parametrize("partial", [True, False])
+def test_a_short_last_list_is_left_out_if_that_is_asked_for(tars, partial):
+    lists = list(wds.WebDataset(tars).decode().listed(TOTAL - 1, partial=partial))
+    assert [len(each) for each in lists] == ([TOTAL - 1, 1] if partial else [TOTAL - 1])
 
 
 @pytest.mark.parametrize("workers", [0, 1])

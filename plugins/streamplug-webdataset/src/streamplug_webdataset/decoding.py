@@ -25,6 +25,8 @@ from streamplug_webdataset.stages import MapStage
 Decode = Callable[[str, Any], Any]
 """Function of an extension with a leading dot and the bytes; returns the value, or None if unknown."""
 
+_BYTES_IN_PIPELINES = ("class", "count", "htm", "html")
+"""Extensions that data sets decode, but webdataset does not."""
 _STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF", "EPS"}
 """Formats that Pillow reads only with a plugin, or by running a program, as EPS by Ghostscript."""
 
@@ -195,7 +197,9 @@ def basichandlers(
     """
     extension = key.rpartition(".")[2]
     spec = encoding_of(extension)
-    if spec == "bytes" or extension == "gz":  # which `gzfilter` decompresses
+    if spec == "bytes" or extension in _BYTES_IN_PIPELINES:
+        return None
+    if extension == "gz":  # `gzfilter` decompresses it
         return None
     if spec == "json" and json.detect_encoding(data) != "utf-8":
         return _decode_other_json(data)

@@ -159,7 +159,7 @@ class Fluent(abc.ABC):
         return self.compose(filters.batched(batchsize, collation_fn, partial))
 
     def listed(self, batchsize: int, partial: bool = True) -> Self:
-        """Make lists of `batchsize` samples."""
+        """Make lists of `batchsize` samples, of fewer at the end if `partial`."""
         return self.compose(filters.listed(batchsize, partial))
 
     def unbatched(self) -> Self:
