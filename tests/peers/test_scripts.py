@@ -65,16 +65,35 @@ for weights, size in (
         print(f"{stream.proportion:.9f} {stream.repeat:.9f} {stream.choose}", stream.download_retry)
 """
 
+EMPTY = """
+from streaming.base.util import merge_index
+
+write("set", [{"n": n, "text": ""} for n in range(40)], size_limit=300)
+write("other", [{"n": n, "text": ""} for n in range(20)], size_limit=300)
+for settings in (
+    {"cache_limit": 0}, {"validate_hash": ""}, {"num_canonical_nodes": 0}, {"epoch_size": 10.7},
+    {"epoch_size": 0.5}, {"stream_config": {"local": "other"}},
+):
+    dataset = StreamingDataset(local="set", batch_size=4, shuffle=True, **settings)
+    print(dataset.epoch_size, [sample["n"] for sample in dataset])
+for name in "ab":
+    write(f"whole/{name}", [{"n": n, "text": name} for n in range(3)])
+merge_index([f" whole/{name}/index.json " for name in "abbab"], "whole")
+dataset = StreamingDataset(local="whole", batch_size=1)
+print([dataset[n]["text"] for n in range(dataset.size)])
+"""
+
 
 @pytest.mark.parametrize(
     "script",
     [
         LARGE,
         WEIGHTS,
+        EMPTY,
         BATCHES.replace("SIZE", "8").replace("WORKERS", "0"),
         BATCHES.replace("SIZE", "2").replace("WORKERS", "2"),
     ],
-    ids=["samples", "weights", "large batches", "small batches"],
+    ids=["samples", "weights", "empty arguments", "large batches", "small batches"],
 )
 def test_a_script_prints_what_it_prints_there(shown, script):
     assert shown(SET + script, "ours") == shown(SET + script, "theirs")
