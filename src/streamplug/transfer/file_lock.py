@@ -33,9 +33,8 @@ _HELD_ERRNOS = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 _NO_LOCKS_ERRNOS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _LOG = logging.getLogger("streamplug.transfer")
 _warned: set[Path | str] = set()
-_open: dict[
-    int, object
-] = {}  # descriptors of the locks of this process; a value for each acquisition
+# By descriptor of each lock that this process has open; the values tell acquisitions apart.
+_open: dict[int, object] = {}
 _stalled: dict[Path, str] = {}  # the acquisitions of locks that made no progress
 
 
