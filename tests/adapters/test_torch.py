@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -381,14 +382,18 @@ def test_a_state_of_mosaicml_streaming_is_understood(folder, epochs):
     assert ids(it) == epochs[2][2:]
 
 
-def test_a_copy_goes_on_by_itself(folder, epochs):
+@pytest.mark.parametrize("duplicate", [copy.copy, lambda d: pickle.loads(pickle.dumps(d))])
+def test_a_copy_goes_on_by_itself(folder, epochs, duplicate):
     dataset = make(folder)
     ids(dataset.batches())
-    copy = pickle.loads(pickle.dumps(dataset))
-    assert type(copy) is StreamingDataset
-    assert ids(copy.batches()) == epochs[1]
-    assert ids(DataLoader(copy, batch_size=BATCH, num_workers=2)) == epochs[2]
-    assert ids(dataset.batches()) == epochs[1]
+    other = duplicate(dataset)
+    assert type(other) is StreamingDataset
+    assert ids(other.batches()) == epochs[1]
+    assert ids(DataLoader(other, batch_size=BATCH, num_workers=2)) == epochs[2]
+    batches = dataset.batches()
+    first = next(batches)
+    other.load_state_dict(make(folder).state_dict())
+    assert [*ids([first]), *ids(batches)] == epochs[1]
 
 
 # -- the rest -----------------------------------------------------------------

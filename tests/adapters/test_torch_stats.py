@@ -119,7 +119,9 @@ def test_workers_that_are_stopped_early_are_counted_by_the_block(make):
     assert dataset.stats().downloads <= 2 * SHARDS
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))]
+)
 def test_a_copy_counts_for_itself_and_with_its_own_workers(make, duplicate):
     dataset = make()
     list(dataset)

@@ -99,6 +99,12 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         """Return the stored samples by sample id; see `streamplug.dataset.StreamingDataset.as_source`."""
         return TorchSource(self)
 
+    def __copy__(self) -> StreamingDataset:
+        make_copy, arguments, saved = self.__reduce__()
+        copied: StreamingDataset = make_copy(*arguments)
+        copied.__setstate__({**saved, "cells": saved["cells"].clone()})  # no longer shared memory
+        return copied
+
     def __getstate__(self) -> dict[str, Any]:
         session = self._session
         home = session.monitor.observer.counters.home
