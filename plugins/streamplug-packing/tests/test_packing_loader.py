@@ -6,6 +6,7 @@ import copy
 import json
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import socket
@@ -35,6 +36,7 @@ pytestmark = [
 SIZE = 120  # of which 8 are read per step, over all ranks
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 LIMIT = {"length": 64, "size": "tokens", "open_bins": 4}
+COPIES = [copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))]
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +193,18 @@ def test_trainers_epochs(folder, run):
     loader = make_loader(folder, packs_per_epoch=3)
     loader.set_epoch(5)
     assert digest(next(iter(loader))) == run[0][0]
+
+
+@pytest.mark.parametrize("duplicate", COPIES)
+def test_a_copy_begins_where_its_data_set_is_told_to(folder, duplicate):
+    def pack_anew(loader):
+        state = loader.dataset.state_dict()
+        assert list(loader)
+        loader.dataset.load_state_dict(state)
+        return [digest(pack) for pack in loader]
+
+    loader = make_loader(folder)
+    assert pack_anew(duplicate(loader)) == pack_anew(loader)
 
 
 def test_an_error_loses_nothing(folder, run):

@@ -12,6 +12,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
 from streamplug.session.sample_rng import SampleRng, takes_rng
 from streamplug.session.sample_source import Block, plan_blocks
+from streamplug.session.session import Session
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.state import SamplePlace
 
@@ -42,10 +43,15 @@ class PackSource:
                 f"batching_method={dataset.batching_method!r} makes batches of varying size: packs are made "
                 "of batches of a fixed number of samples"
             )
-        self.dataset, self.session = dataset, dataset.session
+        self.dataset = dataset
         self._transform, self._collate_fn = transform, collate_fn
         self._takes_rng = transform is not None and takes_rng(transform, "transform")
         self._rng = SampleRng(self.session.run.options.shuffle_seed)
+
+    @property
+    def session(self) -> Session:
+        """The session of the data set, also in a copy, where the data set has another one."""
+        return self.dataset.session
 
     def go_to(self, order_state: Mapping[str, Any]) -> None:
         """Begin the next epoch at a position of the order."""
