@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,15 @@ def test_samplers_of_loaders_are_told_as_well(folder):
     )  # no state was loaded: the trainer's checkpoint is of an epoch's end
     assert counted(loader) == whole(folder, 3)[2]
     assert loader.state_dict()["epoch"] == 2
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))]
+)
+def test_samplers_of_copies_of_loaders_are_told_as_well(folder, duplicate):
+    loader = duplicate(duplicate(make(folder)))
+    loader.sampler.set_epoch(2)
+    assert counted(loader) == whole(folder, 3)[2]
 
 
 def test_who_names_the_epoch_of_the_state_gets_its_rest(folder):

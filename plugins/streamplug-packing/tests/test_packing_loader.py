@@ -207,6 +207,16 @@ def test_a_copy_begins_where_its_data_set_is_told_to(folder, duplicate):
     assert pack_anew(duplicate(loader)) == pack_anew(loader)
 
 
+@pytest.mark.parametrize("duplicate", COPIES)
+def test_a_copy_is_told_the_epoch_by_its_sampler(folder, duplicate):
+    loader = make_loader(folder)
+    other = duplicate(loader)
+    loader.set_epoch(1)
+    other.sampler.set_epoch(1)
+    assert [digest(pack) for pack in other] == [digest(pack) for pack in loader]
+    assert other.state_dict() == loader.state_dict()
+
+
 def test_an_error_loses_nothing(folder, run):
     def failing(sample):
         if sample["n"] == bad:

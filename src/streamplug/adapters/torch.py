@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
-from weakref import proxy
 
 import torch
 from numpy.random import Generator
@@ -219,8 +218,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._transform = used_transform
         self._threads = num_threads
         self._version = dataset.session.run.version
-        # Some trainers call set_epoch of the sampler only.
-        vars(self.sampler)["set_epoch"] = partial(StreamingDataLoader.set_epoch, proxy(self))
+        # Some trainers call set_epoch of the sampler only, or of that of a copy of the loader.
+        vars(self.sampler)["set_epoch"] = partial(_follow_trainer, dataset)
         self._loop: int | None = None  # `sets` of the clock at the start of the current loop
         self._loops = 0  # number of loops that were started
         self._begun: torch.Tensor | None = None  # see `WorkerLoop.begun`, for the workers
@@ -387,4 +386,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         Args:
             epoch: The trainer's epoch number, from 0.
         """
-        self.dataset.session.follow_trainer(epoch)
+        _follow_trainer(self.dataset, epoch)
+
+
+def _follow_trainer(dataset: StreamingDataset, epoch: int) -> None:
+    dataset.session.follow_trainer(epoch)

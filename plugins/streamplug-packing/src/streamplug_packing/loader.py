@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
-from weakref import proxy
 
 import numpy as np
 import torch
@@ -85,9 +84,10 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
             pin_memory=pin_memory,
             seed_torch=kwargs.get("seed_torch", False),
         )
-        self.set_stream(PackStream(source, options), partial(move_batches, device=place))
-        # Some trainers call set_epoch of the sampler only.
-        vars(self.sampler)["set_epoch"] = partial(PackingDataLoader.set_epoch, proxy(self))
+        stream = PackStream(source, options)
+        self.set_stream(stream, partial(move_batches, device=place))
+        # Some trainers call set_epoch of the sampler only, or of that of a copy of the loader.
+        vars(self.sampler)["set_epoch"] = partial(_follow_trainer, stream)
 
     def resize(self, world: World, *, rewind: int = 0) -> NoReturn:
         """Refuse to go on in another world: the samples of open bins would be lost.
@@ -105,9 +105,13 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
 
         With `packs_per_epoch` it has no effect: a loop goes on where the last one ended.
         """
-        if self._stream.options.packs_per_epoch is None:
-            self._stream.follow_clock()
-            super().set_epoch(epoch)
+        _follow_trainer(self._stream, epoch)
+
+
+def _follow_trainer(stream: PackStream, epoch: int) -> None:
+    if stream.options.packs_per_epoch is None:
+        stream.follow_clock()
+        stream.source.session.follow_trainer(epoch)
 
 
 class _LoaderSource(PackSource):
