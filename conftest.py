@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import sys
 import threading
@@ -26,6 +27,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("steady")
+
+
+# What the processes of a fork server need not import for themselves; it starts when it is first used.
+multiprocessing.set_forkserver_preload(
+    [
+        "streamplug.dataset",
+        "fsspec.implementations.http",
+        "torch.utils.data",
+        "streamplug.adapters.torch",
+        "hypothesis",
+        "pytest",
+    ]
+)
 
 
 @pytest.hookimpl(wrapper=True)

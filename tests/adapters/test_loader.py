@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, default_collate  # noqa: E402, TID251
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.adapters import torch_batches  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
+from tests.start_methods import EVERY_METHOD  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -103,7 +104,7 @@ def test_batches_are_those_of_torch(folder, workers):
         }
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", EVERY_METHOD)
 def test_workers_hand_over_large_arrays_without_copying_them(folder, method, monkeypatch):
     seen, unpack = [], torch_batches.unpack_arrays
     monkeypatch.setattr(

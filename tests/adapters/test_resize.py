@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import ConfigError, StateError  # noqa: E402
+from tests.start_methods import SPAWN  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -60,7 +61,7 @@ LOADERS = {
     "in process": {"num_workers": 0},
     "in process, samples": {"num_workers": 0, "transform": same},
     "persistent": {"persistent_workers": True},
-    "spawn": {"multiprocessing_context": "spawn", "persistent_workers": True},
+    "spawn": {"multiprocessing_context": SPAWN, "persistent_workers": True},
     "three": {"num_workers": 3, "prefetch_factor": 4},
 }
 

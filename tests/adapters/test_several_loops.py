@@ -12,6 +12,7 @@ import torch.multiprocessing as mp  # noqa: E402, TID251
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
+from tests.start_methods import METHODS  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -113,7 +114,7 @@ def read_as_rank(rank, dataset, address, found):
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 def test_ranks_that_get_the_data_set_from_their_launcher_share_an_epoch(
     folder, dataset, tmp_path, method
 ):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from streamplug.adapters.shared_memory import SharedArrays, unpack_arrays
+from tests.start_methods import EVERY_METHOD
 
 pytestmark = pytest.mark.skipif(not SharedArrays.possible(), reason="no files without a name here")
 
@@ -97,7 +98,7 @@ def fill(arena, pipe):
         pipe.send(arena.pack({"x": np.full(50_000, number)}))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", EVERY_METHOD)
 def test_another_process_fills_it(method):
     context = multiprocessing.get_context(method)
     arena, (ours, theirs) = SharedArrays(3), context.Pipe()

@@ -18,6 +18,7 @@ from streamplug import Callback, MDSWriter, StreamingDataLoader, StreamingDatase
 from streamplug.interfaces import EpochEnded, EpochStarted, ShardDownloaded  # noqa: E402
 from streamplug.scan.index_finder import open_index  # noqa: E402
 from streamplug.transfer.observer import emit_retry  # noqa: E402
+from tests.start_methods import EVERY_METHOD, METHODS  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -62,7 +63,7 @@ def make(folder, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", EVERY_METHOD)
 def test_workers_are_counted(make, tmp_path, method):
     written = Written(tmp_path / "events")
     dataset = make(callbacks=[written])
@@ -81,7 +82,7 @@ def test_workers_are_counted(make, tmp_path, method):
     assert sum(line.startswith(ShardDownloaded.__name__) for line in lines) == SHARDS
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 def test_persistent_workers_are_counted_epoch_by_epoch(make, method):
     dataset = make()
     loader = DataLoader(

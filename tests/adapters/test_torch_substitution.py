@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from streamplug import Callback, MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.errors import DecodeError, TooManyBadSamplesError  # noqa: E402
 from streamplug.interfaces import SampleSubstituted  # noqa: E402
+from tests.start_methods import SPAWN  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -95,7 +96,7 @@ def expected(make, tmp_path):
         (0, None, dict),
         (2, "fork", None),
         (3, "fork", dict),
-        (1, "spawn", None),
+        pytest.param(1, SPAWN, None, id="1-spawn-None"),
     ],
 )
 def test_stats_events_and_log_agree(make, tmp_path, workers, method, transform):

@@ -27,6 +27,7 @@ from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa:
 from streamplug.adapters import torch_transfers  # noqa: E402
 from streamplug.adapters.shared_memory import SharedArrays  # noqa: E402
 from streamplug.adapters.string_packing import StringList  # noqa: E402
+from tests.start_methods import METHODS  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(not SharedArrays.possible(), reason="no files without a name here"),
@@ -93,7 +94,7 @@ def soon(holds: Callable[[], bool]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 def test_batches_are_those_of_a_loader_without_workers(folder, expected, mapped, method):
     loader = DataLoader(make(folder), BATCH, num_workers=1, multiprocessing_context=method)
     kept = list(loader)

@@ -22,6 +22,7 @@ from streamplug import (  # noqa: E402
 )
 from streamplug.adapters.torch_transform import RandomTransform  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
+from tests.start_methods import SPAWN  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -121,7 +122,7 @@ def test_numbers_are_the_same_with_workers(folder, how, workers, persistent):
 
 
 def test_numbers_are_the_same_with_spawned_workers(folder):
-    options = {"num_workers": 3, "multiprocessing_context": "spawn"}
+    options = {"num_workers": 3, "multiprocessing_context": SPAWN}
     assert steps(loader(folder, "both", **options)) == steps(loader(folder, "both"))
 
 

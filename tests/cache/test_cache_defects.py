@@ -18,6 +18,7 @@ import pytest
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, NotFound, StorageError, Transient
 from streamplug.stream import Stream
+from tests.start_methods import METHODS
 
 FIRST, THIRD = "shard.00000.mds", "shard.00002.mds"
 SHARED_MEMORY = Path("/dev/shm")
@@ -240,7 +241,7 @@ def test_streams_that_share_a_directory_agree_on_its_limit(tmp_path, write):
         StreamingDataset(streams=streams, cache_limit="2mb")
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_limited_data_set_reads_in_other_processes(tmp_path, write, method, torch_classes):
     torch_dataset, loader_class = torch_classes
     size = write(tmp_path / "far", 12)

@@ -29,6 +29,7 @@ from streamplug import (  # noqa: E402
     World,
     Writer,
 )
+from tests.start_methods import SPAWN  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -211,7 +212,7 @@ WAYS: dict[str, Callable[[StreamingDataset], Way]] = {
     "threads": lambda data: in_batches(data, num_threads=2),
     "forked": lambda data: in_workers(data, "fork"),
 }
-SPAWNED = {"spawned": lambda data: in_workers(data, "spawn")}
+SPAWNED = {"spawned": lambda data: in_workers(data, SPAWN)}
 
 
 # -- what holds --------------------------------------------------------------------------

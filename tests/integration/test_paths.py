@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, default_collate  # noqa: E402, TID251
 
 from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
+from tests.start_methods import SPAWN  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -184,9 +185,9 @@ WAYS: dict[str, Callable[[StreamingDataset], Way]] = {
     "theirs, 2 workers": lambda data: theirs(data, **TWO),
 }
 SPAWNED = {
-    "ours, spawned": lambda data: ours(data, multiprocessing_context="spawn", **TWO),
+    "ours, spawned": lambda data: ours(data, multiprocessing_context=SPAWN, **TWO),
     "ours, spawned and persistent": lambda data: ours(
-        data, multiprocessing_context="spawn", persistent_workers=True, num_threads=1, **TWO
+        data, multiprocessing_context=SPAWN, persistent_workers=True, num_threads=1, **TWO
     ),
 }
 NAMES = list(WAYS)

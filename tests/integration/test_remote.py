@@ -17,6 +17,7 @@ from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import CorruptShardError, NotFound, StorageError
 from streamplug.transfer import ranges as ranged
 from streamplug.transfer.threads import IDLE_SECONDS
+from tests.start_methods import METHODS
 
 pytest.importorskip("aiohttp")
 
@@ -89,7 +90,7 @@ def test_a_subclass_that_changes_samples_uses_what_was_fetched(server):
     assert server.bytes_sent < 1.2 * COUNT * SIZE + 20_000
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("access", ["range", "shard"])
 def test_workers_read_what_one_process_reads(server, written, tmp_path, method, access):
     torch_data = pytest.importorskip("torch.utils.data")
@@ -227,7 +228,7 @@ def test_an_exception_in_the_loop_leaves_nothing(server, tmp_path):
     assert not list(tmp_path.glob("**/*.tmp"))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS)
 def test_workers_that_are_not_needed_any_more_end_at_once(server, tmp_path, method, monkeypatch):
     torch_data = pytest.importorskip("torch.utils.data")
     # After so many seconds torch would end them itself: later than the test is given up.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream, StreamingDataset
+from tests.start_methods import SPAWN
 
 SIZES = (37, 20)
 
@@ -68,7 +69,9 @@ def test_a_data_set_that_changes_samples_does_it_here_too(folders):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
+@pytest.mark.parametrize(
+    ("workers", "method"), [(0, None), (2, "fork"), pytest.param(2, SPAWN, id="2-spawn")]
+)
 def test_loaders_of_torch_order_it_themselves(folders, workers, method):
     torch = pytest.importorskip("torch")
     from torch.utils.data import DataLoader  # noqa: TID251

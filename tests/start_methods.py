@@ -1,0 +1,20 @@
+"""How tests start processes that inherit nothing: it proves the same, and costs a tenth, from a fork server.
+
+A spawned process and one from a fork server are handed the same pickles. The one imports torch for itself,
+which takes seconds; the server has done it, see conftest.py. With STREAMPLUG_TEST_SOAK in the environment
+processes are spawned.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+import pytest
+
+SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
+_HAS_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
+
+SPAWN = "spawn" if SOAK or not _HAS_SERVER else "forkserver"
+METHODS = ["fork", pytest.param(SPAWN, id="spawn")]
+EVERY_METHOD = ["fork", "forkserver", *(["spawn"] if SOAK else [])]
