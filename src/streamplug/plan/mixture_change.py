@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +20,8 @@ from streamplug.plan.mixture import Mixture
 from streamplug.plan.partition import Place
 from streamplug.plan.stream_samples import StreamSamples
 from streamplug.types import Int64, World
+
+_MAX_STEP = 1 << 62  # exclusive upper bound of steps of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def keep_first_changes(
     """Return a mixture with only the first `count` changes by hand; `initial` is that without any."""
     if isinstance(mixture, Mixture):
         return mixture
-    by_hand = [change for change in mixture.changes_until(sys.maxsize) if "by_hand" in change]
+    by_hand = [change for change in mixture.changes_until(_MAX_STEP) if "by_hand" in change]
     if count >= len(by_hand):
         return mixture
     # A change by hand may have replaced a planned one, which applies again.
