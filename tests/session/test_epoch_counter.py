@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import multiprocessing
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
+from streamplug.session import epoch_counter
 from streamplug.session.epoch_counter import (
     CELLS,
     MAX_WORKERS,
@@ -28,6 +33,30 @@ def test_a_process_without_workers_counts_one_epoch_after_the_other():
     assert it.begun() == 4
     assert it.current() == (3, 0)
     assert it.next() == (4, 0)
+
+
+def test_threads_that_begin_at_once_have_an_epoch_each():
+    it, interval = clock(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            begun = list(threads.map(lambda _: [it.begin() for _ in range(500)], range(8)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(place for places in begun for place in places) == [(n, 0) for n in range(4000)]
+
+
+def test_a_child_begins_an_epoch_whatever_threads_did_at_the_fork():
+    it = clock()
+    with epoch_counter._beginning:
+        child = multiprocessing.get_context("fork").Process(
+            target=lambda: Thread(target=it.begin).start()
+        )
+        child.start()
+        child.join(20)
+        is_hanging = child.is_alive()
+        child.kill()
+    assert not is_hanging
 
 
 def test_before_the_first_epoch_the_current_one_is_the_next():

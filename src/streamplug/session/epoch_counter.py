@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import RLock
 
 import numpy as np
 
@@ -129,6 +130,11 @@ class EpochCounter:
             )
         if loop.ticket and self._began_in != os.getpid() and self._sets != self.sets:
             raise ConfigError("a state was loaded while the workers of this loop were starting")
+        with _beginning:  # as another thread may start a loop over the same data set
+            return self._place(self._begin(loop))
+
+    def _begin(self, loop: WorkerLoop) -> int:
+        """Start or join an epoch; return the number of epochs started up to it."""
         cells = self._cells[_WORKERS:]
         mine = 1 + loop.worker if loop.ticket else 0
         seen = cells.copy()
@@ -139,7 +145,7 @@ class EpochCounter:
         loop_id = (loop.process % _PROCESSES << _WORKER_BITS) + loop.workers - 1
         cells[mine] = (begun << _BEGUN) + (loop_id << _TICKET_BITS) + loop.ticket
         self._began_in, self._sets = os.getpid(), self.sets
-        return self._place(begun)
+        return begun
 
     @contextmanager
     def starting(self) -> Iterator[tuple[int, int]]:
@@ -183,3 +189,14 @@ class EpochCounter:
 def private_cells() -> Int64:
     """Return cells for a counter that is used by one process only."""
     return np.zeros(CELLS, np.int64)
+
+
+_beginning = RLock()  # reentrant: a signal handler may start a loop while this thread holds it
+
+
+def _renew_lock_in_child() -> None:
+    global _beginning  # noqa: PLW0603 - another thread may have held it at the fork
+    _beginning = RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock_in_child)
