@@ -35,6 +35,8 @@ multiprocessing.set_forkserver_preload(
         "streamplug.dataset",
         "fsspec.implementations.http",
         "torch.utils.data",
+        # Where torch is old, it makes a directory that only the server can remove.
+        "torch.distributed.nn",
         "streamplug.adapters.torch",
         "hypothesis",
         "pytest",

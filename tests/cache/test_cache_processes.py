@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import random
 import time
 from itertools import chain
 
 import pytest
 
-SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
+from tests.start_methods import METHODS, SOAK
+
 PER_SHARD, PROCESSES = 8, 8
 
 
@@ -18,7 +17,8 @@ def ids_of(tmp_path, ranks):
     return [list(map(int, (tmp_path / f"out{rank}").read_text().split())) for rank in range(ranks)]
 
 
-@pytest.mark.parametrize(("method", "shards"), [("fork", 64), ("spawn", 64 if SOAK else 24)])
+@pytest.mark.parametrize("shards", [64 if SOAK else 24])
+@pytest.mark.parametrize("method", METHODS)
 def test_eight_processes_share_a_cache_of_three_shards(
     tmp_path, serve, write, readers, watch, ends_well, check_cache, method, shards
 ):
@@ -84,14 +84,6 @@ DEATHS = [
 ]
 
 
-@pytest.fixture
-def starting():
-    """Start processes from one that has our modules already."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["streamplug.dataset", "fsspec.implementations.http"])
-    return "forkserver"
-
-
 def survives(tmp_path, far, near, server, limit, readers, ends_well, check_cache, method, **task):
     """Read everything after a death: it works, and leaves nothing of the dead behind."""
     task = {"remote": server.url, "local": str(near), "limit": limit, "shuffle": False, **task}
@@ -104,25 +96,25 @@ def survives(tmp_path, far, near, server, limit, readers, ends_well, check_cache
 
 @pytest.mark.parametrize("keep_zip", [False, True])
 def test_a_process_may_die_at_any_point(
-    tmp_path, serve, write, readers, ends_well, check_cache, starting, keep_zip
+    tmp_path, serve, write, readers, ends_well, check_cache, keep_zip
 ):
     far, near = tmp_path / "far", tmp_path / "near"
     limit = 4 * write(far, 16, hashes=["sha1"], compression="gz")
     server = serve(far)
     for death in DEATHS if SOAK else DEATHS[keep_zip::2]:
         task = {"remote": server.url, "local": str(near), "limit": limit, "keep_zip": keep_zip}
-        process = readers(starting, **task, die=death)
+        process = readers("forkserver", **task, die=death)
         process.join(60)
         assert process.exitcode == -9, death
         survives(
-            tmp_path, far, near, server, limit, readers, ends_well, check_cache, starting,
+            tmp_path, far, near, server, limit, readers, ends_well, check_cache, "forkserver",
             keep_zip=keep_zip,
         )  # fmt: skip
 
 
 @pytest.mark.timeout(3000 if SOAK else 300)
 def test_processes_may_be_killed_at_any_time(
-    tmp_path, serve, write, readers, ends_well, check_cache, starting
+    tmp_path, serve, write, readers, ends_well, check_cache
 ):
     far, near = tmp_path / "far", tmp_path / "near"
     limit = 4 * write(far, 16, hashes=["sha1"], compression="gz")
@@ -130,10 +122,10 @@ def test_processes_may_be_killed_at_any_time(
     draw = random.Random(7)
     for number in range(200 if SOAK else 7):
         task = {"remote": server.url, "local": str(near), "limit": limit, "epochs": 1000}
-        both = [readers(starting, **task, seed=2 * number + k) for k in range(2)]
+        both = [readers("forkserver", **task, seed=2 * number + k) for k in range(2)]
         time.sleep(draw.uniform(0.1, 0.7))
         for process in both:
             process.kill()
             process.join(20)
             assert process.exitcode == -9
-        survives(tmp_path, far, near, server, limit, readers, ends_well, check_cache, starting)
+        survives(tmp_path, far, near, server, limit, readers, ends_well, check_cache, "forkserver")

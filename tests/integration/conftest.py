@@ -71,6 +71,7 @@ class Group:
             "GROUP_WORLD_SIZE": len(nodes),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": free_port(),
+            "GLOO_SOCKET_IFNAME": "lo",
             "TMPDIR": self.scratch,
             "TORCHINDUCTOR_CACHE_DIR": folder / "inductor",
         }
@@ -181,16 +182,11 @@ def free_port() -> int:
 def start_process() -> Callable[..., Any]:
     """Start processes from one that has torch already: importing it takes seconds each time."""
     context = multiprocessing.get_context("forkserver")
-    # Where torch is old, torch.distributed.nn makes a directory that only the server can remove.
-    torch = ["torch", "torch.distributed", "torch.distributed.nn"]
-    forkserver._forkserver._stop()  # a server that another test started has not imported torch
-    context.set_forkserver_preload([*torch, "streamplug.adapters.torch"])
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("COVERAGE", "COV_"))]:
             patch.delenv(name)
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             patch.setenv(name, "1")
-        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
         forkserver.ensure_running()
     return context.Process
 
