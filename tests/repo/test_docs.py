@@ -186,7 +186,10 @@ def test_code_of_pages_runs(name, tmp_path):
         if page.files or page.script.strip():
             folders.append(str(folder))
         tests += [str(folder / file) for file in page.files if file.startswith("test_")]
-    environment = {"PYTHONPATH": without_torch(tmp_path)} if name == "without torch" else {}
+    # Where hypothesis keeps what it makes of Unicode, so that it does not make it again.
+    environment = {"HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")}
+    if name == "without torch":
+        environment["PYTHONPATH"] = without_torch(tmp_path)
     run(tmp_path, RUN_PAGES, *folders, **environment)
     if tests:
         (tmp_path / "conftest.py").write_text(EXAMPLES)
