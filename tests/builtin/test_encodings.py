@@ -315,8 +315,16 @@ class TestStrDecimal(EncodingTests):
 
 class TestJson(EncodingTests):
     spec = "json"
-    wrong = (b"bytes", {1, 2}, 1j, object(), np.datetime64("2024-01-01"))
-    refused = ({"deep": [object()]}, {(1, 2): 3}, np.array([1j]))
+    wrong = (
+        b"bytes", {1, 2}, 1j, object(), np.datetime64("2024-01-01"), np.timedelta64(1, "s"),
+        np.array(["2024-01-01"], "M8[ns]"), np.array([1], "m8[ns]"),
+    )  # fmt: skip
+    refused = (
+        {"deep": [object()]}, {(1, 2): 3}, np.array([1j]),
+        {1: "a", "1": "b"}, {True: 1, "true": 2}, {None: 1, "null": 2}, {"-1.5e+20": 1, -1.5e20: 2},
+        {float("nan"): 1, float("-nan"): 2}, [({"deep": {"x": 1, "0": 2, 0: 3}},)],
+        np.array([{float("-inf"): 1, "-Infinity": 2}], object),
+    )  # fmt: skip
     golden = (
         (
             {"a": [1, 2.5, None, True], "é": "€"},
@@ -336,6 +344,10 @@ class TestJson(EncodingTests):
             ({"a": np.float32(0.1), "b": np.int8(3)}, '{"a": 0.10000000149011612, "b": 3}'),
             ([np.bool_(True), np.float64(0.1), np.longdouble(2)], "[true, 0.1, 2.0]"),
             ({1: (2, 3), None: True}, '{"1": [2, 3], "null": true}'),
+            (
+                [{"1": 2}, {1: 2}, {'"1": ': 1, 1: 2}],
+                r'[{"1": 2}, {"1": 2}, {"\"1\": ": 1, "1": 2}]',
+            ),
         ],
     )
     def test_numpy_and_python_become_plain(self, value, text):

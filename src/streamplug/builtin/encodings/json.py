@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,17 @@ from streamplug.plugin_kit.codec_errors import wrong_type_error
 class Json(Encoding):
     """``json``: JSON text in ASCII.
 
-    Arrays and tuples become lists, NumPy scalars numbers, and keys of dicts strings. NaN and the
-    infinities are stored under the names that Python's `json` gives them.
+    Arrays and tuples become lists, NumPy scalars numbers, and keys of dicts strings, which must stay
+    distinct. NaN and the infinities are stored under the names that Python's `json` gives them.
     """
 
     def encode(self, value: Any) -> bytes:
         try:
-            return json.dumps(value, default=_plain).encode()
+            text = _ENCODER.encode(value)
+            # Searched for first, as a look at all keys takes about as long as the encoding.
+            if _KEY_THAT_MAY_COLLIDE.search(text):
+                _check_keys(value)
+            return text.encode()
         except TypeError as error:
             raise wrong_type_error("json", f"what JSON can express ({error})", value) from error
         except (ValueError, RecursionError) as error:
@@ -34,8 +39,33 @@ class Json(Encoding):
             raise DecodeError(f"not JSON: {error}") from error
 
 
+def _check_keys(value: object) -> None:
+    """Raise EncodeError if keys of a dict become the same text, of which a reader finds only one."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, np.ndarray):
+            part = part.tolist() if part.dtype.hasobject else ()
+        if isinstance(part, (list, tuple)):
+            pending += part
+        elif isinstance(part, dict):
+            pending += part.values()
+            if set(map(type, part)) != {str}:
+                keys: dict[str, object] = {}
+                for key in part:
+                    text = str.__str__(key) if isinstance(key, str) else json.dumps(key)
+                    if text in keys:
+                        raise EncodeError(
+                            f"json: the keys {keys[text]!r} and {key!r} of a dict are the same text; "
+                            "use keys that differ as text"
+                        )
+                    keys[text] = key
+
+
 def _plain(value: object) -> object:
     """Convert NumPy objects to types that `json` supports."""
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "mM":
+        raise TypeError(f"{value.dtype} is not")  # would become integers, if in nanoseconds
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.bool_):
@@ -45,3 +75,7 @@ def _plain(value: object) -> object:
     if isinstance(value, np.floating):
         return float(value)
     raise TypeError(f"{type(value).__name__} is not")
+
+
+_ENCODER = json.JSONEncoder(default=_plain)
+_KEY_THAT_MAY_COLLIDE = re.compile(r'"(?:-?[0-9][-+.0-9e]*|true|false|null|NaN|-?Infinity)": ')
