@@ -12,6 +12,7 @@ from streamplug import MDSWriter, StreamingDataset, Writer
 from streamplug.builtin.formats.mds import MDS, MDSShardWriter
 from streamplug.errors import ConfigError, EncodeError, NotFound, OutputExistsError, WriterError
 from streamplug.plugin.registry import register
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 
 COLUMNS = {"n": "int", "text": "str"}
 
@@ -120,6 +121,29 @@ def test_a_set_that_has_changed_meanwhile_is_left_alone(tmp_path):
     with pytest.raises(WriterError, match="changed while"):
         writer.finish()
     assert numbers(tmp_path, remote=out) == list(range(20))
+
+
+def test_the_index_is_not_read_for_each_shard(tmp_path, monkeypatch):
+    reads, read = [], FsspecStorage.read
+    write(tmp_path / "set", 0)
+    monkeypatch.setattr(
+        FsspecStorage, "read", lambda self, key: reads.append(key) or read(self, key)
+    )
+    write(tmp_path / "set", 10, append=True, count=30, max_samples_per_shard=1)
+    assert reads.count("index.json") == 2
+    assert numbers(tmp_path / "set") == list(range(40))
+
+
+def test_a_change_is_noticed_with_the_next_shard(tmp_path):
+    out = tmp_path / "set"
+    write(out, 0)
+    writer = MDSWriter(out=out, append=True, max_samples_per_shard=1)
+    writer.write({"n": 10, "text": "first"})
+    (out / "index.json").write_bytes((out / "index.json").read_bytes() + b" ")
+    with pytest.raises(WriterError, match="changed while"):
+        writer.write({"n": 11, "text": "second"})
+    with suppress(WriterError):
+        writer.finish()
 
 
 def test_the_index_of_a_local_copy_is_not_removed(tmp_path):

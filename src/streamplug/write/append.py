@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamplug.errors import ConfigError, NotFound, WriterError
+from streamplug.errors import AccessDenied, ConfigError, NotFound, WriterError
 from streamplug.index import INDEX_NAME, Schema, format_index, parse_index
 from streamplug.interfaces import Format, Storage
 from streamplug.transfer.retry import call_with_retries
@@ -20,11 +20,13 @@ _NUMBER = re.compile(r"shard\.([0-9]+)\.")
 class AppendedDataset:
     """An existing data set that a writer appends to.
 
-    `data` is its index.json, `schema` the one of its last shard, and `number` that of its next shard.
+    `data` is its index.json, `version` what tells that this file has changed (None if the storage does
+    not), `schema` the one of its last shard, and `number` that of its next shard.
     """
 
     storage: Storage
     data: bytes
+    version: tuple[int, str] | None
     schema: Schema | None
     number: int
     retries: int
@@ -34,6 +36,8 @@ class AppendedDataset:
         """Read the index of a data set."""
         url = storage.url_of(INDEX_NAME)
         try:
+            # Before the content: a change between the two is noticed by a comparison of the content.
+            version = call_with_retries(lambda: _version(storage), retries)
             data = call_with_retries(lambda: storage.read(INDEX_NAME), retries)
         except NotFound:
             raise NotFound(
@@ -44,7 +48,7 @@ class AppendedDataset:
         names = (basenames[shard] for basenames in raw for shard in range(len(index)))
         numbers = [int(match[1]) + 1 for name in names if (match := _NUMBER.match(name))]
         last = index.schema(len(index) - 1) if len(index) else None
-        return cls(storage, data, last, max(numbers, default=len(index)), retries)
+        return cls(storage, data, version, last, max(numbers, default=len(index)), retries)
 
     @property
     def hashes(self) -> Sequence[str] | None:
@@ -70,7 +74,15 @@ class AppendedDataset:
         return existing
 
     def check(self) -> None:
-        """Raise WriterError if another writer changed the data set: its shards would have the same names."""
+        """Raise WriterError if another writer changed the data set: its shards would have the same names.
+
+        The index is read only if its version says that it may have changed.
+        """
+        version = call_with_retries(lambda: _version(self.storage), self.retries)
+        if version is None or version != self.version:
+            self._check_content()
+
+    def _check_content(self) -> None:
         url = self.storage.url_of(INDEX_NAME)
         if call_with_retries(lambda: self.storage.read(INDEX_NAME), self.retries) != self.data:
             raise WriterError(
@@ -79,7 +91,16 @@ class AppendedDataset:
 
     def extended_index(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
         """Return the index.json with more shards, if the data set has not changed."""
-        self.check()
+        self._check_content()
         document = json.loads(self.data)
         extra = {key: value for key, value in document.items() if key not in ("shards", "version")}
         return format_index([*document["shards"], *entries], extra)
+
+
+def _version(storage: Storage) -> tuple[int, str] | None:
+    """Return the size and version of a data set's index; None if the storage has no versions."""
+    try:
+        info = storage.stat(INDEX_NAME)
+    except AccessDenied:  # it may still be read
+        return None
+    return (info.size, info.version) if info.version else None
