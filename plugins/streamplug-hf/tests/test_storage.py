@@ -21,6 +21,7 @@ class TestHub(StorageTests):
         "test_writes_and_uploads": READ_ONLY,
         "test_replaces_by_something_shorter": READ_ONLY,
         "test_writes_any_buffer": READ_ONLY,
+        "test_writes_from_many_threads": READ_ONLY,
         "test_readers_see_the_old_or_the_new": READ_ONLY,
         "test_writes_keys_as_they_are": READ_ONLY,
         "test_deletes": READ_ONLY,

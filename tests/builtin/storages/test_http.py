@@ -105,6 +105,7 @@ class TestHttp(StorageTests):
                 "test_replaces_by_something_shorter",
                 "test_writes_and_uploads",
                 "test_writes_any_buffer",
+                "test_writes_from_many_threads",
                 "test_writes_keys_as_they_are",
                 "test_writes_nothing_outside",
             ),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from multiprocessing.connection import Connection
 from multiprocessing.pool import Pool
+
+from streamplug.interfaces import Storage
 
 
 @contextmanager
@@ -46,3 +50,42 @@ def _started(method: str) -> Pool:
 def _end(pool: Pool) -> None:
     pool.close()  # unlike `with`, which terminates the process
     pool.join()
+
+
+def read_in_child(method: str, storage: Storage, key: str) -> bytes:
+    """Return an object's content, read by a process started by ``"fork"`` or ``"spawn"``.
+
+    It reads a range and the size, too.
+    """
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_read, args=(theirs, storage, key))  # type: ignore[attr-defined]  # abstract
+    with warnings.catch_warnings():
+        # Python 3.12 and later warn about fork with threads, such as those of clients and other tests.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
+    theirs.close()
+    try:
+        assert ours.poll(120), "the child hangs"
+        result: bytes | str = ours.recv()
+    finally:
+        ours.close()
+        child.join(20)
+        if child.is_alive():
+            child.kill()
+            child.join()
+    assert isinstance(result, bytes), result
+    return result
+
+
+def _read(connection: Connection, storage: Storage, key: str) -> None:
+    try:
+        data = storage.read(key)
+        assert storage.read_range(key, 1, 5) == data[1:5]
+        assert storage.stat(key).size == len(data)
+    except BaseException:  # noqa: BLE001 - reported by the test
+        connection.send(traceback.format_exc())
+    else:
+        connection.send(data)
+    finally:
+        connection.close()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import random
 import threading
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,8 +20,11 @@ from streamplug.interfaces import Storage
 from streamplug_testing.creation import create_at_once
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.multi_range import read_parts_or_raise
+from streamplug_testing.processes import read_in_child
 
 DATA = bytes(range(256)) * 40
+LARGE = random.Random(0).randbytes(300_000)
+"""More than the buffers of clients hold."""
 ODD_KEYS = (
     *("ü/日本語.bin", "a b", "a+b", "100%", "%20", "#1", "q?x=1", "a&b=c"),
     *("[1]{2}*.bin", "~x", "a:b", "'q'", "..x", "deep/er/and/deep/er"),
@@ -89,35 +91,38 @@ class StorageTests(ConformanceBase):
         [
             (0, 1),
             (3, 9),
-            (0, len(DATA)),
-            (len(DATA) - 1, len(DATA)),
-            (len(DATA) - 3, len(DATA) + 100),
-            (len(DATA), len(DATA) + 1),
-            (len(DATA) + 10, len(DATA) + 20),
+            (0, len(LARGE)),
+            (len(LARGE) - 1, len(LARGE)),
+            (len(LARGE) - 3, len(LARGE) + 100),
+            (len(LARGE), len(LARGE) + 1),
+            (len(LARGE) + 10, len(LARGE) + 20),
             (5, 5),
+            (9_999, 299_999),
         ],
     )
     def test_reads_a_range(self, storage: Storage, start: int, stop: int) -> None:
-        self.put_raw("k", DATA)
-        assert storage.read_range("k", start, stop) == DATA[start:stop]
+        self.put_raw("k", LARGE)
+        assert storage.read_range("k", start, stop) == LARGE[start:stop]
 
     def test_reads_a_range_of_an_empty_object(self, storage: Storage) -> None:
         self.put_raw("k", b"")
         assert storage.read_range("k", 0, 10) == b""
 
     def test_reads_many_ranges_in_their_order(self, storage: Storage) -> None:
-        self.put_raw("k", DATA)
-        ranges = [((i * 7919) % len(DATA), (i * 7919) % len(DATA) + i) for i in range(60)]
-        ranges += [(len(DATA) + 5, len(DATA) + 6), (0, 4), (0, 4), (2, 2)]
-        assert storage.read_ranges("k", ranges) == [DATA[a:b] for a, b in ranges]
+        size = len(LARGE)
+        self.put_raw("k", LARGE)
+        ranges = [(i * 7919 % 10_240, i * 7919 % 10_240 + i) for i in range(60)]
+        ranges += [(size + 5, size + 6), (0, 4), (0, 4), (2, 2), (7, size - 7), (0, size)]
+        assert storage.read_ranges("k", ranges) == [LARGE[a:b] for a, b in ranges]
         assert storage.read_ranges("k", []) == []
 
     def test_reads_parts_of_several_objects(self, storage: Storage) -> None:
-        size = len(DATA)
-        self.put_raw("k", DATA)
-        self.put_raw("a/b", DATA[::-1])
+        size = len(LARGE)
+        self.put_raw("k", LARGE)
+        self.put_raw("a/b", LARGE[::-1])
         parts = [("k", 3, 9), ("a/b", 0, 4), ("k", size - 3, size + 99), ("a/b", size, size + 1)]
-        expected = [DATA[3:9], DATA[::-1][:4], DATA[-3:], b""]
+        parts += [("k", 5, size), ("a/b", 0, size - 5)]
+        expected = [LARGE[3:9], LARGE[::-1][:4], LARGE[-3:], b"", LARGE[5:], LARGE[:4:-1]]
         assert read_parts_or_raise(storage, *parts) == expected
         *contents, missing = storage.read_many([*parts, ("gone", 0, 4)])
         assert contents == expected
@@ -125,14 +130,14 @@ class StorageTests(ConformanceBase):
         assert f"{storage.url}/gone" in str(missing)
 
     def test_downloads(self, storage: Storage, tmp_path: Path) -> None:
-        self.put_raw("a/b", DATA)
+        self.put_raw("a/b", LARGE)
         self.put_raw("empty", b"")
-        (tmp_path / "there").write_bytes(b"an earlier file, which is longer" * 1000)
+        (tmp_path / "there").write_bytes(b"an earlier file, which is longer" * 10_000)
         storage.download("a/b", tmp_path / "new")
         storage.download("a/b", tmp_path / "there")
         storage.download("empty", tmp_path / "empty")
-        assert (tmp_path / "new").read_bytes() == DATA
-        assert (tmp_path / "there").read_bytes() == DATA
+        assert (tmp_path / "new").read_bytes() == LARGE
+        assert (tmp_path / "there").read_bytes() == LARGE
         assert (tmp_path / "empty").read_bytes() == b""
 
     # -- writing ------------------------------------------------------------------
@@ -329,15 +334,15 @@ class StorageTests(ConformanceBase):
             pytest.skip("this system has no fork")
         self.put_raw("k", DATA)
         assert storage.read("k") == DATA
-        assert _read_in_child("fork", storage, "k") == DATA
+        assert read_in_child("fork", storage, "k") == DATA
         assert storage.read("k") == DATA, "the child broke its parent's connection"
 
     def test_works_in_a_spawned_child(self, storage: Storage) -> None:
         self.put_raw("k", DATA)
         assert storage.read("k") == DATA
-        assert _read_in_child("spawn", storage, "k") == DATA
+        assert read_in_child("spawn", storage, "k") == DATA
 
-    def test_serves_many_threads(self, storage: Storage) -> None:
+    def test_serves_many_threads(self, storage: Storage, tmp_path: Path) -> None:
         threads = 8
         contents = [os.urandom(50_000) for _ in range(threads)]
         for i, content in enumerate(contents):
@@ -346,46 +351,27 @@ class StorageTests(ConformanceBase):
 
         def work(i: int) -> None:
             together.wait(60)  # all threads race to open the storage
-            for _ in range(5):
+            for _ in range(3):
                 assert storage.read(f"t/{i}") == contents[i]
                 assert storage.read_range(f"t/{i}", 10, 20) == contents[i][10:20]
+                ranges = storage.read_ranges(f"t/{i}", [(0, 20), (40_000, 49_000)])
+                assert ranges == [contents[i][:20], contents[i][40_000:49_000]]
+                storage.download(f"t/{i}", tmp_path / str(i))
+                assert (tmp_path / str(i)).read_bytes() == contents[i]
                 assert storage.stat(f"t/{i}").size == 50_000
             assert len(list(storage.list("t/"))) == threads
 
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, range(threads)))
 
+    def test_writes_from_many_threads(self, storage: Storage) -> None:
+        contents = [bytes([i]) * 50_000 for i in range(4)]
+        together = threading.Barrier(len(contents))
 
-def _read_in_child(method: str, storage: Storage, key: str) -> bytes:
-    context = multiprocessing.get_context(method)
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_read, args=(theirs, storage, key))  # type: ignore[attr-defined]  # abstract
-    with warnings.catch_warnings():
-        # Python 3.12 and later warn about fork with threads, such as those of clients and other tests.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child.start()
-    theirs.close()
-    try:
-        assert ours.poll(120), "the child hangs"
-        result: bytes | str = ours.recv()
-    finally:
-        ours.close()
-        child.join(20)
-        if child.is_alive():
-            child.kill()
-            child.join()
-    assert isinstance(result, bytes), result
-    return result
+        def work(i: int) -> None:
+            together.wait(60)
+            storage.write(f"t/{i}", contents[i])
 
-
-def _read(connection: Connection, storage: Storage, key: str) -> None:
-    try:
-        data = storage.read(key)
-        assert storage.read_range(key, 1, 5) == data[1:5]
-        assert storage.stat(key).size == len(data)
-    except BaseException:  # noqa: BLE001 - reported by the test
-        connection.send(traceback.format_exc())
-    else:
-        connection.send(data)
-    finally:
-        connection.close()
+        with ThreadPoolExecutor(len(contents)) as pool:
+            list(pool.map(work, range(len(contents))))
+        assert [self.get_raw(f"t/{i}") for i in range(len(contents))] == contents
