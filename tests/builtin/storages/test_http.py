@@ -72,6 +72,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = (
+        128  # more than the 5 of the base: clients that find it full try again after 1 s
+    )
 
     def __init__(self, root):
         super().__init__(("127.0.0.1", 0), Handler)
