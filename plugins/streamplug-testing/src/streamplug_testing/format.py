@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,11 +30,9 @@ from streamplug.plugin import resolve
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.equality import same
 from streamplug_testing.memory_shard import MemoryShard, check_scan
-from streamplug_testing.samples import EXAMPLES, VALUES, Broken
+from streamplug_testing.samples import EXAMPLES, VALUES, Broken, Row, sort_columns, take_rows
 from streamplug_testing.shard_headers import check_damaged_heads, check_head, check_layout, info_of
 from streamplug_testing.writing import as_json, check_batch, check_mixed, written
-
-Row = dict[str, Any]
 
 _thorough = settings(
     max_examples=min(40, settings().max_examples),
@@ -122,7 +121,7 @@ class FormatTests(ConformanceBase):
             with pytest.raises(DataError):
                 reader.take(np.arange(len(reader)), columns)
             raise
-        assert same(_taken(reader, columns, range(len(reader))), rows)
+        assert same(take_rows(reader, columns, range(len(reader))), rows)
         return rows
 
     # -- what it declares -----------------------------------------------------
@@ -139,7 +138,10 @@ class FormatTests(ConformanceBase):
         assert not set(suffix) & set("/\\ :")
 
     def test_writes_its_roles(self) -> None:
-        assert set(self.write(self.some_rows()).files) == set(self.format_class().roles)
+        shard = self.write(self.some_rows())
+        assert set(shard.files) == set(self.format_class().roles)
+        for role, data in shard.files.items():
+            self.format().check(shard.samples, role, len(data))
 
     def test_entry_says_what_every_entry_says(self) -> None:
         entry = self.writer("zstd:7").entry()
@@ -170,7 +172,7 @@ class FormatTests(ConformanceBase):
         @_thorough
         @given(self.rows())
         def check(rows: list[Row]) -> None:
-            assert same(_sorted(self.read(self.write(rows))), _sorted(rows))
+            assert same(sort_columns(self.read(self.write(rows))), sort_columns(rows))
 
         check()
 
@@ -190,7 +192,7 @@ class FormatTests(ConformanceBase):
         writer = self.writer()
         shards = [written(writer, self.some_rows(count)) for count in (7, 2, 7)]
         assert shards[0] == shards[2] == self.write(self.some_rows())
-        assert same(_sorted(self.read(shards[1])), _sorted(self.some_rows(2)))
+        assert same(sort_columns(self.read(shards[1])), sort_columns(self.some_rows(2)))
 
     def test_takes_samples_in_any_order(self) -> None:
         @_thorough
@@ -199,8 +201,9 @@ class FormatTests(ConformanceBase):
             reader, columns = self.open(self.write(rows))
             wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
             single = [reader.row(index, columns) for index in wanted]
-            assert same(_sorted(single), _sorted([rows[index] for index in wanted]))
-            assert same(_taken(reader, columns, wanted), single)
+            assert same(sort_columns(single), sort_columns([rows[index] for index in wanted]))
+            assert same(take_rows(reader, columns, wanted), single)
+            assert same(list(map(reader.row_reader(columns), wanted)), single)
 
         check()
 
@@ -212,7 +215,8 @@ class FormatTests(ConformanceBase):
             wanted = [column for column in columns if column.name == name]
             expected = [{name: row[name]} for row in rows]
             assert same([reader.row(index, wanted) for index in range(len(rows))], expected)
-            assert same(_taken(reader, wanted, range(len(rows))), expected)
+            assert same(take_rows(reader, wanted, range(len(rows))), expected)
+            assert same(list(map(reader.row_reader(wanted), range(len(rows)))), expected)
 
     def test_columns_come_in_the_order_asked_for(self) -> None:
         reader, columns = self.open(self.write(self.some_rows()))
@@ -231,6 +235,9 @@ class FormatTests(ConformanceBase):
             pytest.skip("a sample is not one piece of a file")
         for start, stop in ranges:  # type: ignore[misc]  # None is not among them
             assert 0 <= start <= stop <= len(shard.files["data"])
+        by_start = sorted(ranges)  # type: ignore[type-var]  # None is not among them
+        for (_, stop), (start, _) in pairwise(by_start):  # type: ignore[misc]  # as above
+            assert stop <= start, "byte ranges of two samples overlap"
 
     def test_head_tells_what_the_whole_shard_tells(self) -> None:
         shard = self.write(self.some_rows())
@@ -252,7 +259,7 @@ class FormatTests(ConformanceBase):
         def work(turn: int) -> bool:
             wanted = subsets[turn % 3]
             rows = [reader.row(index, wanted) for index in range(len(reader))]
-            return same(_taken(reader, wanted, range(len(reader))), rows) and rows == rows
+            return same(take_rows(reader, wanted, range(len(reader))), rows) and rows == rows
 
         with ThreadPoolExecutor(8) as threads:
             assert all(threads.map(work, range(200)))
@@ -262,7 +269,7 @@ class FormatTests(ConformanceBase):
         reader, columns = self.open(self.write(self.some_rows()), format_=format_)
         columns = pickle.loads(pickle.dumps(columns))
         assert len(reader) == 7
-        assert same(_sorted([reader.row(0, columns)]), _sorted(self.some_rows()[:1]))
+        assert same(sort_columns([reader.row(0, columns)]), sort_columns(self.some_rows()[:1]))
 
     def test_looking_through_a_file_finds_its_samples(self) -> None:
         shard = self.write(self.some_rows())
@@ -272,8 +279,13 @@ class FormatTests(ConformanceBase):
         entry = {**result.entry, "compression": None}
         reader, columns = self.open(MemoryShard(as_json(entry), files, result.samples))
         assert result.samples == len(reader) == 7
-        for row in _taken(reader, columns, [3, 1]):
+        for role, content in files.items():
+            self.format().check(result.samples, role, len(content))
+        equal = [c.name for c in columns if self.columns.get(c.name) == c.spec]
+        for index, row in zip((3, 1), take_rows(reader, columns, [3, 1]), strict=True):
             assert row.keys() == {column.name for column in columns}
+            written_row = self.some_rows()[index]
+            assert same([row[name] for name in equal], [written_row[name] for name in equal])
 
     # -- what it refuses to write ---------------------------------------------
 
@@ -368,6 +380,8 @@ class FormatTests(ConformanceBase):
             reader, columns = self.open(shard, broken=[name])
             with pytest.raises(DecodeError, match=f"(?s)5.*{name}|{name}.*5"):
                 reader.row(5, columns)
+            with pytest.raises(DecodeError, match=f"(?s)5.*{name}|{name}.*5"):
+                reader.row_reader(columns)(5)
             with pytest.raises(DecodeError, match=f"(?s)4.*{name}|{name}.*4"):
                 reader.take(np.array([4, 1]), columns)
 
@@ -380,20 +394,3 @@ class FormatTests(ConformanceBase):
         except DataError:
             return
         assert len(rows) == shard.samples
-
-
-def _taken(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:
-    """Read samples as one batch and return them as rows."""
-    values = reader.take(np.array(rows, np.int64), columns)
-    assert [len(column_values) for column_values in values] == [len(rows)] * len(columns)
-    split = [
-        column.encoding.unbatch(column_values)
-        for column, column_values in zip(columns, values, strict=True)
-    ]
-    names = [column.name for column in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*split, strict=True)]
-
-
-def _sorted(rows: Sequence[Row]) -> list[Row]:
-    """Return samples with sorted columns, for comparisons that depend on their order."""
-    return [dict(sorted(row.items())) for row in rows]

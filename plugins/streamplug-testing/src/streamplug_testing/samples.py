@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from streamplug.interfaces import EncodedRows, Encoding, RowPiece
+from streamplug.interfaces import Column, EncodedRows, Encoding, RowPiece, ShardReader
+
+Row = dict[str, Any]
 
 VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=9),
@@ -54,3 +56,20 @@ def pieces_of(rows: EncodedRows) -> list[RowPiece]:
     if isinstance(rows, (bytes, bytearray, memoryview)):
         return [rows]
     return list(chain.from_iterable(rows)) if isinstance(rows, list) else [rows[:]]
+
+
+def take_rows(reader: ShardReader, columns: Sequence[Column], rows: Sequence[int]) -> list[Row]:
+    """Read samples as one batch and return them as rows."""
+    values = reader.take(np.array(rows, np.int64), columns)
+    assert [len(column_values) for column_values in values] == [len(rows)] * len(columns)
+    split = [
+        column.encoding.unbatch(column_values)
+        for column, column_values in zip(columns, values, strict=True)
+    ]
+    names = [column.name for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*split, strict=True)]
+
+
+def sort_columns(rows: Sequence[Row]) -> list[Row]:
+    """Return samples with sorted columns, for comparisons that depend on their order."""
+    return [dict(sorted(row.items())) for row in rows]

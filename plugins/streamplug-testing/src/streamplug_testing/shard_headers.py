@@ -56,6 +56,11 @@ def check_head(
     """Check that range reads return the same samples as the reader of the whole shard, of seven samples."""
     info = info_of(len(reader), files)
     head, format_ = head_of(format_, info, files, columns), range_readable(format_)
+    for column in columns:
+        sizes = head.sizes(column)
+        if sizes is not None:
+            values = [reader.row(index, [column])[column.name] for index in range(len(reader))]
+            assert sizes.tolist() == [len(column.encoding.encode(value)) for value in values]
     for rows in ([], [3], [6, 0, 3, 3], list(range(7))):
         likely = format_.estimate_ranges(info, np.array(rows, np.int64), columns)
         if likely is not None:
@@ -119,14 +124,28 @@ def check_layout(
     for count in (0, 1, 40):
         which = draw.integers(0, len(shards), count)
         rows = np.array([draw.integers(len(shards[shard][1])) for shard in which], np.int64)
+        where = (data, begins[which], sizes[which], rows)
         for wanted in (columns, columns[::-1], columns[:1]):
-            values_read = layout.take(data, begins[which], sizes[which], rows, wanted)
+            values_read = layout.take(*where, wanted)
             for column, values in zip(wanted, values_read, strict=True):
                 single = [
                     shards[shard][1].row(int(row), [column])[column.name]
                     for shard, row in zip(which, rows)
                 ]
                 assert same(list(column.encoding.unbatch(values)), single)
+                located = layout.values(*where, column)
+                if located is not None:
+                    stored = [memoryview(value) for value in data.slices(*located)]
+                    assert same([column.encoding.decode(value) for value in stored], single)
+            parts = [slice(0, 1), slice(1, 25), slice(25, 40)][: count // 10]
+            for part, values_read_lazily in zip(
+                parts, layout.take_parts(*where, wanted, parts=parts), strict=True
+            ):
+                for column, whole, values in zip(
+                    wanted, values_read, values_read_lazily, strict=True
+                ):
+                    expected = list(column.encoding.unbatch(whole))[part]
+                    assert same(list(column.encoding.unbatch(values)), expected)
     last = np.array([len(reader) - 1 for _, reader in shards])
     full = np.flatnonzero(last >= 0)
     with pytest.raises(Exception):  # noqa: B017, PT011 - any error will do for a truncated file

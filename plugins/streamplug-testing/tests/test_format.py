@@ -1,0 +1,96 @@
+"""The conformance tests must find what is wrong with a format."""
+
+from __future__ import annotations
+
+import pytest
+from streamplug_testing.format import FormatTests
+
+from streamplug.builtin.formats.mds import MDS
+from streamplug.builtin.formats.mds_layout import MDSLayout
+from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader
+from streamplug.errors import InvalidIndexError
+
+
+class RefusesTrueSizes(MDS):
+    def check(self, samples, role, size):
+        raise InvalidIndexError(f"{role} cannot have {size} bytes")
+
+
+class OtherRowReader(MDSReader):
+    def row_reader(self, columns):
+        read = super().row_reader(columns)
+        return lambda index: read(max(index - 1, 0))
+
+    def row(self, index, columns):
+        return MDSReader.row_reader(self, columns)(index)
+
+
+class OneByteRange(MDSReader):
+    def byte_range(self, index):
+        return 0, 1
+
+
+def with_reader(reader_class):
+    class WithReader(MDS):
+        def open(self, *arguments):
+            reader = super().open(*arguments)
+            reader.__class__ = reader_class
+            return reader
+
+    return WithReader
+
+
+class LargerSizes(MDSHead):
+    def sizes(self, column):
+        sizes = super().sizes(column)
+        return None if sizes is None else sizes + 1
+
+
+class WrongSizes(MDS):
+    def open_header(self, *arguments):
+        header = super().open_header(*arguments)
+        header.__class__ = LargerSizes
+        return header
+
+
+class MisplacedValues(MDSLayout):
+    def values(self, *arguments):
+        starts, sizes = super().values(*arguments)
+        return starts + 1, sizes
+
+
+class ReversedParts(MDSLayout):
+    def take_parts(self, data, shards, sizes, rows, columns, *, parts):
+        for part in parts:
+            yield self.take(data, shards[part], sizes[part], rows[part][::-1], columns)
+
+
+class WrongValues(MDS):
+    def multi_shard_reader(self, columns):
+        return MisplacedValues(columns)
+
+
+class WrongParts(MDS):
+    def multi_shard_reader(self, columns):
+        return ReversedParts(columns)
+
+
+@pytest.mark.parametrize(
+    ("format_class", "test"),
+    [
+        (RefusesTrueSizes, "writes_its_roles"),
+        (with_reader(OtherRowReader), "decodes_no_other_columns"),
+        (with_reader(OneByteRange), "byte_range_lies_in_the_file"),
+        (WrongSizes, "head_tells_what_the_whole_shard_tells"),
+        (WrongValues, "many_shards_are_read_at_once"),
+        (WrongParts, "many_shards_are_read_at_once"),
+    ],
+)
+def test_a_fault_is_found(format_class, test):
+    def run(tested):
+        suite = type("Suite", (FormatTests,), {"cls": tested})()
+        getattr(suite, f"test_{test}")()
+
+    run(MDS)
+    with pytest.raises((Exception, pytest.fail.Exception)):
+        run(format_class)
