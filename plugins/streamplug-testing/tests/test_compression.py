@@ -41,6 +41,34 @@ def test_a_bound_checked_afterwards_is_found(test):
         run(BoundCheckedAfterwards, test)
 
 
+class BelievesTheHeader(Gzip):
+    """Data after their size, which bounds nothing."""
+
+    def compress(self, data):
+        return len(data).to_bytes(8, "little") + super().compress(data)
+
+    def decompress(self, data, *, max_size):
+        size = int.from_bytes(data[:8], "little")
+        if size > max_size:
+            raise too_large_error(self.suffix, max_size)
+        try:
+            unpacked = zlib.decompress(data[8:], 31)
+        except zlib.error as error:
+            raise damaged_error(self.suffix, error) from error
+        if len(data) < 8 or len(unpacked) != size:
+            raise damaged_error(self.suffix, "it has another size")
+        return unpacked
+
+    def decompress_stream(self, source, target, *, max_size):
+        return target.write(self.decompress(source.read(), max_size=max_size))
+
+
+def test_a_size_believed_is_found():
+    run(BelievesTheHeader, "test_bomb_takes_no_memory")
+    with pytest.raises(AssertionError):
+        run(BelievesTheHeader, "test_bomb_behind_a_harmless_header_takes_no_memory")
+
+
 class NoBound(Gzip):
     def decompress(self, data, *, max_size):
         return super().decompress(data, max_size=1 << 30)

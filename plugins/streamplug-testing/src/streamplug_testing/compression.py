@@ -8,7 +8,8 @@ import pickle
 import random
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from typing import ClassVar
 
 import pytest
@@ -225,6 +226,25 @@ class CompressionTests(ConformanceBase):
                 compression.decompress(bomb, max_size=1000)
 
         assert takes_less_of_the_system(24 * _MIB, explode)
+
+    def test_bomb_behind_a_harmless_header_takes_no_memory(self) -> None:
+        compression = self.compression_class()()
+        small, bomb = compression.compress(bytes(500)), _bomb(compression)
+        if len(bomb) > 8 * _MIB:
+            pytest.skip("it does not compress")
+
+        # Such data is damaged, unless the header says nothing about the size.
+        def explode(packed: bytes) -> None:
+            target = io.BytesIO()
+            with suppress(DecompressError):
+                assert len(compression.decompress(packed, max_size=1000)) <= 1000
+            with suppress(DecompressError):
+                compression.decompress_stream(io.BytesIO(packed), target, max_size=1000)
+            assert target.tell() <= 1000
+
+        for cut in range(1, min(len(small), 24)):
+            packed = small[:cut] + bomb[cut:]
+            assert takes_less_of_the_system(24 * _MIB, partial(explode, packed)), cut
 
     # -- from file to file ----------------------------------------------------
 
