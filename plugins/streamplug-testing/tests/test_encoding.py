@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 import threading
 import time
@@ -16,6 +17,7 @@ from streamplug_testing.equality import same
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding
+from streamplug.interfaces.vector_column import VectorColumn
 from streamplug.plugin_kit.codec_errors import wrong_type_error
 
 
@@ -53,12 +55,51 @@ class Pairs(Encoding):
     def encode_batch(self, values):
         if not isinstance(values, np.ndarray):
             return super().encode_batch(values)
+        if values.shape[1:] != (2,):
+            raise EncodeError("not pairs")
         return values.astype("<i2").reshape(-1).view(np.uint8)
 
     def decode(self, data):
         if len(data) != 4:
             raise DecodeError("not four bytes")
         return np.frombuffer(data, "<i2").copy()
+
+
+class Small(Encoding):
+    """An uint8."""
+
+    dtype = np.dtype("u1")
+    size = 1
+
+    def encode(self, value):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise wrong_type_error("small", "an int", value)
+        if not 0 <= value < 256:
+            raise EncodeError("out of range")
+        return bytes([int(value)])
+
+    def decode(self, data):
+        (number,) = data
+        return np.uint8(number)
+
+
+class Vector(Encoding, VectorColumn):
+    """Some uint16 after their number."""
+
+    item = np.dtype("<u2")
+
+    def encode(self, value):
+        if not isinstance(value, np.ndarray):
+            raise wrong_type_error("vector", "an array", value)
+        return bytes([len(value)]) + value.astype("<u2").tobytes()
+
+    def decode(self, data):
+        if len(data) != 1 + 2 * data[0]:
+            raise DecodeError("truncated")
+        return np.frombuffer(data[1:], "<u2").copy()
+
+    def lengths(self, sizes, dtype):
+        return (sizes - 1) // dtype.itemsize
 
 
 class TextTests(EncodingTests):
@@ -82,7 +123,35 @@ class PairsTests(EncodingTests):
         return st.tuples(numbers, numbers).map(lambda pair: np.array(pair, np.int16))
 
 
+class SmallTests(EncodingTests):
+    cls = Small
+    wrong = ("x", 1.5)
+
+    def values(self):
+        return st.integers(0, 255)
+
+    def decoded(self, value):
+        return np.uint8(value)
+
+
+class VectorTests(EncodingTests):
+    cls = Vector
+    wrong = ("x",)
+
+    def values(self):
+        numbers = st.lists(st.integers(0, 65_535), max_size=5)
+        return numbers.map(lambda items: np.array(items, "<u2"))
+
+
 class TestText(TextTests):
+    pass
+
+
+class TestSmall(SmallTests):
+    pass
+
+
+class TestVector(VectorTests):
     pass
 
 
@@ -278,6 +347,31 @@ class DeclaresWrongSize(Pairs):
     size = 8
 
 
+class WrapsArrays(Small):
+    def encode_batch(self, values):
+        if not isinstance(values, np.ndarray):
+            return super().encode_batch(values)
+        return values.astype("u1")
+
+
+class RunsCode(Text):
+    def decode(self, data):
+        try:
+            return super().decode(data)
+        except DecodeError:
+            return pickle.loads(data)
+
+
+class CountsTheHeader(Vector):
+    def lengths(self, sizes, dtype):
+        return sizes // dtype.itemsize + 1
+
+
+class SeesNoVectors(Vector):
+    def are_vectors(self, buffer, starts, lengths, dtype):
+        return np.zeros(len(starts), bool)
+
+
 BROKEN = [
     (Forgets, "round_trip"),
     (GivesBytearray, "round_trip"),
@@ -300,6 +394,10 @@ BROKEN = [
     (RaisesTypeError, "wrong_type_is_refused"),
     (NamesNoType, "wrong_type_is_refused"),
     (TakesExclamations, "value_that_cannot_be_stored_is_refused"),
+    (WrapsArrays, "value_that_cannot_be_stored_is_refused"),
+    (RunsCode, "garbage_does_no_harm"),
+    (CountsTheHeader, "values_in_a_buffer_equal_single_ones"),
+    (SeesNoVectors, "values_in_a_buffer_equal_single_ones"),
     (TakesAnyLength, "wrong_length_is_refused"),
     (BelievesTheData, "garbage_does_no_harm"),
     (DoesNotPickle, "pickles"),
@@ -311,7 +409,8 @@ BROKEN = [
 
 
 def suite(encoding, **attributes):
-    base = TextTests if issubclass(encoding, Text) else PairsTests
+    tests = {Text: TextTests, Small: SmallTests, Vector: VectorTests, Pairs: PairsTests}
+    (base,) = (test for kind, test in tests.items() if issubclass(encoding, kind))
     return type("Suite", (base,), {"cls": encoding, **attributes})()
 
 

@@ -22,6 +22,8 @@ from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.equality import same
 from streamplug_testing.memory import takes_less
 from streamplug_testing.processes import other_process
+from streamplug_testing.samples import hostile_pickles, unpickled
+from streamplug_testing.vector_column import check_vectors
 
 _MIB = 1 << 20
 _START_METHODS = sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods()))
@@ -145,6 +147,7 @@ class EncodingTests(ConformanceBase):
             decode = encoding.bound_decoder(read_only)
             ends = [] if encoding.size is not None else [(starts + sizes).tolist()]
             decoded = [decode(*place) for place in zip(starts.tolist(), *ends)]
+            check_vectors(encoding, read_only, starts, sizes)
             buffer[:] = 0xAA
             for value, one in zip(values, decoded, strict=True):
                 assert self.equal(one, self.decoded(value))
@@ -237,14 +240,18 @@ class EncodingTests(ConformanceBase):
                 encoding.encode_batch([value])
 
     def test_value_that_cannot_be_stored_is_refused(self) -> None:
-        if not self.refused:
-            pytest.skip("no such value given")
         encoding = self.encoding()
-        for value in self.refused:
+        refused = [*self.refused, *_out_of_range(encoding)]
+        if not refused:
+            pytest.skip("no such value given")
+        for value in refused:
             with pytest.raises(EncodeError):
                 encoding.encode(value)
             with pytest.raises(EncodeError):
                 encoding.encode_batch([value])
+            if type(value) in {int, float, np.ndarray}:
+                with pytest.raises(EncodeError):
+                    encoding.encode_batch(np.array([value]))
 
     def test_wrong_length_is_refused(self) -> None:
         encoding = self.encoding()
@@ -269,6 +276,10 @@ class EncodingTests(ConformanceBase):
         encoding = self.encoding()
         if encoding.unsafe:
             pytest.skip("who allows it trusts the data")
+        unpickled.clear()
+        for hostile in hostile_pickles():
+            _decode_garbage(encoding, hostile)
+            assert not unpickled, "an encoding that executes code must be unsafe"
         size = encoding.size
         beginnings = self.values().map(encoding.encode)
 
@@ -344,6 +355,14 @@ class _Memory:
 
     def __call__(self, ranges: Int64) -> list[Bytes1D]:
         return [self._data[start:stop] for start, stop in ranges.tolist()]
+
+
+def _out_of_range(encoding: Encoding) -> list[int]:
+    """Return the integers just below and above those of the dtype; none if it is no integer."""
+    if encoding.dtype is None or encoding.dtype.kind not in "iu":
+        return []
+    limits = np.iinfo(encoding.dtype)
+    return [limits.min - 1, limits.max + 1]
 
 
 def _lay_out(stored: Sequence[bytes]) -> tuple[Bytes1D, Int64, Int64]:

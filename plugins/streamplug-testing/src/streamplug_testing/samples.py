@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -49,6 +51,26 @@ class Broken(Encoding):
 
     def decode(self, data: memoryview) -> Any:
         raise KeyError(f"{len(data)} bytes: whatever an encoding may raise")
+
+
+unpickled: list[int] = []
+"""Grows when `hostile_pickles` are decoded by `pickle`."""
+
+
+class _Hostile:
+    def __reduce__(self) -> tuple[Callable[[int], None], tuple[int]]:
+        return _note_unpickling, (1,)
+
+
+def _note_unpickling(number: int) -> None:
+    unpickled.append(number)
+
+
+def hostile_pickles() -> list[bytes]:
+    """Return pickles, also within a file of NumPy, that append to `unpickled` when they are loaded."""
+    npy = io.BytesIO()
+    np.save(npy, np.array([_Hostile()], object), allow_pickle=True)
+    return [pickle.dumps(_Hostile(), 0), pickle.dumps(_Hostile()), npy.getvalue()]
 
 
 def pieces_of(rows: EncodedRows) -> list[RowPiece]:
