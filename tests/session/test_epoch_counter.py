@@ -15,6 +15,7 @@ from streamplug.errors import ConfigError
 from streamplug.session import epoch_counter
 from streamplug.session.epoch_counter import (
     CELLS,
+    MAX_EPOCHS,
     MAX_WORKERS,
     TICKETS,
     EpochCounter,
@@ -57,6 +58,19 @@ def test_a_child_begins_an_epoch_whatever_threads_did_at_the_fork():
         is_hanging = child.is_alive()
         child.kill()
     assert not is_hanging
+
+
+def test_more_epochs_than_a_cell_can_count_are_refused_until_a_state_is_loaded():
+    cells = private_cells()
+    it = EpochCounter(cells)
+    it.begin()
+    cells[-1 - MAX_WORKERS] *= MAX_EPOCHS - 1
+    assert it.begin() == (MAX_EPOCHS - 1, 0)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="load_state_dict"):
+            it.begin()
+    it.set(*it.next())
+    assert [it.begin() for _ in range(2)] == [(MAX_EPOCHS, 0), (MAX_EPOCHS + 1, 0)]
 
 
 def test_before_the_first_epoch_the_current_one_is_the_next():

@@ -34,6 +34,7 @@ _TICKET_BITS, _WORKER_BITS, _PROCESS_BITS = 14, 8, 18
 _PROCESS = _TICKET_BITS + _WORKER_BITS
 _BEGUN = _PROCESS + _PROCESS_BITS
 _PROCESSES = 1 << _PROCESS_BITS
+MAX_EPOCHS = (1 << 63 - _BEGUN) - 1  # that can be started before the next `set`
 TICKETS = 1 << _TICKET_BITS  # exclusive upper bound of tickets
 
 
@@ -142,6 +143,11 @@ class EpochCounter:
         # A worker that was in the latest epoch starts another one: it is persistent, or a seed was repeated.
         joins = seen[mine] >> _BEGUN != latest and self._is_begun(loop, seen, latest)
         begun = loop.begun or (latest if joins else latest + 1)
+        if begun > MAX_EPOCHS:
+            raise ConfigError(
+                f"more than {MAX_EPOCHS} epochs were started since the data set was made or its state was "
+                "loaded; call load_state_dict(state_dict()), which starts the count anew"
+            )
         loop_id = (loop.process % _PROCESSES << _WORKER_BITS) + loop.workers - 1
         cells[mine] = (begun << _BEGUN) + (loop_id << _TICKET_BITS) + loop.ticket
         self._began_in, self._sets = os.getpid(), self.sets
