@@ -90,6 +90,20 @@ class Unmoved(Whole):
         return super().order(starts, **{**arguments, "epoch": 0})
 
 
+class LowBits(Whole):
+    """Uses a part of the seed."""
+
+    def order(self, starts, **arguments):
+        return super().order(starts, **{**arguments, "seed": arguments["seed"] & 255})
+
+
+class Parity(Whole):
+    """Has two orders."""
+
+    def order(self, starts, **arguments):
+        return super().order(starts, **{**arguments, "epoch": arguments["epoch"] % 2})
+
+
 @pytest.mark.parametrize(
     ("faulty", "test"),
     [
@@ -97,6 +111,8 @@ class Unmoved(Whole):
         (Forgetful, "test_instances_agree"),
         (Forgetful, "test_another_process_agrees"),
         (Unmoved, "test_order_differs_by_seed_and_epoch"),
+        (LowBits, "test_order_differs_by_seed_and_epoch"),
+        (Parity, "test_order_differs_by_seed_and_epoch"),
         (Whole, "test_canonical_nodes_keep_their_samples_from_epoch_to_epoch"),
         (Whole, "test_far_positions_cost_no_more"),
     ],

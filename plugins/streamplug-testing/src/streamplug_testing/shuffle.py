@@ -175,6 +175,8 @@ class ShuffleTests(ConformanceBase):
     def test_order_differs_by_seed_and_epoch(self) -> None:
         arguments = {"canonical_nodes": 1, "seed": 1, "epoch": 1, "block_size": 1000}
         changes: list[dict[str, int]] = [{}, {"seed": 2}, {"epoch": 2}, {"seed": 2, "epoch": 2}]
+        changes += [{"seed": 1 + (1 << bit)} for bit in (8, 16, 31, 40)]
+        changes += [{"epoch": epoch} for epoch in (0, 3, 1 + (1 << 8), 1 + (1 << 16))]
         orders = [
             tuple(self.canonical_nodes((100,) * 10, **{**arguments, **change})[0].tolist())
             for change in changes
