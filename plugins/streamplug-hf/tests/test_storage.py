@@ -176,7 +176,7 @@ def test_a_busy_hub_says_how_long_to_wait(recorder):
 class TestHubAnswers(AnswerTests):
     location = "hf://datasets/o/n/set"
     first_request = ("GET", "/datasets/o/n/resolve/main/set/k")
-    operations = ("read", "read_range", "download", "stat")
+    operations = ("read", "read_range", "read_ranges", "download", "stat", "exists", "list")
 
     def make_storage(self, url, **options):
         return HfStorage(self.location, endpoint_url=url, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import pytest
 from streamplug_testing.answers import AnswerTests, recording
@@ -60,6 +61,7 @@ class Plain(Storage):
         self.write(key, path.read_bytes())
 
     def list(self, prefix=""):
+        self.ask(prefix)
         return iter(())
 
     def delete(self, key):
@@ -110,7 +112,23 @@ class TakesHalf(Plain):
             return response.read1()
 
 
+class DeletesInSilence(Plain):
+    def delete(self, key):
+        with suppress(StorageError):
+            super().delete(key)
+
+
+class ExistsUnlessAnErrorSaysOtherwise(Plain):
+    def exists(self, key):
+        try:
+            return super().exists(key)
+        except AccessDenied:
+            return False
+
+
 BROKEN = [
+    (DeletesInSilence, "answers_become_our_errors", ("folder",)),
+    (ExistsUnlessAnErrorSaysOtherwise, "answers_become_our_errors", ("folder",)),
     (AsksTwice, "a_whole_read_is_one_request", ()),
     (ShowsAnswers, "answers_become_our_errors", ("folder",)),
     (NamesNothing, "answers_become_our_errors", ("folder",)),

@@ -11,7 +11,7 @@ import pytest
 from streamplug_testing.storage import StorageTests
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.errors import NotFound
+from streamplug.errors import NotFound, StorageError
 
 
 class Suite(StorageTests):
@@ -177,6 +177,32 @@ class Escapes(AnyFsspec):
         return f"{self._open()[1]}/{key}"
 
 
+class StatEscapes(AnyFsspec):
+    def stat(self, key):
+        return super().stat(key.replace("../", ""))
+
+
+class DeleteEscapes(AnyFsspec):
+    def delete(self, key):
+        super().delete(key.replace("../", ""))
+
+
+class TalkativeWrite(AnyFsspec):
+    def write(self, key, data):
+        try:
+            super().write(key, data)
+        except StorageError as error:
+            raise StorageError(f"{error}: {self._options}") from None
+
+
+class TalkativeUpload(AnyFsspec):
+    def upload(self, path, key):
+        try:
+            super().upload(path, key)
+        except NotFound as error:
+            raise NotFound(f"{error}: {self._options}") from None
+
+
 @pytest.mark.parametrize(
     ("storage_class", "test", "arguments"),
     [
@@ -211,7 +237,11 @@ class Escapes(AnyFsspec):
         (Unpicklable, "test_pickles", {}),
         (BoundToItsProcess, "test_works_in_a_forked_child", {}),
         (MissesWhatIsDeleted, "test_deletes", {}),
-        (Escapes, "test_writes_nothing_outside", {"key": "a/../../x"}),
+        (Escapes, "test_writes_nothing_outside", {"key": "a/../../x", "tmp_path": ""}),
+        (StatEscapes, "test_reads_nothing_outside", {"key": "../x", "tmp_path": ""}),
+        (DeleteEscapes, "test_writes_nothing_outside", {"key": "../x", "tmp_path": ""}),
+        (TalkativeWrite, "test_shows_no_secrets", {"tmp_path": ""}),
+        (TalkativeUpload, "test_shows_no_secrets", {"tmp_path": ""}),
     ],
 )
 def test_a_fault_is_caught(tmp_path, storage_class, test, arguments):

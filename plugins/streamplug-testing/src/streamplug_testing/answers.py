@@ -7,8 +7,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ import pytest
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.interfaces import Storage
+from streamplug_testing.creation import can_create
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.multi_range import read_parts_or_raise
 
@@ -28,7 +30,14 @@ OPERATIONS: Mapping[str, Callable[[Storage, Path], object]] = {
     "download": lambda storage, path: storage.download("k", path),
     "stat": lambda storage, _: storage.stat("k"),
     "write": lambda storage, _: storage.write("k", b"x"),
+    "upload": lambda storage, path: storage.upload(path.with_name("source"), "k"),
+    "create": lambda storage, _: storage.create("k", b"x"),
+    "delete": lambda storage, _: storage.delete("k"),
+    "exists": lambda storage, _: storage.exists("k"),
+    "list": lambda storage, _: list(storage.list("k")),
 }
+MAY_BE_MISSING = {"delete", "exists", "list"}
+"""Operations that may succeed where there is no object."""
 ERRORS: Mapping[int, type[StorageError]] = {
     400: StorageError,
     401: AccessDenied,
@@ -132,10 +141,16 @@ class AnswerTests(ConformanceBase):
     operations: ClassVar[tuple[str, ...]] = (
         "read",
         "read_range",
+        "read_ranges",
         "read_many",
         "download",
         "stat",
         "write",
+        "upload",
+        "create",
+        "delete",
+        "exists",
+        "list",
     )
     errors: ClassVar[Mapping[int, type[StorageError]]] = ERRORS
 
@@ -175,14 +190,20 @@ class AnswerTests(ConformanceBase):
     def test_answers_become_our_errors(
         self, server: Recorder, storage: Storage, tmp_path: Path
     ) -> None:
-        for status, expected in self.errors.items():
+        (tmp_path / "source").write_bytes(b"x")
+        names = set(self.operations) - (set() if can_create(storage) else {"create"})
+        for (status, expected), name in product(self.errors.items(), sorted(names)):
             server.answers = [(status, self.body(status))]
-            for name in self.operations:
+            if expected is NotFound and name in MAY_BE_MISSING:
+                with suppress(NotFound):
+                    assert not OPERATIONS[name](storage, tmp_path / "target")
+            else:
                 with pytest.raises(StorageError) as caught:
                     OPERATIONS[name](storage, tmp_path / "target")
                 said = f"{name} answered by {status}: {caught.value!r}"
                 assert type(caught.value) is expected, said
-                assert f"{self.location}/k" in str(caught.value), said
+                where = self.location if name == "list" else f"{self.location}/k"
+                assert where in str(caught.value), said
                 assert "feedbeef" not in "".join(traceback.format_exception(caught.value)), said
 
     def test_connections_that_break_are_transient(self, server: Recorder, storage: Storage) -> None:

@@ -13,12 +13,17 @@ from streamplug.interfaces import Storage
 _WRITERS = 6
 
 
+def can_create(storage: Storage) -> bool:
+    """Return whether a storage supports `Storage.create`."""
+    return bool(getattr(storage, "can_create", type(storage).create is not Storage.create))
+
+
 def create_at_once(storage: Storage, key: str) -> list[bytes]:
     """Create an object from several threads at once; return what those wrote that succeeded.
 
     It is empty if the storage refuses `Storage.create`, which it then must do with a clear error.
     """
-    if not getattr(storage, "can_create", type(storage).create is not Storage.create):
+    if not can_create(storage):
         with pytest.raises(StorageError, match="cannot create") as refused:
             storage.create(key, b"first")
         assert not isinstance(refused.value, AlreadyExists)

@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -41,6 +42,10 @@ READS: dict[str, Callable[[Storage, str, Path], object]] = {
 WRITES: dict[str, Callable[[Storage, str, Path], None]] = {
     "write": lambda storage, key, path: storage.write(key, path.read_bytes()),
     "upload": lambda storage, key, path: storage.upload(path, key),
+}
+CHANGES: dict[str, Callable[[Storage, str, Path], None]] = {
+    **WRITES,
+    "delete": lambda storage, key, _: storage.delete(key),
 }
 
 
@@ -272,22 +277,30 @@ class StorageTests(ConformanceBase):
         assert not storage.exists("k")
 
     @pytest.mark.parametrize("key", OUTSIDE)
-    def test_reads_nothing_outside(self, storage: Storage, key: str) -> None:
-        with pytest.raises(StorageError, match="leads out"):
-            storage.read(key)
+    def test_reads_nothing_outside(self, storage: Storage, tmp_path: Path, key: str) -> None:
+        for operation in READS.values():
+            with pytest.raises(StorageError, match="leads out"):
+                operation(storage, key, tmp_path / "target")
 
     @pytest.mark.parametrize("key", OUTSIDE)
-    def test_writes_nothing_outside(self, storage: Storage, key: str) -> None:
-        with pytest.raises(StorageError, match="leads out"):
-            storage.write(key, b"x")
+    def test_writes_nothing_outside(self, storage: Storage, tmp_path: Path, key: str) -> None:
+        (tmp_path / "source").write_bytes(b"x")
+        for operation in CHANGES.values():
+            with pytest.raises(StorageError, match="leads out"):
+                operation(storage, key, tmp_path / "source")
 
     def test_shows_no_secrets(self, storage: Storage, tmp_path: Path) -> None:
         if not self.secret:
             pytest.skip("the storage takes no secrets")
         assert self.secret not in f"{storage!r} {storage} {storage.url}"
-        for operation in READS.values():
-            with pytest.raises(NotFound) as caught:
-                operation(storage, "gone", tmp_path / "target")
+        source, missing = tmp_path / "source", tmp_path / "missing"
+        source.write_bytes(b"x")
+        failures = [partial(o, storage, "gone", tmp_path / "target") for o in READS.values()]
+        failures += [partial(o, storage, OUTSIDE[0], source) for o in CHANGES.values()]
+        failures.append(partial(storage.upload, missing, "k"))
+        for failure in failures:
+            with pytest.raises(StorageError) as caught:
+                failure()
             shown = "".join(traceback.format_exception(caught.value))
             assert self.secret not in shown + repr(caught.value)
 
