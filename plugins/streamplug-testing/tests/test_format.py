@@ -8,7 +8,8 @@ from streamplug_testing.format import FormatTests
 from streamplug.builtin.formats.mds import MDS
 from streamplug.builtin.formats.mds_layout import MDSLayout
 from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader
-from streamplug.errors import InvalidIndexError
+from streamplug.errors import CorruptShardError, InvalidIndexError, StreamplugError
+from streamplug.interfaces import ScannableFormat, ScanResult
 
 
 class RefusesTrueSizes(MDS):
@@ -62,7 +63,8 @@ class MisplacedValues(MDSLayout):
 class ReversedParts(MDSLayout):
     def take_parts(self, data, shards, sizes, rows, columns, *, parts):
         for part in parts:
-            yield self.take(data, shards[part], sizes[part], rows[part][::-1], columns)
+            where = (shards[part][::-1], sizes[part][::-1], rows[part][::-1])
+            yield self.take(data, *where, columns)
 
 
 class WrongValues(MDS):
@@ -75,6 +77,26 @@ class WrongParts(MDS):
         return ReversedParts(columns)
 
 
+class Scannable(MDS, ScannableFormat):
+    """Finds the samples of the tests only."""
+
+    def scan(self, file):
+        suite = type("Suite", (FormatTests,), {"cls": MDS})()
+        shard = suite.write(suite.some_rows())
+        if file.read(0, file.size) != shard.files["data"]:
+            raise CorruptShardError("not the samples of the tests")
+        return ScanResult(shard.samples, shard.entry)
+
+
+class MirroredReader(MDSReader):
+    def take(self, rows, columns):
+        return super().take(len(self) - 1 - rows, columns)
+
+
+class Mirrored(with_reader(MirroredReader), Scannable):
+    pass
+
+
 @pytest.mark.parametrize(
     ("format_class", "test"),
     [
@@ -84,6 +106,7 @@ class WrongParts(MDS):
         (WrongSizes, "head_tells_what_the_whole_shard_tells"),
         (WrongValues, "many_shards_are_read_at_once"),
         (WrongParts, "many_shards_are_read_at_once"),
+        (Mirrored, "looking_through_a_file_finds_its_samples"),
     ],
 )
 def test_a_fault_is_found(format_class, test):
@@ -91,6 +114,6 @@ def test_a_fault_is_found(format_class, test):
         suite = type("Suite", (FormatTests,), {"cls": tested})()
         getattr(suite, f"test_{test}")()
 
-    run(MDS)
-    with pytest.raises((Exception, pytest.fail.Exception)):
+    run(Scannable if issubclass(format_class, Scannable) else MDS)
+    with pytest.raises((AssertionError, StreamplugError, pytest.fail.Exception)):
         run(format_class)

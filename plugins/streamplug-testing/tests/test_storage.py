@@ -195,6 +195,12 @@ class TalkativeWrite(AnyFsspec):
             raise StorageError(f"{error}: {self._options}") from None
 
 
+class DeletesFirst(AnyFsspec):
+    def upload(self, path, key):
+        self.delete(key)
+        super().upload(path, key)
+
+
 class TalkativeUpload(AnyFsspec):
     def upload(self, path, key):
         try:
@@ -240,6 +246,7 @@ class TalkativeUpload(AnyFsspec):
         (Escapes, "test_writes_nothing_outside", {"key": "a/../../x", "tmp_path": ""}),
         (StatEscapes, "test_reads_nothing_outside", {"key": "../x", "tmp_path": ""}),
         (DeleteEscapes, "test_writes_nothing_outside", {"key": "../x", "tmp_path": ""}),
+        (DeletesFirst, "test_a_missing_source_is_not_found", {"tmp_path": ""}),
         (TalkativeWrite, "test_shows_no_secrets", {"tmp_path": ""}),
         (TalkativeUpload, "test_shows_no_secrets", {"tmp_path": ""}),
     ],

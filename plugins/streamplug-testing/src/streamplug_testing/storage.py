@@ -272,9 +272,12 @@ class StorageTests(ConformanceBase):
         assert not (tmp_path / "target").is_dir()
 
     def test_a_missing_source_is_not_found(self, storage: Storage, tmp_path: Path) -> None:
-        with pytest.raises(NotFound, match="no-such-file"):
-            storage.upload(tmp_path / "no-such-file", "k")
+        self.put_raw("old", b"x")
+        for key in ("k", "old"):
+            with pytest.raises(NotFound, match="no-such-file"):
+                storage.upload(tmp_path / "no-such-file", key)
         assert not storage.exists("k")
+        assert self.get_raw("old") == b"x"
 
     @pytest.mark.parametrize("key", OUTSIDE)
     def test_reads_nothing_outside(self, storage: Storage, tmp_path: Path, key: str) -> None:
@@ -295,9 +298,9 @@ class StorageTests(ConformanceBase):
         assert self.secret not in f"{storage!r} {storage} {storage.url}"
         source, missing = tmp_path / "source", tmp_path / "missing"
         source.write_bytes(b"x")
-        failures = [partial(o, storage, "gone", tmp_path / "target") for o in READS.values()]
+        failures: list[Callable[[], object]] = [partial(storage.upload, missing, "k")]
+        failures += [partial(o, storage, "gone", tmp_path / "target") for o in READS.values()]
         failures += [partial(o, storage, OUTSIDE[0], source) for o in CHANGES.values()]
-        failures.append(partial(storage.upload, missing, "k"))
         for failure in failures:
             with pytest.raises(StorageError) as caught:
                 failure()

@@ -14,7 +14,7 @@ def check_vectors(encoding: Encoding, buffer: Bytes1D, starts: Int64, sizes: Int
         return
     data = GatherBuffer(buffer)
     for number, stored in enumerate(data.slices(starts, sizes)):
-        value = encoding.decode(memoryview(stored))  # type: ignore[arg-type]  # an array is a buffer
+        value = encoding.decode(memoryview(stored))
         items = np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.asarray(value)
         dtype = encoding.item or items.dtype
         one = slice(number, number + 1)
