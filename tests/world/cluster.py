@@ -38,7 +38,7 @@ STATE: list[tuple[Any, str, Callable[[], Any]]] = [
     (quota, "_mutexes", type(quota._mutexes)),
     (quota, "_warned", set),
     (file_lock, "_warned", set),
-    (file_lock, "_open", set),
+    (file_lock, "_open", dict),
     (file_lock, "_stalled", dict),
     (threads, "_idle", list),
     (open_shards, "_all", type(open_shards._all)),
