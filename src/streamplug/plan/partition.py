@@ -29,7 +29,7 @@ class Partition(ABC):
 
     Attributes:
         steps: Number of global batches; the last one may be padded or short.
-        per_rank: Number of samples of each rank.
+        per_rank: Number of samples of each rank, or of the one that reads most.
     """
 
     steps: int

@@ -50,7 +50,8 @@ class PartitionTests(ConformanceBase):
         for size, world, partition in self._partitions():
             entries = np.stack([batches for _, batches in _batches(partition, world)])
             assert set(entries[entries >= 0].tolist()) == set(range(size))
-            assert (np.sum(entries >= 0, axis=(1, 2)) == partition.per_rank).all()
+            # Ranks may read less than the one that reads most.
+            assert np.sum(entries >= 0, axis=(1, 2)).max() == partition.per_rank
 
     def test_places_are_where_an_entry_is_read(self) -> None:
         for size, world, partition in self._partitions():
