@@ -200,6 +200,14 @@ def test_what_is_there_is_kept_unless_told(numbers, tmp_path):
     assert len(samples(tmp_path / "set")) == 5
 
 
+def test_parts_that_were_not_merged_are_replaced(numbers, tmp_path):
+    write_dataframe(numbers, out=tmp_path / "set", merge=False)
+    with pytest.raises(OutputExistsError, match="already holds a data set"):
+        write_dataframe(numbers, out=tmp_path / "set")
+    write_dataframe(numbers.limit(5), out=tmp_path / "set", exist_ok=True)
+    assert len(samples(tmp_path / "set")) == 5
+
+
 def test_files_of_others_are_left_alone(numbers, tmp_path):
     numbers.write.parquet(str(tmp_path / "set"))
     before = content(tmp_path / "set")

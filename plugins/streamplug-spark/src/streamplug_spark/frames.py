@@ -148,14 +148,17 @@ def _begin(home: Storage, *, exist_ok: bool) -> bytes:
     """Clear the output, and write a marker that executors must find."""
     from streamplug_tools.dataset_removal import check_empty
 
-    if home.exists(_INDEX) or home.exists(MARK):
+    keys = [info.key for info in home.list("")]
+    # Parts without an index of all are written by merge=False.
+    parts = [key for key in keys if PART_FOLDER.fullmatch(key.partition("/")[0])]
+    if _INDEX in keys or MARK in keys or parts:
         if not exist_ok:
             raise OutputExistsError(
                 f"{home.url} already holds a data set, or a part of one; choose another place, or pass "
                 "exist_ok=True to replace it"
             )
-        for info in list(home.list("")):
-            home.delete(info.key)
+        for key in keys:
+            home.delete(key)
     else:
         check_empty(home)
     mark = json.dumps({"dataframe": uuid.uuid4().hex, "version": 1}).encode()
