@@ -317,7 +317,7 @@ class TestJson(EncodingTests):
     spec = "json"
     wrong = (
         b"bytes", {1, 2}, 1j, object(), np.datetime64("2024-01-01"), np.timedelta64(1, "s"),
-        np.array(["2024-01-01"], "M8[ns]"), np.array([1], "m8[ns]"),
+        np.array(["2024-01-01"], "M8[ns]"), np.array([1], "m8[ns]"), np.zeros(2, [("t", "M8[ns]")]),
     )  # fmt: skip
     refused = (
         {"deep": [object()]}, {(1, 2): 3}, np.array([1j]),

@@ -64,7 +64,7 @@ def _check_keys(value: object) -> None:
 
 def _plain(value: object) -> object:
     """Convert NumPy objects to types that `json` supports."""
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "mM":
+    if isinstance(value, (np.ndarray, np.generic)) and _has_times(value.dtype):
         raise TypeError(f"{value.dtype} is not")  # would become integers, if in nanoseconds
     if isinstance(value, np.ndarray):
         return value.tolist()
@@ -75,6 +75,11 @@ def _plain(value: object) -> object:
     if isinstance(value, np.floating):
         return float(value)
     raise TypeError(f"{type(value).__name__} is not")
+
+
+def _has_times(dtype: np.dtype[Any]) -> bool:
+    fields = (field for field, *_ in (dtype.fields or {}).values())
+    return dtype.base.kind in "mM" or any(map(_has_times, fields))
 
 
 _ENCODER = json.JSONEncoder(default=_plain)
