@@ -175,7 +175,7 @@ def test_the_formats_of_text_get_their_own_encodings(tmp_path):
         .read_text()
         .startswith('{"a": 1, "b": 1.5, "c": "x"}')
     )
-    with pytest.raises(ConfigError, match=r"column 'd': no encoding follows .*bytes.*columns="):
+    with pytest.raises(ConfigError, match=r"column 'd': no encoding .*bytes.*columns="):
         write_from({"d": [b"x"]}, out=tmp_path / "other", format="jsonl")
 
 

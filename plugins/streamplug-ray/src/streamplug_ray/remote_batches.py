@@ -68,7 +68,7 @@ class DatasetCopy(NamedTuple):
         """Open the data set in this process.
 
         Raises:
-            StateError: If it has other samples here.
+            StateError: If its shards have other numbers of samples here.
             StreamplugError: As `StreamingDataset`.
         """
         restore(self.registered)

@@ -39,8 +39,8 @@ def _infer_encoding(name: str, values: Any, format_: WritableFormat) -> str:
     if spec is None:
         kinds = sorted({type(value).__name__ for value in list(values[:100])})
         raise ConfigError(
-            f"column {name!r}: no encoding follows from its values ({', '.join(kinds) or 'none'}); "
-            "name it in columns="
+            f"column {name!r}: no encoding that keeps its values follows from them "
+            f"({', '.join(kinds) or 'none'}); name it in columns="
         )
     return spec
 

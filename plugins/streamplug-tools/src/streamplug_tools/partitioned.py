@@ -165,7 +165,7 @@ def write_parts(
                 if not counts[number, 0]:
                     counts[number] = -1
                 on_progress(count, len(parts))
-    remove_attempts(output.locations)
+    output.remove_attempts()
     return output.complete(len(parts))
 
 
@@ -260,8 +260,15 @@ class _PartitionedOutput:
                         self._remove_output(local_folder if made_folder else None)
                 raise
 
-    def _remove_output(self, folder: Path | None) -> None:
+    def remove_attempts(self) -> None:
+        """Remove what killed attempts and killed calls have left."""
         remove_attempts(self.locations)
+        with suppress(StreamplugError, OSError):  # it does no harm
+            for info in list(self._storage.list(f"{ATTEMPTS}/shared-")):
+                self._storage.delete(info.key)
+
+    def _remove_output(self, folder: Path | None) -> None:
+        self.remove_attempts()
         remove_dataset(self._storage, with_reports=False)  # the error may name one
         local_folder = local_path(self.locations[-1])
         if local_folder is not None:
