@@ -91,7 +91,6 @@ def faulty() -> Iterator[Callable[..., Faulty]]:
 def processes() -> Iterator[Callable[..., Any]]:
     """Start a program of this folder: `processes("rank.py", **task)`; killed when the test ends."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["streamplug.dataset", "fsspec.implementations.http"])
     started: list[Any] = []
 
     def start(program: str, **task: Any) -> Any:

@@ -144,23 +144,25 @@ def test_killed_conversions_go_on_and_end_with_the_same_bytes(tmp_path, seed):
         process.join(120)
         assert process.exitcode == 0
 
-    began = time.monotonic()
     finish(tmp_path / "undisturbed")
-    took = time.monotonic() - began
+    killed = 0
     expected, rng = content(tmp_path / "undisturbed"), random.Random(seed)
     assert sum(name.endswith("/index.json") for name in expected) > 10
     for kill in range(5 if SOAK else 3):
         out = tmp_path / "out" / str(kill)
         process = convert(out)
-        deadline = time.monotonic() + 120
+        deadline, parts = time.monotonic() + 120, rng.randrange(10)
+        while len(list(out.glob("part-*/index.json"))) < parts and time.monotonic() < deadline:
+            time.sleep(0.001)
         while not (out / "parts.json").exists() and time.monotonic() < deadline:
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, took))
+            time.sleep(0.001)
         os.killpg(process.pid, signal.SIGKILL)
         process.join(120)
+        killed += process.exitcode == -signal.SIGKILL
         finish(out)
         assert content(out) == expected
         assert list(temporary.glob("*/*")) == []
+    assert killed
 
 
 def _convert(arguments, temporary):

@@ -634,7 +634,7 @@ def test_a_state_in_the_middle_is_refused_elsewhere(tars):
 # -- loaders -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"] if SOAK else ["fork"])
+@pytest.mark.parametrize("how", ["fork", "spawn" if SOAK else "forkserver"])
 def test_a_plain_loader_of_torch_reads_each_sample_once_in_an_epoch(tars, how):
     dataset = made(tars, "batches")
     context = multiprocessing.get_context(how)
