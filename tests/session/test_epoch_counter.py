@@ -47,6 +47,24 @@ def test_threads_that_begin_at_once_have_an_epoch_each():
     assert sorted(place for places in begun for place in places) == [(n, 0) for n in range(4000)]
 
 
+def test_an_epoch_that_fails_to_start_takes_back_no_other():
+    it = clock()
+
+    def fail(others):
+        with it.starting() as started:
+            begun = [it.begin() for _ in range(others)]  # as other threads would
+            raise ValueError(started, begun)
+
+    with pytest.raises(ValueError) as caught:
+        fail(others=0)
+    assert caught.value.args == ((1, (0, 0)), [])
+    assert it.begin() == (0, 0)
+    with pytest.raises(ValueError) as caught:
+        fail(others=1)
+    assert caught.value.args == ((2, (1, 0)), [(2, 0)])
+    assert it.begin() == (3, 0)
+
+
 def test_a_child_begins_an_epoch_whatever_threads_did_at_the_fork():
     it = clock()
     with epoch_counter._beginning:

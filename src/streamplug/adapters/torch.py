@@ -288,8 +288,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         # Persistent workers share it already.
         if self._begun is None or self._iterator is None:
             self._begun = share_memory(torch.zeros(1, dtype=torch.int64))
-        with clock.starting() as place:
-            self._begun[0] = clock.begun()
+        with clock.starting() as (begun, place):
+            self._begun[0] = begun
             yield place
 
     def _messages_of_loop(self, source: Iterator[Any], loop: int) -> Iterator[Any]:

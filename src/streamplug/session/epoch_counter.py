@@ -154,13 +154,20 @@ class EpochCounter:
         return begun
 
     @contextmanager
-    def starting(self) -> Iterator[tuple[int, int]]:
-        """Start an epoch, as `begin`; if the block raises, it has not been started."""
-        before, place = int(self._numbers[_WORKERS]), self.begin()
+    def starting(self) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Start an epoch, as `begin`; if the block raises, it has not been started.
+
+        Yields the number of epochs started up to it, and what `begin` returns.
+        """
+        with _beginning:
+            before, place = int(self._numbers[_WORKERS]), self.begin()
+            ours, begun = int(self._cells[_WORKERS]), self.begun()
         try:
-            yield place
+            yield begun, place
         except BaseException:
-            self._cells[_WORKERS] = before
+            with _beginning:
+                if self._cells[_WORKERS] == ours:  # else another thread has started one after it
+                    self._cells[_WORKERS] = before
             raise
 
     def _is_begun(self, loop: WorkerLoop, seen: Int64, latest: int) -> bool:
