@@ -34,14 +34,19 @@ class BatchRequest(NamedTuple):
 
 
 class DatasetCopy(NamedTuple):
-    """What another process needs to open a data set with the same samples; picklable."""
+    """What another process needs to open a data set with the same samples; picklable.
 
-    config: Mapping[
-        str, Any
-    ]  # arguments of `StreamingDataset`, with the version of each view and table
-    digest: str  # of the samples
-    url: str  # of the data set, for errors
-    registered: Registrations  # plugins registered by name in this process
+    Attributes:
+        config: Arguments of `StreamingDataset`, with the version of each view and table.
+        digest: Digest of the numbers of samples of the shards, of versions and of selected rows.
+        url: Location of the data set, for errors.
+        registered: Plugins registered by name in this process.
+    """
+
+    config: Mapping[str, Any]
+    digest: str
+    url: str
+    registered: Registrations
 
     @classmethod
     def of(cls, dataset: StreamingDataset, config: Mapping[str, Any]) -> DatasetCopy:

@@ -64,10 +64,8 @@ def _head(data: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     """Return what the head of a file says; one head is that of many files."""
     file = BytesIO(data)
     version = np.lib.format.read_magic(file)
-    if version == (
-        3,
-        0,
-    ):  # like 2.0, but names of fields are in UTF-8; NumPy has no function for it
+    if version == (3, 0):
+        # Like 2.0, but names of fields are in UTF-8; NumPy has no function for it.
         text = data[12:].decode().encode("ascii", "backslashreplace")
         version, file = (2, 0), BytesIO(len(text).to_bytes(4, "little") + text)
     read = {
