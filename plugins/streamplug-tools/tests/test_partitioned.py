@@ -708,6 +708,49 @@ def test_samples_that_were_appended_are_not_dropped(tmp_path):
     with pytest.raises(OutputExistsError, match=r"was changed after .* as by append=True"):
         write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
     assert content(place) == before
+    next((place / "part-00000").glob("shard*")).write_bytes(b"")  # by a loss of power
+    before = content(place)
+    with pytest.raises(OutputExistsError, match=r"was changed after .* as by append=True"):
+        write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
+    assert content(place) == before
+
+
+@pytest.mark.parametrize("damaged", ["near", "far"])
+def test_a_damaged_part_may_be_written_again_with_other_samples(tmp_path, damaged):
+    near, far = tmp_path / "near", tmp_path / "far"
+    options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
+    runs = []
+
+    def crawl(part):
+        runs.append(part)
+        for _ in range(SIZE):
+            yield {"id": len(runs), "text": "long" * len(runs)}
+
+    def interrupted(part):
+        yield from crawl(part)
+        raise RuntimeError("not now")
+
+    write_parts(crawl, range(2), **options)
+    next((tmp_path / damaged / "part-00001").glob("shard*")).write_bytes(b"")
+    with pytest.raises(WriterError, match="not now"):
+        write_parts(interrupted, range(2), **options)
+    for place in (near, far):
+        assert not (place / "index.json").exists()  # rather than one of the part as it was
+    for _ in range(2):
+        write_parts(crawl, range(2), **options)
+        assert ids(near) == ids(far) == [1] * SIZE + [4] * SIZE
+
+
+def test_a_copy_of_an_appended_data_set_keeps_its_index(tmp_path):
+    near, far = tmp_path / "near", tmp_path / "far"
+    options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
+    write_parts(samples, range(2), **options)
+    with MDSWriter(out=far, append=True) as writer:
+        writer.write({"id": -1, "text": ""})
+    before = content(near)
+    with pytest.raises(OutputExistsError, match=r"was changed after .* as by append=True"):
+        write_parts(samples, range(2), **options)
+    assert content(near) == before
 
 
 def fails_late(part):

@@ -6,69 +6,46 @@ written last. The bytes of a part do not depend on the worker that writes it.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from streamplug.config import check_flags
 from streamplug.errors import (
     ConfigError,
-    InvalidIndexError,
-    NotFound,
-    OutputExistsError,
     StreamplugError,
 )
-from streamplug.index import INDEX_NAME, parse_index
 from streamplug.index.hashes import chosen_hashes
-from streamplug.interfaces import Engine, Storage
+from streamplug.interfaces import Engine
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import (
-    absolute_location,
     join,
     local_path,
     open_storage,
-    output_locations,
 )
 from streamplug.plugin.registry import make as make_plugin
 from streamplug.plugin.registry import registrations
 from streamplug.plugin_kit.tasks import run_tasks
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import try_file_lock
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.tempdir import TemporaryDirectory, make_temp_root
-from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.write.writer import Writer
-from streamplug_tools.dataset_removal import check_empty, remove_dataset
-from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.local_engine import Local
 from streamplug_tools.part_counts import watch_counts
 from streamplug_tools.part_identity import make_plan
 from streamplug_tools.part_task import (
     ATTEMPTS,
-    PLAN_NAME,
     MakeSamples,
     PartTask,
-    is_whole,
-    local_folders,
-    part_folder,
-    remove_attempts,
 )
+from streamplug_tools.partitioned_output import PartitionedOutput
 
 _LOG = logging.getLogger("streamplug.write")
-_RETRIES = 2
-_PART_INDEX = re.compile(rf"part-([0-9]{{5,18}})/{re.escape(INDEX_NAME)}")
 
 
 def write_parts(
@@ -133,7 +110,7 @@ def write_parts(
     workers = _engine(engine, processes)
     check_writer_options(columns, options)
     options["hashes"] = chosen_hashes(options.get("hashes"))
-    output = _PartitionedOutput(out, storage_options, keep_local=options.get("keep_local", False))
+    output = PartitionedOutput(out, storage_options, keep_local=options.get("keep_local", False))
     plan = make_plan(parts, columns, options, batched=batched)
     task = PartTask(
         make_samples,
@@ -155,6 +132,8 @@ def write_parts(
                 "is not compared; remove it to write it again",
                 public_url(output.locations[-1]),
             )
+        if pending:
+            output.withdraw_index(len(parts))  # it may name other bytes than those written again
         on_progress(len(done), len(parts))
         with (
             _watch(on_counts, len(parts), done) as (path, counts),
@@ -232,168 +211,3 @@ def _engine(engine: str | Engine, processes: int | None) -> Engine:
     if not isinstance(engine, Engine):
         raise ConfigError(f"engine={engine!r:.80}: expected the name of an engine, or an engine")
     return engine
-
-
-class _PartitionedOutput:
-    def __init__(self, out: Any, options: Mapping[str, Any] | None, *, keep_local: bool) -> None:
-        # Workers may have another working directory.
-        self.locations = tuple(map(absolute_location, output_locations(out)))
-        self._storage: Storage = open_storage(self.locations[-1], options)
-        # A local copy of what is uploaded.
-        self._copy = open_storage(self.locations[0]) if len(self.locations) > 1 else None
-        self._keep_copy = keep_local
-
-    @contextmanager
-    def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
-        """Start a run, and remove its output if it fails before any part is finished."""
-        local_folder = local_path(self.locations[-1])
-        made_folder = local_folder is not None and not local_folder.exists()
-        with _lock_of(self._storage.url) as alone:
-            made = self._start(plan, exist_ok=exist_ok, alone=alone)
-            if self._copy is not None and self._keep_copy:
-                self._copy.delete(INDEX_NAME)  # it is written again when the copy is complete
-            try:
-                yield
-            except Exception:
-                if made and not self.finished(plan["parts"]):
-                    with suppress(StreamplugError, OSError):  # the first error says more
-                        self._remove_output(local_folder if made_folder else None)
-                raise
-
-    def remove_attempts(self) -> None:
-        """Remove what killed attempts and killed calls have left."""
-        remove_attempts(self.locations)
-        with suppress(StreamplugError, OSError):  # it does no harm
-            for info in list(self._storage.list(f"{ATTEMPTS}/shared-")):
-                self._storage.delete(info.key)
-
-    def _remove_output(self, folder: Path | None) -> None:
-        self.remove_attempts()
-        remove_dataset(self._storage, with_reports=False)  # the error may name one
-        local_folder = local_path(self.locations[-1])
-        if local_folder is not None:
-            for part in local_folder.glob("part-*"):
-                part.rmdir()  # raises unless it is empty
-        if folder is not None:
-            folder.rmdir()
-
-    def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
-        """Write the plan, or check that it equals the existing one; return whether it was written."""
-        is_lost = False
-        try:
-            data = self._storage.read(PLAN_NAME)
-            is_lost = not data.strip(b"\0")  # by a loss of power
-            existing = json.loads(data)
-        except NotFound:
-            existing = None
-        except (ValueError, RecursionError):
-            existing = {}
-        if existing == plan:
-            return False
-        if self._copy is not None and self._copy.exists(INDEX_NAME):
-            if not exist_ok:
-                raise OutputExistsError(
-                    f"{self._copy.url} already holds a data set, or a copy of one; choose another local "
-                    "place, or pass exist_ok=True (--exist-ok) to replace it"
-                )
-            self._copy.delete(INDEX_NAME)
-        if existing is not None or self._storage.exists(INDEX_NAME):
-            if not (alone or exist_ok):
-                raise OutputExistsError(
-                    f"{self._storage.url} is being written by another process of this machine, as another "
-                    "data set; choose another place, or end that process"
-                )
-            is_ours = is_lost or _is_plan(existing)
-            unfinished = is_ours and not self._storage.exists(INDEX_NAME)
-            if unfinished and existing and (done := self.finished(existing["parts"])):
-                _LOG.warning(
-                    "%s: %d finished parts of a data set that was not completed are replaced by another one",
-                    self._storage.url,
-                    len(done),
-                )
-            if not (exist_ok or unfinished):
-                other = _difference(existing, plan) if existing else "it was written otherwise"
-                raise OutputExistsError(
-                    f"{self._storage.url} already holds a data set, or a part of one: {other}; choose "
-                    "another place, or pass exist_ok=True (--exist-ok) to replace it"
-                )
-            remove_dataset(self._storage)
-        else:
-            check_empty(
-                self._storage
-            )  # its parts would be taken for ours, and be removed after a failure
-        self._storage.delete(INDEX_NAME)
-        self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
-        return True
-
-    def finished(self, count: int) -> set[int]:
-        """Return the numbers of the finished parts."""
-        keys = {info.key for info in self._storage.list("part-")}
-        # The count of a damaged plan may be any, so the parts that there are are counted.
-        numbers = (int(match[1]) for key in keys if (match := _PART_INDEX.fullmatch(key)))
-        folders = local_folders(self.locations, keep_local=self._keep_copy)
-        return {
-            n
-            for n in numbers
-            if n < count
-            and f"{part_folder(n)}/{INDEX_NAME}" in keys
-            and all(is_whole(folder / part_folder(n)) for folder in folders)
-        }
-
-    def complete(self, count: int) -> int:
-        """Write the index of all parts, and return the number of its shards.
-
-        Raises:
-            OutputExistsError: If there is another index, with more than the parts.
-        """
-        is_local = local_path(self._storage.url) is not None
-        source = (
-            self._storage if is_local else TimeoutStorage(self._storage, DOWNLOAD_TIMEOUT_SECONDS)
-        )
-        index, shards = merge_indexes([(source, part_folder(number)) for number in range(count)])
-        with suppress(NotFound, InvalidIndexError):  # or damaged by a loss of power
-            existing = call_with_retries(partial(source.read, INDEX_NAME), _RETRIES)
-            if existing != index and parse_index(existing, source.url):
-                raise OutputExistsError(
-                    f"{self._storage.url_of(INDEX_NAME)} was changed after the data set was written, as by "
-                    "append=True, and is left as it is; choose another location, or remove the data set"
-                )
-        kept = [self._copy] if self._copy is not None and self._keep_copy else []
-        write_index(index, [*kept, self._storage])
-        return shards
-
-
-@contextmanager
-def _lock_of(url: str) -> Iterator[bool]:
-    """Lock a location, and yield whether no other process of this machine holds the lock."""
-    path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
-    with ExitStack() as stack:
-        with map_disk_errors(path):
-            alone = stack.enter_context(try_file_lock(path))
-        try:
-            yield alone
-        finally:
-            if alone:
-                with suppress(OSError):
-                    path.unlink()
-    with suppress(OSError):  # other locks exist
-        path.parent.rmdir()
-
-
-def _is_plan(content: Any) -> bool:
-    return (
-        isinstance(content, dict)
-        and content.keys() >= {"parts_digest", "columns"}
-        and isinstance(content.get("parts"), int)
-    )
-
-
-def _difference(existing: Any, plan: dict[str, Any]) -> str:
-    if not isinstance(existing, dict):
-        return f"its {PLAN_NAME} is damaged"
-    names = [name for name in plan if existing.get(name) != plan[name] and name != "parts_digest"]
-    if not names:
-        return "it is made of other samples, or in another way"
-    return ", ".join(
-        f"{name} was {existing.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names
-    )
