@@ -169,6 +169,14 @@ def test_classes_without_images_are_refused(tree):
 
 
 @pytest.mark.parametrize("spec", ["folder:images,raw", "folder:classes"])
+def test_directories_of_file_systems_and_archivers_are_no_classes(tree, spec):
+    before = sorted(sample["path"] for sample in opened(tree, spec))
+    (tree / "lost+found").mkdir()
+    write(tree / "__MACOSX" / "dog" / "._0.jpg", b"")
+    assert sorted(sample["path"] for sample in opened(tree, spec)) == before
+
+
+@pytest.mark.parametrize("spec", ["folder:images,raw", "folder:classes"])
 def test_a_class_directory_without_files_is_refused(tree, spec):
     assert len(opened(tree, spec)) == len(contents(tree))
     (tree / "bird").mkdir()

@@ -13,7 +13,7 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import AlreadyExists, NotFound, StorageError
+from streamplug.errors import AccessDenied, AlreadyExists, NotFound, StorageError
 from streamplug.plugin_kit.cancellation import Scope, current
 from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import status_of
@@ -29,6 +29,11 @@ _VERSIONS = (
     *("ETag", "etag", "content_md5", "mtime", "LastModified", "last_modified", "updated"),
     *("modified", "created"),
 )
+
+SYSTEM_DIRECTORIES = frozenset(
+    ("lost+found", "System Volume Information", "$RECYCLE.BIN", "__MACOSX")
+)
+"""Names of directories that file systems and archivers make, which are no part of a data set."""
 
 _READS = ("read_many", "read_ranges", "cat_ranges")
 
@@ -333,7 +338,7 @@ def walk_files(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the metadata of the files below a directory, by their paths; none if it does not exist.
 
-    fsspec's `find` does the same, but skips subdirectories that cannot be read.
+    fsspec's `find` does the same, but skips all subdirectories that cannot be read.
     """
     files, folders = {}, [top]
     while folders:
@@ -342,6 +347,10 @@ def walk_files(
             infos = list_directory(folder)
         except FileNotFoundError:  # below `top`, it was removed meanwhile
             continue
+        except AccessDenied:
+            if folder != top and folder.rpartition("/")[2] in SYSTEM_DIRECTORIES:
+                continue
+            raise
         for info in infos:
             path = info["name"].rstrip("/")
             if path == folder.rstrip("/"):

@@ -14,6 +14,7 @@ from streamplug.errors import NotFound
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import FileSelection, Storage
 from streamplug.plugin.location import local_path
+from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
 from streamplug.plugin_kit.manifest import ShardManifest
 from streamplug.scan.glob import FileSet
 from streamplug.scan.listing import list_objects
@@ -90,8 +91,9 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
 
 
 def _empty_directories(root: Path, keys: Sequence[str]) -> list[str]:
-    """Return the directories directly below a local one that are in no key, but for those of streamplug."""
-    known = {key.partition("/")[0] for key in keys} | {STATE_DIR, MULTIFILE_PREFIX.rstrip("/")}
+    """Return the directories directly below a local one that are in no key, but for those of software."""
+    known = {key.partition("/")[0] for key in keys} | SYSTEM_DIRECTORIES
+    known |= {STATE_DIR, MULTIFILE_PREFIX.rstrip("/")}
     with os.scandir(root) as entries:
         return sorted(e.name for e in entries if e.name not in known and e.is_dir())
 

@@ -158,6 +158,23 @@ def test_a_directory_that_cannot_be_read_is_not_skipped(tmp_path, monkeypatch):
         storage.list()
 
 
+def test_the_directory_of_a_file_system_for_lost_files_need_not_be_readable(tmp_path, monkeypatch):
+    listed = LocalFileSystem.ls
+
+    def ls(filesystem, path, *args, **kwargs):
+        if path.endswith("/lost+found"):
+            raise PermissionError(13, "Permission denied", path)
+        return listed(filesystem, path, *args, **kwargs)
+
+    (tmp_path / "lost+found").mkdir()
+    storage = AnyFsspec(str(tmp_path))
+    storage.write("a/k", b"")
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    assert [info.key for info in storage.list()] == ["a/k"]
+    with pytest.raises(AccessDenied):
+        AnyFsspec(f"{tmp_path}/lost+found").list()
+
+
 def test_the_root_directory_is_a_location():
     storage = AnyFsspec("/")
     assert storage.path("a/b") == "/a/b"

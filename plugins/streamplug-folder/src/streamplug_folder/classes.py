@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamplug.errors import InvalidIndexError
+from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
 
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Lower-case suffixes of image files."""
@@ -45,7 +46,7 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
     for number, name in enumerate(names):
         class_, slash, rest = name.partition("/")
         if is_hidden(name):
-            if slash and not is_hidden(class_):
+            if slash and not is_hidden(class_) and class_ not in SYSTEM_DIRECTORIES:
                 classes.add(class_)
             continue
         if not slash:
