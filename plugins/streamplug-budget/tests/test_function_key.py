@@ -60,6 +60,15 @@ class Caller:
 class Derived(Measure):
     pass
 
+def local(by):
+    class Local(Measure):
+        names = {"a", "b", "c", "d"}
+
+        def __call__(self, sample):
+            return super().__call__(sample) // by
+
+    return Local()
+
 FUNCTIONS = {
     "partial": functools.partial(measure, by=2),
     "method": Measure().length,
@@ -72,6 +81,10 @@ FUNCTIONS = {
     "closure with a partial": wrap(functools.partial(measure)),
     "default": with_default(measure),
     "wrapped": hidden(measure),
+    "object of a local class": local(1),
+    "object of a local class that captured another value": local(2),
+    "closure with an object of a local class": wrap(local(1)),
+    "closure with a set": wrap(functools.partial(measure, {"a", "b", "c", "d"})),
     "lru_cache": functools.lru_cache(measure),
     "closure with lru_cache": wrap(functools.lru_cache(wrap(measure))),
 }

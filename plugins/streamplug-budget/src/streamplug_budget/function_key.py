@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from pickle import PicklingError
-from types import FunctionType
-from typing import Any
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import Any, TypeVar
 
 import cloudpickle
 from xxhash import xxh3_128
@@ -17,6 +18,7 @@ from xxhash import xxh3_128
 from streamplug.errors import ConfigError
 
 _CACHED_FUNCTION = type(lru_cache(len))
+_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)  # of slots and of the dictionary
 
 
 def function_key(function: Callable[..., Any]) -> str:
@@ -44,10 +46,11 @@ class _FunctionKeys:
 
     def __init__(self) -> None:
         self._functions: dict[Any, str | None] = {}
+        self._classes: dict[type, str] = {}
 
     def key(self, function: Any) -> str:
         key = self.function_key(function) if type(function) is FunctionType else None
-        return key or xxh3_128(self._pickle(function)).hexdigest()
+        return key or xxh3_128(self.pickle(function)).hexdigest()
 
     def function_key(self, function: Any) -> str | None:
         """Return the key of a Python function; None if there is no file that defines it."""
@@ -66,11 +69,28 @@ class _FunctionKeys:
         if "__wrapped__" in function.__dict__:
             captured.append(function.__wrapped__)
         digest = xxh3_128(source)
-        digest.update(self._pickle((function.__defaults__, function.__kwdefaults__, captured)))
+        digest.update(self.pickle((function.__defaults__, function.__kwdefaults__, captured)))
         digest.update(f"{function.__qualname__} {function.__code__.co_firstlineno}".encode())
         return digest.hexdigest()
 
-    def _pickle(self, value: Any) -> bytes:
+    def class_key(self, class_: type) -> str | None:
+        """Return the key of a class; None if it can be imported, as its pickle is its name then."""
+        if _is_importable(class_):
+            return None
+        if class_ not in self._classes:
+            self._classes[class_] = class_.__qualname__  # if its methods refer to it
+            members = sorted(vars(class_).items())
+            content = [
+                (name, value)
+                for name, value in members
+                if name != "_abc_impl" and not isinstance(value, _DESCRIPTORS)
+            ]
+            # cloudpickle's own form has a random number, which differs between processes.
+            digest = xxh3_128(self.pickle((class_.__bases__, content)))
+            self._classes[class_] = f"{class_.__qualname__} {digest.hexdigest()}"
+        return self._classes[class_]
+
+    def pickle(self, value: Any) -> bytes:
         """Return a pickle of a value, with the files that define the classes in it."""
         file = BytesIO()
         pickler = _KeyPickler(file, self)
@@ -95,11 +115,24 @@ class _KeyPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has
         kind = type(value)  # isinstance() would ask proxies for their __class__
         if kind is FunctionType:
             return self._keys.function_key(value)
-        if kind is _CACHED_FUNCTION:
-            return self._keys.key(value.__wrapped__)
         if issubclass(kind, type):
             self.classes.update(dict.fromkeys(value.__mro__))
+            return self._keys.class_key(value)
+        if kind is TypeVar:
+            return str(value.__name__)
+        if kind in (set, frozenset):  # in an order that does not depend on the process
+            items = sorted(map(self._keys.pickle, value))
+            return f"{kind.__name__} {xxh3_128(repr(items).encode()).hexdigest()}"
+        if kind is _CACHED_FUNCTION:
+            return self._keys.key(value.__wrapped__)
         return None
+
+
+def _is_importable(class_: type) -> bool:
+    found: Any = sys.modules.get(class_.__module__)
+    for name in class_.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is class_ and class_.__module__ != "__main__"
 
 
 def _read_source(thing: Any) -> bytes | None:
