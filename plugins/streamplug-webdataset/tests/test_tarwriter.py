@@ -150,6 +150,7 @@ def test_an_archive_that_was_left_in_the_middle_is_not_taken_for_whole(tmp_path)
         ({"__key__": "a", "jpg": 3}, "'jpg': expected the bytes of an image file"),
         ({"__key__": "a", "bin": 3}, "expected bytes, got int"),
         ({"__key__": "a", "cls": 2.5}, "cls"),
+        ({"__key__": "a", "txt": "\ud800"}, "'txt': .* UTF-8"),
         ({"__key__": "a", "CLS": b"1"}, "lower case"),
     ],
 )

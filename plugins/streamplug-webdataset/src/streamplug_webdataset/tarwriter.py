@@ -148,7 +148,7 @@ class TarWriter:
                 raise EncodeError(f"value {name!r} {problem}")
             self._ending[name] = self._headers.ending(name)
         if isinstance(value, str):
-            value = value.encode()
+            value = _encode_text(name, value)
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise EncodeTypeError(f"{key}.{name}: expected bytes, got {type(value).__name__}")
         size = memoryview(value).nbytes
@@ -300,7 +300,7 @@ def _encoded(name: str, value: Any) -> Any:
     if name.startswith("_"):
         return value
     if isinstance(value, str):  # it is taken as encoded, also as JSON
-        value = value.encode()
+        value = _encode_text(name, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return gzip.compress(value, mtime=0) if name.endswith(".gz") else value
     spec = default_encoding(name, value)
@@ -315,6 +315,10 @@ def _encoded(name: str, value: Any) -> Any:
         advice = f"; install {needed} to write such values" if needed else ""
         raise EncodeTypeError(f"{name!r}: expected bytes, got {type(value).__name__}{advice}")
     return _named(name, encoding(spec).encode, value)
+
+
+def _encode_text(name: str, value: str) -> bytes:
+    return _named(name, encoding("str").encode, value)
 
 
 def _named(name: str, encode: Callable[..., Any], *args: Any) -> Any:
