@@ -177,7 +177,7 @@ def test_a_state_after_other_proportions_is_where_the_next_loop_begins(folder, w
     assert ids(it)[0] == [0, 1, 2, 3]
 
 
-def test_a_loop_that_fails_to_start_leaves_the_state_alone(folder):
+def test_a_loop_that_fails_to_start_leaves_the_state_alone(folder, epochs):
     def fail(worker):
         raise OSError("no")
 
@@ -188,6 +188,8 @@ def test_a_loop_that_fails_to_start_leaves_the_state_alone(folder):
     with pytest.raises(OSError, match="no"):
         ids(it)
     assert it.state_dict() == before
+    it.worker_init_fn = None
+    assert ids(it) == epochs[1]
 
 
 def test_more_workers_than_batches_are_no_harm(folder):

@@ -265,17 +265,17 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self.dataset.session.placement.start_loop()
         if run.varies:  # planned once here, in parallel: workers may not start processes
             run.epoch(run.clock.next()[0], self.dataset.session.world)
-        with self._starting_epoch() as (epoch, first):
+        with self._starting_epoch() as (epoch, first):  # workers may fail before they begin it
             source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
-        self._loop, self._loops = sets, self._loops + 1
-        run.set_loader_position(epoch, first)
-        if self.persistent_workers:
-            source = self._messages_of_loop(source, self._loops)
-        with self._progress_line():
-            for step, batch in self._batches(source, epoch, first, sets):
-                run.check_sets(sets)
-                run.set_loader_position(epoch, step + 1)
-                yield batch
+            self._loop, self._loops = sets, self._loops + 1
+            run.set_loader_position(epoch, first)
+            if self.persistent_workers:
+                source = self._messages_of_loop(source, self._loops)
+            with self._progress_line():
+                for step, batch in self._batches(source, epoch, first, sets):
+                    run.check_sets(sets)
+                    run.set_loader_position(epoch, step + 1)
+                    yield batch
         self._loop = None
 
     @contextmanager

@@ -155,7 +155,7 @@ class EpochCounter:
 
     @contextmanager
     def starting(self) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Start an epoch, as `begin`; if the block raises, it has not been started.
+        """Start an epoch, as `begin`; if the block raises before a worker begins, it has not been started.
 
         Yields the number of epochs started up to it, and what `begin` returns.
         """
@@ -166,7 +166,8 @@ class EpochCounter:
             yield begun, place
         except BaseException:
             with _beginning:
-                if self._cells[_WORKERS] == ours:  # else another thread has started one after it
+                # Else another thread has started one after it, or a worker has begun this one.
+                if self._cells[_WORKERS] == ours and self._begun_by_workers() < begun:
                     self._cells[_WORKERS] = before
             raise
 
@@ -185,6 +186,9 @@ class EpochCounter:
     def begun(self) -> int:
         """Return the number of epochs started since the last `set`."""
         return int(self._cells[_WORKERS:].max()) >> _BEGUN
+
+    def _begun_by_workers(self) -> int:
+        return int(self._cells[_WORKERS + 1 :].max()) >> _BEGUN
 
     def next(self) -> tuple[int, int]:
         """Return the next epoch and its first step."""
