@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 import streamplug_webdataset as wds
 
-from streamplug.errors import ConfigError, DataError, EncodeError, StateError, UnsafeTypeError
+from streamplug.errors import (
+    CacheConflictError,
+    ConfigError,
+    DataError,
+    EncodeError,
+    StateError,
+    UnsafeTypeError,
+)
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -149,6 +156,14 @@ def test_select_files_is_given_the_case_of_names(tmp_path):
     twice = wds.WebDataset(url, rename_files=lambda name: name)
     with pytest.raises(DataError, match="'2' has two files 'txt'"):
         list(twice)
+
+
+def test_a_cache_of_chosen_files_is_none_of_all_files(tmp_path):
+    url = archive(tmp_path / "a.tar", ["0.jpg", "0.txt"])
+    cache = str(tmp_path / "cache")
+    assert list(wds.WebDataset(url, cache_dir=cache, select_files=lambda name: True))
+    with pytest.raises(CacheConflictError, match=r"has other files of .*, or as another format"):
+        list(wds.WebDataset(url, cache_dir=cache))
 
 
 @pytest.mark.parametrize("access", ["auto", "shard", "range"])

@@ -42,7 +42,7 @@ def claim_directory(
     _check_above(directory, url)
     claim = {"remote": url, "index": digest, "files": selection, "versions": versions}
     with map_disk_errors(directory):
-        if check_identity(directory, url, digest, versions) and known.exists():
+        if check_identity(directory, url, digest, selection, versions) and known.exists():
             mark = read_identity(directory)
             if any(mark.get(key) != claim[key] for key in ("files", "versions")):
                 with suppress(OSError), cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
@@ -50,7 +50,7 @@ def claim_directory(
             return
         with cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
             if not (
-                check_identity(directory, url, digest, versions) and known.exists()
+                check_identity(directory, url, digest, selection, versions) and known.exists()
             ):  # no other process claimed it
                 _check_below(directory, url, index)
                 if known.exists() and digest_index(known.read_bytes()) != digest:
@@ -77,11 +77,15 @@ def read_identity(directory: Path) -> dict[str, Any]:
 
 
 def check_identity(
-    directory: Path, url: str, digest: str | None, versions: str | None = None
+    directory: Path,
+    url: str,
+    digest: str | None,
+    selection: str | None = None,
+    versions: str | None = None,
 ) -> bool:
     """Return whether a directory is a cache of this data set; compare the index unless `digest` is None.
 
-    `versions` is that of `claim_directory`; a cache of an earlier release does not record it.
+    `selection` and `versions` are those of `claim_directory`; not all caches have the latter.
 
     Raises:
         CacheConflictError: If it holds another data set, or another version of this one.
@@ -113,7 +117,11 @@ def check_identity(
     if not is_same or is_rewritten:
         if marked and made_from == digest and not is_rewritten:
             return False  # the local copy is damaged, the data set has not changed
-        why = f"{url} was written again since" if marked else f"it is not the one at {url}"
+        why = f"it is not the one at {url}"
+        if marked and said.get("files") != selection:
+            why = f"it has other files of {url}, or as another format"
+        elif marked:
+            why = f"{url} was written again since"
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
     return marked
 
