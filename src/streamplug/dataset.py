@@ -387,10 +387,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
     def __getstate__(self) -> dict[str, Any]:
         import cloudpickle
 
-        return {"pickled": cloudpickle.dumps((self._portable(), registrations()))}
-
-    def _portable(self) -> dict[str, Any]:
-        return self.__dict__
+        return {"pickled": cloudpickle.dumps((self.__dict__, registrations()))}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         import cloudpickle

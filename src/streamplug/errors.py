@@ -5,6 +5,9 @@ Every message gives the offending value, what was expected and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class StreamplugError(Exception):
     """Base of all errors raised by streamplug."""
@@ -143,3 +146,15 @@ class StateError(StreamplugError, ValueError):
 
 class CacheConflictError(StreamplugError, FileExistsError):
     """A local directory is already the cache of another data set."""
+
+
+# -- messages -----------------------------------------------------------------
+
+
+@contextmanager
+def prefix_errors(place: str, kind: type[StreamplugError] = StreamplugError) -> Iterator[None]:
+    """Prefix the messages of errors of a kind, such as with the URL of a data set."""
+    try:
+        yield
+    except kind as error:
+        raise type(error)(f"{place}: {error}") from error.__cause__ or error

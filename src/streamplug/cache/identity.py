@@ -31,7 +31,7 @@ def claim_directory(
     """Claim a directory as the cache of a data set; replace a damaged copy of the index.
 
     The content of the index.json is stored in the directory. For files without one, `selection` is their
-    `selection_key`, and `versions` the digest of their names, sizes and versions, after the name of their
+    key, and `versions` the digest of their names, sizes and versions, after the name of their
     client and a space.
 
     Raises:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,17 +27,12 @@ class LocalCopy:
     derived: Path | None
 
 
-def has_index(directory: Path) -> bool:
-    """Return whether a directory contains an index.json."""
-    return (directory / INDEX_NAME).exists()
-
-
 def open_local_copy(
     directory: Path, url: str, selection: str | None, *, listed: bool
 ) -> LocalCopy | None:
     """Return the local copy of a data set; None if its index is missing, damaged or of other files.
 
-    `selection` is the `selection_key` of files without an index; None requires an index. If the files are not
+    `selection` is the key of files without an index; None requires an index. If the files are not
     `listed` one by one, their directory may have an index of its own.
     """
     path = directory / INDEX_NAME
@@ -99,11 +92,6 @@ def _names(directory: Path) -> set[str]:
         inner = os.path.relpath(folder, directory).replace(os.sep, "/")
         names.update(files if inner == "." else (f"{inner}/{file}" for file in files))
     return names
-
-
-def selection_key(spec: str | None, parts: Sequence[str]) -> str:
-    """Return a key for files without an index, made of their format and names."""
-    return json.dumps([spec, *parts])
 
 
 def save_imported_index(directory: Path, data: bytes, translated: bytes) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from streamplug.errors import CorruptShardError, DataError, NotFound
+from streamplug.errors import CorruptShardError, DataError, NotFound, PluginError, prefix_errors
 from streamplug.index import Index
 from streamplug.interfaces import Compression, ShardFile
-from streamplug.plugin.registry import make, needed_by
+from streamplug.plugin.registry import make
 from streamplug.transfer.ranges import open_cancellable
 
 
@@ -72,7 +72,7 @@ def missing_file_error(path: Path, size: int) -> CorruptShardError | NotFound:
 
 def decompress_file(stored: Path, raw: Path, spec: str | None, size: int, where: str) -> None:
     """Decompress `stored` to `raw`, of at most `size` bytes; errors name the file `where`."""
-    with needed_by(where):
+    with prefix_errors(where, PluginError):
         codec: Compression = make("compression", spec or "none")
     with open_cancellable(stored) as source, raw.open("wb") as target:
         try:

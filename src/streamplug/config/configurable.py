@@ -60,7 +60,10 @@ class Configurable:
         """
         whole = load(config)
         section, key = _section(cls, whole)
-        names = {*validate_arguments(cls, section, key), *_nested_sections(cls, whole)}
+        names = {
+            *validate_arguments(cls, section, key),
+            *(_nested_classes(cls).keys() & whole.keys()),
+        }
         check_required(cls, names, key)
 
 
@@ -89,11 +92,6 @@ def _check_nested_overrides(cls: type[Configurable], overrides: Mapping[str, Any
                     f"{cls.__name__}.from_config({name}=…): an argument of {nested.__name__}; pass "
                     f"{section}={{{name!r}: …}}"
                 ) from None
-
-
-def _nested_sections(cls: type, whole: Mapping[str, Any]) -> dict[str, type[Configurable]]:
-    """Return the classes of the parameters that other sections of a configuration set, by name."""
-    return {name: nested for name, nested in _nested_classes(cls).items() if name in whole}
 
 
 def _nested_classes(cls: type) -> dict[str, type[Configurable]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.errors import InvalidIndexError, StreamplugError, UnknownNameError
+from streamplug.errors import InvalidIndexError, UnknownNameError, prefix_errors
 from streamplug.index.basename import validate_basename
 from streamplug.index.columns import (
     DigestColumns,
@@ -94,7 +94,6 @@ class IndexBuilder:
         number = self._schema(entry)
         samples = _check_number(entry.get("samples"), "samples")
         schema = self.schemas[number]
-        self._count_samples((samples,))
         files = {}
         for role in schema.format.roles:
             raw = _check_file(entry.get(f"raw_{role}"), f"raw_{role}")
@@ -103,11 +102,10 @@ class IndexBuilder:
             stored = _check_file(entry.get(f"zip_{role}"), f"zip_{role}")
             if stored is not None and schema.compression is None:
                 raise InvalidIndexError(f"zip_{role} is given, but no compression")
-            schema.format.check(samples, role, raw.sizes[0])
             files[f"raw_{role}"] = raw
             if stored is not None:
                 files[f"zip_{role}"] = stored
-        self._append(number, (samples,), files)
+        self.extend(number, (samples,), files)
         return number
 
     def extend(self, number: int, samples: Sequence[int], files: Mapping[str, FileColumns]) -> None:
@@ -115,12 +113,18 @@ class IndexBuilder:
 
         Names must be valid for `validate_basename`, samples and sizes in ``[0, 2^63)``.
         """
-        self._count_samples(samples)
+        self._total += sum(samples)
+        if self._total >= _MAX_NUMBER:
+            raise InvalidIndexError("more samples than can be counted")
         format_ = self.schemas[number].format
         for role in format_.roles:
             for count, size in zip(samples, files[f"raw_{role}"].sizes):
                 format_.check(count, role, size)
-        self._append(number, samples, files)
+        self._samples.put(self._count, samples)
+        self._schema_of.put(self._count, (number,) * len(samples))
+        for key, some in files.items():
+            self._tables.setdefault(key, _FileTableBuilder()).put(self._count, some)
+        self._count += len(samples)
 
     def index(self) -> Index:
         """Return the index of all shards so far.
@@ -140,20 +144,6 @@ class IndexBuilder:
             tables,
             where=self._where,
         )
-
-    def _count_samples(self, samples: Sequence[int]) -> None:
-        self._total += sum(samples)
-        if self._total >= _MAX_NUMBER:
-            raise InvalidIndexError("more samples than can be counted")
-
-    def _append(
-        self, number: int, samples: Sequence[int], files: Mapping[str, FileColumns]
-    ) -> None:
-        self._samples.put(self._count, samples)
-        self._schema_of.put(self._count, (number,) * len(samples))
-        for key, some in files.items():
-            self._tables.setdefault(key, _FileTableBuilder()).put(self._count, some)
-        self._count += len(samples)
 
     def _schema(self, entry: dict[str, Any]) -> int:
         shared = {key: value for key, value in entry.items() if not _SHARD_KEYS.fullmatch(key)}
@@ -196,10 +186,8 @@ def make_encoding(
         raise UnknownNameError(
             f"column {column!r}: this format has no encoding {spec!r}; it has {', '.join(own)}"
         )
-    try:
+    with prefix_errors(f"column {column!r}"):
         encoding: Encoding = make("encoding", spec)
-    except StreamplugError as error:  # prefixed with the column
-        raise type(error)(f"column {column!r}: {error}") from error.__cause__
     return encoding
 
 

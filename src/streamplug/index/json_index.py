@@ -11,7 +11,7 @@ from typing import Any
 
 import xxhash
 
-from streamplug.errors import InvalidIndexError, StreamplugError, TruncatedIndexError
+from streamplug.errors import InvalidIndexError, TruncatedIndexError, prefix_errors
 from streamplug.index.builder import VERSION, IndexBuilder, is_version
 from streamplug.index.json_entry_patterns import parse_entries_by_pattern
 from streamplug.index.model import Index
@@ -45,11 +45,8 @@ def parse_index(data: Buffer, where: str) -> Index:
 def _parse(data: bytes, where: str) -> Index:
     builder = IndexBuilder(where)
     for number, entry in enumerate(_shards(data, where)):
-        try:
+        with prefix_errors(f"{where}: shard {number}"):
             builder.add(entry)
-        except StreamplugError as error:
-            # An error of the same class, prefixed with the location.
-            raise type(error)(f"{where}: shard {number}: {error}") from error.__cause__
     return builder.index()
 
 

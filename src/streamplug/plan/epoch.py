@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
 
 import numpy as np
 
@@ -62,28 +61,3 @@ class PartitionedEpoch(Epoch):
         for entry in self._ordered.entries(sample):
             places += self._partition.places(world, batch, entry)
         return sorted(places, key=lambda place: place.step)
-
-
-class ReassignedEpoch(Epoch):
-    """Epoch whose batches were made for one world, read by the ranks of others with the same global batch."""
-
-    def __init__(self, epoch: Epoch, world: World, batch: int) -> None:
-        """Read `epoch`, which was made for `world` with batches of `batch` samples of one rank."""
-        self._epoch, self._world, self._batch = epoch, world, batch
-        self.steps = epoch.steps
-
-    def ids(self, world: World, batch: int, steps: Int64) -> Int64:
-        numbers = world.rank * batch + np.arange(batch, dtype=np.int64)
-        ranks, positions = np.divmod(numbers, self._batch)
-        ids = np.empty((len(steps), batch), np.int64)
-        for rank in np.unique(ranks).tolist():
-            of_rank = ranks == rank
-            rows = self._epoch.ids(replace(self._world, rank=rank), self._batch, steps)
-            ids[:, of_rank] = rows[:, positions[of_rank]]
-        return ids
-
-    def where(self, world: World, batch: int, sample: int) -> list[Place]:
-        return [
-            Place(place.step, *divmod(place.rank * self._batch + place.position, batch))
-            for place in self._epoch.where(self._world, self._batch, sample)
-        ]

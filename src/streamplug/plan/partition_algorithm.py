@@ -70,6 +70,9 @@ class PartitionAlgorithm(Plugin):
     ) -> Epoch:
         """Return an epoch of batches made stream by stream; only called if the algorithm is not `elastic`.
 
+        A resumed run may read it in another world with the same global batch, of which rank r then reads
+        the samples from ``r * batch`` on.
+
         Args:
             method: Name of the batching method.
             streams: The streams.

@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan.batch_planner import BatchPlanner, CurriculumEpochs
 from streamplug.plan.curriculum import Curriculum, CurriculumSchedule
-from streamplug.plan.epoch import Epoch, PartitionedEpoch, ReassignedEpoch
+from streamplug.plan.epoch import Epoch, PartitionedEpoch
 from streamplug.plan.interleave import Interleaving
 from streamplug.plan.mixture import Mixture
 from streamplug.plan.mixture_change import (
@@ -311,12 +311,9 @@ class Planner:
         # The sequence of streams changes with the epoch if they are shuffled and resampled.
         offset = number if self.shuffled and mixture.method == "balanced" else 0
         parallelism = config.parallelism(initial, initial_batch)
-        epoch = self.partition_algorithm.combine_streams(
+        return self.partition_algorithm.combine_streams(
             config.batching_method, streams, parallelism, config.seed + offset
         )
-        if (initial.nodes, initial.ranks_per_node) == (world.nodes, world.ranks_per_node):
-            return epoch
-        return ReassignedEpoch(epoch, initial, initial_batch)
 
     def _select_streams(self, number: int, config: EpochConfig) -> list[Selection]:
         return [self.selection(number, config.seed, stream) for stream in range(len(self.streams))]

@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, PluginError, prefix_errors
 from streamplug.interfaces.storage import Storage, public_url, public_urls
 from streamplug.plugin.catalog import CATALOG
-from streamplug.plugin.registry import is_known, needed_by, resolve
+from streamplug.plugin.registry import is_known, resolve
 
 _URL = re.compile(
     r"(?:(?P<by>[a-z0-9][a-z0-9._-]*):)?(?P<scheme>[a-z][a-z0-9+.-]*)://?", re.IGNORECASE
@@ -104,7 +104,7 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise ConfigError("storage_options: expected a mapping of names to values")
     name, url = _storage_name(location)
-    with needed_by(public_url(url)):
+    with prefix_errors(public_url(url), PluginError):
         storage_class = resolve("storage", name)
     return cast(Storage, storage_class(url, **values))
 

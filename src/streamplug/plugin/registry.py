@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -142,15 +141,6 @@ def _check_text(kind: str, spec: object) -> None:
     if not isinstance(spec, str):
         example = "".join(f", such as {name!r}" for name in list_names(kind)[:1])
         raise ConfigError(f"{kind}={spec!r:.80}: expected a name{example}")
-
-
-@contextmanager
-def needed_by(subject: str) -> Iterator[None]:
-    """Prefix plugin errors with what needs the plugin, such as the URL of a data set."""
-    try:
-        yield
-    except PluginError as error:
-        raise type(error)(f"{subject}: {error}") from error.__cause__
 
 
 def _find_entries(kind: str, name: str) -> list[PluginEntry]:

@@ -22,7 +22,8 @@ MAX_UNWRITTEN_BYTES = 3 * BLOCK_BYTES
 
 def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Run a coroutine and return its result; cancel it and raise `Cancelled` if the consumer stops."""
-    return wait(current() or Scope(), loop, make)
+    with _running(loop, make) as ended:
+        return ended.result()
 
 
 async def gather_results(makers: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
@@ -30,26 +31,18 @@ async def gather_results(makers: Sequence[Callable[[], Awaitable[Any]]]) -> list
     return await asyncio.gather(*(make() for make in makers), return_exceptions=True)
 
 
-def wait(scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a coroutine and return its result; cancel it and raise `Cancelled` if the scope is stopped."""
-    with _running(scope, loop, make) as ended:
-        return ended.result()
-
-
-def store(
-    scope: Scope, loop: Any, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path
-) -> Any:
+def store(loop: Any, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path) -> Any:
     """Run a coroutine that writes a file, store its output in this thread, and return its result.
 
     The loop receives for all threads on one core; it receives a quarter more if it does not wait for disk
     writes. No file is created if the coroutine raises before writing anything.
 
     Raises:
-        Cancelled: If the scope is stopped.
+        Cancelled: If the consumer stops.
         OSError: If the file cannot be written.
     """
     incoming = IncomingFile()
-    with _running(scope, loop, lambda: make(incoming)) as ended:
+    with _running(loop, lambda: make(incoming)) as ended:
         ended.add_done_callback(lambda _: incoming.end())
         try:
             pieces = incoming.take()
@@ -116,10 +109,9 @@ class IncomingFile(io.RawIOBase):
 
 
 @contextmanager
-def _running(
-    scope: Scope, loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]
-) -> Iterator[Future[Any]]:
-    """Run a coroutine as a future that is cancelled at the end of the block or when the scope is stopped."""
+def _running(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Iterator[Future[Any]]:
+    """Run a coroutine as a future that is cancelled at the end of the block or if the consumer stops."""
+    scope = current() or Scope()
     tasks: list[Any] = []
 
     async def work() -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import AccessDenied, AlreadyExists, NotFound, StorageError
-from streamplug.plugin_kit.cancellation import Scope, current
-from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
+from streamplug.plugin_kit.client_storage import ClientStorage, staging_path
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.event_loop import IncomingFile, gather_results, run, store
+from streamplug.plugin_kit.file_commit import commit_file, make_directory
 from streamplug.types import Buffer, ObjectInfo
 
 _OBJECT_STORES = frozenset(
@@ -170,7 +169,7 @@ class FsspecStorage(ClientStorage):
 
         No file is created if it raises before writing anything.
         """
-        return store(current() or Scope(), self.filesystem().loop, make, path)
+        return store(self.filesystem().loop, make, path)
 
     def _coroutine_function(self, operation: str) -> Any:
         """Return an operation of an asynchronous file system, which can be cancelled, or None."""
@@ -212,14 +211,6 @@ class FsspecStorage(ClientStorage):
         """Copy a local file to a path of the file system."""
         self.filesystem().put_file(str(path), target)
 
-    def make_folder(self, folder: str) -> None:
-        """Create a directory of the file system and its parents, unless they exist."""
-        self.filesystem().makedirs(folder, exist_ok=True)
-
-    def commit(self, staging: str, target: str) -> None:
-        """Rename a complete staging file, replacing the target."""
-        self.filesystem().mv(staging, target)
-
     @contextmanager
     def _appearing(self, key: str) -> Iterator[str]:
         """Yield a path to write to, and rename it atomically to the object."""
@@ -227,19 +218,25 @@ class FsspecStorage(ClientStorage):
         if not _has_directories(filesystem):
             yield target
             return
-        folder = target.rpartition("/")[0]
+        folder, local = target.rpartition("/")[0], is_local(filesystem)
         try:
-            self.make_folder(folder)
+            if local:
+                make_directory(Path(folder), durable=True)
+            else:
+                filesystem.makedirs(folder, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise StorageError(
                 f"{self.url_of(key)}: a file has the name of its directory"
             ) from None
         if filesystem.isdir(target):
             raise StorageError(f"{self.url_of(key)}: a directory has this name")
-        part = f"{folder}/{STAGING_PREFIX}{uuid.uuid4().hex}"
+        part = staging_path(target)
         try:
             yield part
-            self.commit(part, target)
+            if local:
+                commit_file(Path(part), Path(target), durable=True)
+            else:
+                filesystem.mv(part, target)
         except BaseException:
             with suppress(Exception):
                 filesystem.rm_file(part)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import ConfigError, CorruptShardError, DataError
+from streamplug.errors import ConfigError, CorruptShardError, DataError, prefix_errors
 from streamplug.index import Index
 from streamplug.interfaces import (
     Column,
@@ -29,7 +29,6 @@ from streamplug.read.range_buffer import RangeBuffer
 from streamplug.read.sample_range import FetchGroup, SampleRange
 from streamplug.read.shard_failures import FILE_ERRORS, ShardFailures
 from streamplug.read.shard_headers import MAX_GAP_BYTES, NO_ROWS, ErrorContext, ShardHeaders
-from streamplug.transfer.disk_errors import prefix_data_errors
 from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges
 from streamplug.types import ColumnValues, Int64, Sample
@@ -151,7 +150,7 @@ class RangeShards:
             yield
 
     def _error_context(self, info: ShardInfo) -> AbstractContextManager[None]:
-        return prefix_data_errors(self._info(info.number)[1])
+        return prefix_errors(self._info(info.number)[1], DataError)
 
     def release(self, released: SampleRange) -> None:
         """Free a sample range."""

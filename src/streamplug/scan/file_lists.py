@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from streamplug.errors import ConfigError, InvalidIndexError, NotFound, StreamplugError
+from streamplug.errors import (
+    ConfigError,
+    InvalidIndexError,
+    NotFound,
+    prefix_errors,
+)
 from streamplug.index.basename import validate_basename
 from streamplug.interfaces import FileListEntry, FileListFormat, Format, Storage
 from streamplug.plugin.location import is_url
@@ -90,10 +95,8 @@ def _read(
 
     def read_entries() -> Sequence[FileListEntry] | None:
         content = storage.read(name)
-        try:
+        with prefix_errors(where):
             return format_.parse_file_list(name, content)
-        except StreamplugError as error:
-            raise type(error)(f"{where}: {error}") from error
 
     entries = call_with_retries(read_entries, retries)
     if entries is None:

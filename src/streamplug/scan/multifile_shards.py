@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import xxhash
@@ -102,18 +103,17 @@ def group_files(files: Sequence[ObjectInfo], selection: FileSelection) -> Iterat
     """Yield shards of up to `MAX_FILES_PER_SHARD` selected files and `MAX_SHARD_BYTES`, in their order."""
     selected = [files[number] for number in selection.numbers]
     start = size = 0
+    bounds = [0]
     for position, file in enumerate(selected):
         is_full = position - start == MAX_FILES_PER_SHARD or size + file.size > MAX_SHARD_BYTES
         if position > start and is_full:
-            yield _manifest(selected, selection.labels, slice(start, position))
+            bounds.append(position)
             start, size = position, 0
         size += file.size
-    if selected:
-        yield _manifest(selected, selection.labels, slice(start, None))
-
-
-def _manifest(
-    files: Sequence[ObjectInfo], labels: Sequence[int] | None, part: slice
-) -> ShardManifest:
-    names, sizes = [file.key for file in files[part]], [file.size for file in files[part]]
-    return ShardManifest.of(names, sizes, None if labels is None else labels[part])
+    for start, stop in pairwise([*bounds, len(selected)] if selected else ()):
+        part, labels = selected[start:stop], selection.labels
+        yield ShardManifest.of(
+            [file.key for file in part],
+            [file.size for file in part],
+            None if labels is None else labels[start:stop],
+        )

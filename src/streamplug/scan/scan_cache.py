@@ -21,7 +21,7 @@ import xxhash
 
 from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.user_cache import source_cache_dir
-from streamplug.errors import ConfigError, DataError, StorageError
+from streamplug.errors import ConfigError, DataError, StorageError, prefix_errors
 from streamplug.index import format_index
 from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import make
@@ -32,7 +32,7 @@ from streamplug.scan.glob import FileSet
 from streamplug.scan.listing import DataFile, list_data_files
 from streamplug.scan.multifile_shards import MULTIFILE_PREFIX, FileTree, group_files, list_tree
 from streamplug.scan.scanner import scan_file
-from streamplug.transfer.disk_errors import map_disk_errors, prefix_data_errors
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.scan_files import INDEX_SUFFIX, add_digest, read_with_digest
@@ -134,7 +134,7 @@ class ScanCache:
         """Return the index of a file set, cached in `base` or, if not writable, in the user's cache."""
         if isinstance(self._format, MultiFileFormat):
             tree, format_ = list_tree(self._storage, files, self._retries), self._format
-            with prefix_data_errors(self._storage.url):
+            with prefix_errors(self._storage.url, DataError):
                 format_.check_empty_directories(tree.empty_directories)
             key = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
             versions = tree.digest
@@ -179,7 +179,7 @@ class ScanCache:
         self, tree: FileTree, format_: MultiFileFormat, key: str, folder: _ScanFolder
     ) -> list[_Entry]:
         """Return the index entries of multi-file shards, and write their manifests."""
-        with prefix_data_errors(self._storage.url):
+        with prefix_errors(self._storage.url, DataError):
             selection = format_.select_files([file.key for file in tree.files])
         for note, example in selection.notes.items():
             _warn(self._storage, note, {"": example})
@@ -247,9 +247,11 @@ class ScanCache:
     def _scan_file(
         self, file: DataFile, key: str, folder: _ScanFolder
     ) -> tuple[_Entry, Mapping[str, str]]:
-        scan = scan_file(self._scannable(), file, self._storage, self._directory, self._retries)
+        scanned, size = scan_file(
+            self._scannable(), file, self._storage, self._directory, self._retries
+        )
         entry: _Entry = {}
-        for role, content in scan.result.files.items():
+        for role, content in scanned.files.items():
             entry[f"raw_{role}"] = folder.write(f"{key}.{role}", content)
             entry[f"zip_{role}"] = None
         name = file.raw
@@ -257,16 +259,16 @@ class ScanCache:
             name = f"{key}.{self._format.suffix}"  # decompressed into the scan folder
         stored = {"basename": file.stored.key, "bytes": file.stored.size, "hashes": {}}
         result = {
-            "shared": {**scan.result.entry, "compression": file.compression},
+            "shared": {**scanned.entry, "compression": file.compression},
             "own": {
                 **entry,
-                "raw_data": {"basename": name, "bytes": scan.size, "hashes": {}},
-                "samples": scan.result.samples,
+                "raw_data": {"basename": name, "bytes": size, "hashes": {}},
+                "samples": scanned.samples,
                 "zip_data": stored if file.compression else None,
             },
         }
         folder.write(f"{key}.json", add_digest(json.dumps(result).encode()))
-        return result, scan.result.notes
+        return result, scanned.notes
 
     def _merge(self, results: Sequence[_Entry], files: Sequence[DataFile]) -> list[_Entry]:
         """Return complete index entries, whose shared part is merged of those of all files."""

@@ -7,13 +7,19 @@ import mmap
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
+from streamplug.errors import (
+    CorruptShardError,
+    DataError,
+    NotFound,
+    PluginError,
+    StorageError,
+    prefix_errors,
+)
 from streamplug.interfaces import Compression, ScannableFormat, ScanResult, ScanSource, Storage
-from streamplug.plugin.registry import make, needed_by
+from streamplug.plugin.registry import make
 from streamplug.scan.listing import DataFile
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.ranges import open_cancellable
@@ -30,28 +36,23 @@ DISK_CHECK_BYTES = 1 << 24  # bytes written between two checks of the free disk 
 MIN_FREE_BYTES, MIN_FREE_DIVISOR = 1 << 30, 20  # bytes to leave free; on a small disk, 1/20 of it
 
 
-@dataclass(frozen=True, slots=True)
-class FileScan:
-    """Scan result of a data file, and the size of the raw file in bytes."""
-
-    result: ScanResult
-    size: int
-
-
 def scan_file(
     format_: ScannableFormat,
     file: DataFile,
     storage: Storage,
     directory: Path | None,
     retries: int,
-) -> FileScan:
-    """Scan a data file; `directory` is that of `storage`, if it is local."""
+) -> tuple[ScanResult, int]:
+    """Scan a data file, and return the size of the raw file in bytes, too.
+
+    `directory` is that of `storage`, if it is local.
+    """
     url = storage.url_of(file.stored.key)
-    try:
-        with _open_source(file, storage, directory, retries, url) as source:
-            return FileScan(format_.scan(source), source.size)
-    except DataError as error:
-        raise type(error)(f"{url}: {error}") from error
+    with (
+        prefix_errors(url, DataError),
+        _open_source(file, storage, directory, retries, url) as source,
+    ):
+        return format_.scan(source), source.size
 
 
 @contextmanager
@@ -74,7 +75,7 @@ def _open_source(
             path = directory / key
         if compression is not None:
             stored, path = path, folder / "raw"
-            with needed_by(url):
+            with prefix_errors(url, PluginError):
                 _decompress(stored, path, compression)
         with _map_file(path) as data:
             yield _MappedSource(data, storage, key, retries)

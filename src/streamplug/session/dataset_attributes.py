@@ -11,7 +11,7 @@ from streamplug.cache.store import ShardStore
 from streamplug.config import whole_number
 from streamplug.display.dataset_summary import DatasetRepr
 from streamplug.errors import ConfigError
-from streamplug.session.map_source import MapSource, NumberedSamples
+from streamplug.session.map_source import MapSource
 from streamplug.types import Int64, World
 
 
@@ -28,7 +28,7 @@ class DatasetAttributes(DatasetRepr):
     @property
     def epoch_size(self) -> int:
         """Number of samples of an epoch over all ranks, before padding to whole batches."""
-        return self._session.run.epoch_size
+        return self._session.run.planner.size
 
     @property
     def num_shards(self) -> int:
@@ -134,7 +134,7 @@ class DatasetAttributes(DatasetRepr):
     def check_epoch(self) -> None:
         """Check the options at the start of an epoch; subclasses may override this."""
 
-    def as_source(self: NumberedSamples) -> MapSource:
+    def as_source(self) -> MapSource:
         """Return the stored samples by sample id, for loaders that order samples themselves.
 
         The source has `len`, ``[i]`` and ``__getitems__``, and may be pickled: it is a map-style data set for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from math import gcd
 
+from streamplug.plan.planner import EpochConfig, Planner
 from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
@@ -12,30 +13,21 @@ _SHARDS_PER_SHUFFLE_BLOCK = 10  # recommended
 _logged: set[tuple[object, ...]] = set()
 
 
-def _warn_once(about: tuple[object, ...], text: str) -> None:
-    if about not in _logged:
+def _warn_once(world: World, about: tuple[object, ...], text: str) -> None:
+    """Warn in the first worker of the first rank."""
+    if not (world.rank or world.worker or about in _logged):
         _logged.add(about)
         _LOG.warning("%s", text)
 
 
-def warn_about_order(
-    *,
-    shuffle: str | None,
-    block: int | None,
-    canonical_nodes: int,
-    samples: int,
-    shards: int,
-    world: World,
-) -> None:
-    """Warn about a small shuffle block size, or canonical nodes that do not divide by the number of nodes.
-
-    Only the first worker of the first rank warns. `block` is in samples; None if the algorithm ignores it.
-    """
-    if world.rank or world.worker:
-        return
-    shard = samples // max(shards, 1)
-    if shuffle is not None and block is not None and shards > 1 and block < shard:
+def warn_about_order(planner: Planner, config: EpochConfig, world: World) -> None:
+    """Warn about a small shuffle block size, or canonical nodes that do not divide by the number of nodes."""
+    block, canonical_nodes, shards = config.block_size, config.canonical_nodes, planner.shards
+    shard = planner.samples // max(shards, 1)
+    used = planner.shuffled and planner.algorithm.uses_block_size
+    if used and shards > 1 and block < shard:
         _warn_once(
+            world,
             ("blocks", block, shard),
             f"shuffle_block_size={block} is less than the {shard:,} samples of an average shard: batches are "
             f"of one or two shards, and samples mix with few others; give several shards' samples, such as "
@@ -45,6 +37,7 @@ def warn_about_order(
         shared = gcd(canonical_nodes, world.nodes)
         share = f"1/{shared} of the shards" if shared > 1 else "all shards"
         _warn_once(
+            world,
             ("canonical_nodes", canonical_nodes, world.nodes),
             f"num_canonical_nodes={canonical_nodes} on {world.nodes} nodes: each node needs {share}, "
             f"rather than 1/{world.nodes}; give a multiple of the number of nodes to a new run, and continue "
@@ -54,8 +47,9 @@ def warn_about_order(
 
 def warn_about_batches(batch_size: int | None, world: World) -> None:
     """Warn about several workers without a batch size."""
-    if batch_size is None and world.workers_per_rank > 1 and not world.rank and not world.worker:
+    if batch_size is None and world.workers_per_rank > 1:
         _warn_once(
+            world,
             ("batches", world.workers_per_rank),
             f"{world.workers_per_rank} workers read a data set without batch_size=: it deals samples to them "
             "one by one, and batches that a loader makes of them depend on the number of workers; give the "
@@ -68,9 +62,10 @@ def warn_about_cache(needed: int, limit: int, world: World) -> None:
 
     The caller has found that the process needs more shards than the cache holds.
     """
-    if 2 * needed <= limit or world.rank or world.worker:
+    if 2 * needed <= limit:
         return
     _warn_once(
+        world,
         ("cache", limit),
         f"cache_limit={limit} is less than twice the {needed:,} bytes of the shards that one batch needs, so "
         f"shards are evicted before they are used up; give {2 * needed} or more, mix over fewer samples "

@@ -3,28 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from streamplug.session.session import Session
 from streamplug.types import Sample
-
-
-class NumberedSamples(Protocol):
-    """What a source needs of a data set."""
-
-    @property
-    def session(self) -> Session:
-        """The reading session."""
-
-    @property
-    def size(self) -> int:
-        """Number of samples."""
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether samples are read one by one."""
-
-    def __getitem__(self, at: Any) -> Any: ...
 
 
 class MapSource:
@@ -33,12 +14,13 @@ class MapSource:
     It has no order, ranks or state: the loader that reads it has those. It may be pickled.
     """
 
-    def __init__(self, dataset: NumberedSamples) -> None:
+    def __init__(self, dataset: Any) -> None:  # a `StreamingDataset`, which is in a layer above
         self._dataset = dataset
 
     def __len__(self) -> int:
         """Return the number of samples of all streams."""
-        return self._dataset.size
+        size: int = self._dataset.size
+        return size
 
     def __getitem__(self, index: int) -> Sample:
         """Return a sample by its id; negative ones count from the end."""

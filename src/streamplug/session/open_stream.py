@@ -11,7 +11,7 @@ import numpy as np
 
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
-from streamplug.errors import ConfigError, DataError, UnsafeTypeError
+from streamplug.errors import ConfigError, DataError, UnsafeTypeError, prefix_errors
 from streamplug.index import Index, check_same_columns, shards_digest
 from streamplug.interfaces import RangeReadableFormat
 from streamplug.plan import DatasetFingerprint, RowSelection, StreamSelections
@@ -106,10 +106,8 @@ class OpenStream:
             return None
         file = info.files[format_.header_role].raw
         [header] = self.ranges.read(file, np.array([span], np.int64))
-        try:
+        with prefix_errors(f"{self.where}: shard {shard}", DataError):
             return format_.open_header(info, header, schema.columns).sizes(found)
-        except DataError as error:
-            raise type(error)(f"{self.where}: shard {shard}: {error}") from error
 
     @property
     def ranges(self) -> RangeReader:

@@ -24,7 +24,7 @@ class RunOrder:
     ) -> None:
         self.options, self.batch_size = options, options.batch_size
         self.clock = EpochCounter(private_cells())
-        self._planner, self._fingerprint = planner, fingerprint
+        self.planner, self._fingerprint = planner, fingerprint
         self._start = RunStart()
         self._epoch: tuple[object, Epoch] | None = None
 
@@ -35,16 +35,6 @@ class RunOrder:
     def initial_nodes(self) -> int | None:
         """Number of nodes with which the run began, from the loaded state; None without."""
         return self._start.nodes
-
-    @property
-    def planner(self) -> Planner:
-        """Planner of the epochs."""
-        return self._planner
-
-    @property
-    def epoch_size(self) -> int:
-        """Number of samples of an epoch over all ranks, before padding."""
-        return self._planner.size
 
     @property
     def batch(self) -> int:
@@ -71,7 +61,7 @@ class RunOrder:
     @property
     def varies(self) -> bool:
         """Whether batches vary in size; positions then count batches over all ranks, not samples."""
-        return self._planner.batches is not None
+        return self.planner.batches is not None
 
     def global_step(self, step: int, world: World) -> int:
         """Return the number of the global batch of a step; batches that vary may take several steps."""
@@ -85,7 +75,7 @@ class RunOrder:
     def length(self, world: World) -> int:
         """Return the number of samples of a rank in an epoch, approximately if batches vary in size."""
         self._check_size()
-        return self._planner.length(world, self.batch, self._epoch_config(world))
+        return self.planner.length(world, self.batch, self._epoch_config(world))
 
     def epoch(self, number: int, world: World) -> Epoch:
         """Return the plan of an epoch."""
@@ -93,10 +83,10 @@ class RunOrder:
         config = self._epoch_config(world)
         same_plan = self.options.elastic and not self.varies
         ranks = () if same_plan else (self.batch, world.nodes, world.ranks_per_node)
-        key = (number, self.batch * world.ranks, ranks, config, self._planner.mixture)
+        key = (number, self.batch * world.ranks, ranks, config, self.planner.mixture)
         if self._epoch is None or self._epoch[0] != key:
             self._warn(world, config)
-            self._epoch = (key, self._planner.epoch(number, world, self.batch, config))
+            self._epoch = (key, self.planner.epoch(number, world, self.batch, config))
         return self._epoch[1]
 
     def _warn(self, world: World, config: EpochConfig) -> None:
@@ -104,24 +94,17 @@ class RunOrder:
             return
         if not self.varies:
             warn_about_batches(self.batch_size, world)
-        warn_about_order(
-            shuffle=self.options.used_shuffle,
-            block=config.block_size if self._planner.algorithm.uses_block_size else None,
-            canonical_nodes=config.canonical_nodes,
-            samples=self._planner.samples,
-            shards=self._planner.shards,
-            world=world,
-        )
+        warn_about_order(self.planner, config, world)
 
     def _check_size(self) -> None:
-        if not self._planner.size:
+        if not self.planner.size:
             raise ConfigError("an epoch of the data set has no samples")
 
     def _epoch_config(self, world: World) -> EpochConfig:
-        options, algorithm = self.options, self._planner.algorithm
+        options, algorithm = self.options, self.planner.algorithm
         canonical_nodes = options.canonical_nodes(world.nodes, self._start.canonical_nodes)
         if options.elastic:  # more canonical nodes than samples would be empty
-            canonical_nodes = max(min(canonical_nodes, self._planner.size), 1)
+            canonical_nodes = max(min(canonical_nodes, self.planner.size), 1)
         return EpochConfig(
             seed=options.shuffle_seed,
             canonical_nodes=canonical_nodes,
@@ -143,7 +126,7 @@ class RunOrder:
 
     def _micro_batches(self, world: World) -> int:
         """Return the number of batches of a global batch over all ranks if they vary in size, else 0."""
-        batches = self._planner.batches
+        batches = self.planner.batches
         if batches is None:
             return 0
         return batches.micro_batches or self._start.micro_batches or world.ranks
@@ -154,7 +137,7 @@ class RunOrder:
 
     def identity(self, world: World) -> state.OrderIdentity:
         """Return what determines this run's order."""
-        config, planner = self._epoch_config(world), self._planner
+        config, planner = self._epoch_config(world), self.planner
         return state.OrderIdentity(
             size=planner.samples,
             shards=self._fingerprint.digest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,13 +10,13 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
-from streamplug.cache.offline import has_index, selection_key
 from streamplug.cache.user_cache import default_cache_dir
-from streamplug.errors import ConfigError, PluginError
+from streamplug.errors import ConfigError, PluginError, prefix_errors
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, Storage
 from streamplug.interfaces.storage import public_url, public_urls
 from streamplug.plugin.location import absolute_location, join, local_path, open_storage
-from streamplug.plugin.registry import is_known, make, needed_by
+from streamplug.plugin.registry import is_known, make
 from streamplug.scan.glob import FileSet, parse_locations
 from streamplug.scan.listing import is_data_file
 from streamplug.transfer.probe import UnavailableStorage
@@ -43,7 +44,7 @@ class StreamLocation:
                 )
             return None
         first = location if isinstance(location, str) else next(iter(location or ()), "")
-        with needed_by(public_url(first)):
+        with prefix_errors(public_url(first), PluginError):
             format_: Format = make("format", self.format)
         files = parse_locations(location or "", lambda name: is_data_file(name, format_))
         if self.split is None:
@@ -58,7 +59,7 @@ class StreamLocation:
     @property
     def selection(self) -> str | None:
         """Key of the files that are read without an index.json; None with one."""
-        return None if self.files is None else selection_key(self.format, self.files.parts)
+        return None if self.files is None else json.dumps([self.format, *self.files.parts])
 
     @property
     def parent(self) -> str:
@@ -98,7 +99,8 @@ class StreamLocation:
     @property
     def may_be_offline(self) -> bool:
         """Whether the cache may replace an unreachable remote."""
-        return not self.reads_ranges and not self.in_place and has_index(self.directory)
+        cached = not self.reads_ranges and not self.in_place
+        return cached and (self.directory / INDEX_NAME).exists()
 
     @cached_property
     def root(self) -> Path:

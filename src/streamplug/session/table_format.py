@@ -6,10 +6,10 @@ from abc import abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from streamplug.errors import StorageError
+from streamplug.errors import PluginError, StorageError, prefix_errors
 from streamplug.interfaces.plugin import Plugin
 from streamplug.plugin.catalog import EXPRESSION_FORMAT, MANIFESTS
-from streamplug.plugin.registry import is_known, make, needed_by
+from streamplug.plugin.registry import is_known, make
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
 
@@ -39,12 +39,12 @@ def find_table_format(stream: Stream) -> TableFormat | None:
     A stream with an expression as `select` is opened by the one that evaluates expressions.
     """
     if isinstance(stream.select, str):
-        with needed_by(f"select={stream.select!r:.60}"):
+        with prefix_errors(f"select={stream.select!r:.60}", PluginError):
             return cast("TableFormat", make("table", EXPRESSION_FORMAT))
     if stream.format is not None:
         return make("table", stream.format) if is_known("table", stream.format) else None
     for manifest, name in MANIFESTS.items():
-        with suppress(StorageError), needed_by(stream.url):
+        with suppress(StorageError), prefix_errors(stream.url, PluginError):
             if stream.storage.exists(manifest):
                 return cast("TableFormat", make("table", name))
     return None

@@ -56,7 +56,7 @@ class TrainingRun(RunOrder):
         """Return a new run over the same streams with changed `OrderOptions`."""
         options = replace(self.options, **changes)
         planner = replace(
-            self._planner,
+            self.planner,
             algorithm=options.shuffle_algorithm(),
             partition_algorithm=options.partition_algorithm(),
             shuffled=options.shuffle,
@@ -222,7 +222,7 @@ class TrainingRun(RunOrder):
             initial_world=config.initial_world,
             batches_per_step=self._batches_per_step(world),
         )
-        batches, mixture = self._planner.batches, self._planner.mixture
+        batches, mixture = self.planner.batches, self.planner.mixture
         if batches is not None:  # for tools that open the data set by a state
             saved["batch_options"] = batches.options()
         if isinstance(mixture, Mixture):
@@ -235,7 +235,7 @@ class TrainingRun(RunOrder):
         self, world: World, epoch: int, step: int, mixture: StreamMixture, *, exact: bool = False
     ) -> int:
         """Return the global batches of the run before a step, or more than the step of any change."""
-        planner, config = replace(self._planner, mixture=mixture), self._epoch_config(world)
+        planner, config = replace(self.planner, mixture=mixture), self._epoch_config(world)
         epochs = planner.curriculum_epochs(config)
         if epochs is None:
             return epoch * (planner.length(world, self.batch, config) // self.batch) + step
@@ -265,10 +265,10 @@ class TrainingRun(RunOrder):
             if self.options.elastic and not (
                 self.varies and isinstance(self._initial_mixture, Mixture)
             ):
-                self._planner.mixture = resume_mixture(
+                self.planner.mixture = resume_mixture(
                     self._initial_mixture,
                     saved,
-                    self._planner.streams,
+                    self.planner.streams,
                     partial(self._step_of_run, world, epoch, step),
                 )
         except BaseException:
@@ -293,15 +293,15 @@ class TrainingRun(RunOrder):
         )
 
     def _check_position(self, epoch: int, step: int, world: World) -> None:
-        size, total = self._planner.size, self._batches_per_step(world) or self.batch * world.ranks
+        size, total = self.planner.size, self._batches_per_step(world) or self.batch * world.ranks
         # Each stream may pad a batch of its own, and ranks may repeat some.
-        steps = -(-size // total) + len(self._planner.streams) + world.ranks
+        steps = -(-size // total) + len(self.planner.streams) + world.ranks
         if self.varies:  # the last global batch may be completed
             steps += len(self.steps_of_global_batch(0, world))
         if not self.options.elastic:
             # Each canonical node of a stream may be padded for any world with at most as many ranks as a
             # batch has samples.
-            steps += 3 * self._epoch_config(world).canonical_nodes * len(self._planner.streams)
+            steps += 3 * self._epoch_config(world).canonical_nodes * len(self.planner.streams)
         if step > steps or (epoch + 1) * (size + steps * total) >= _MAX_RUN_SAMPLES:
             raise StateError(
                 f"the state is at epoch {epoch}, step {step}; an epoch has {size} samples"
@@ -313,7 +313,7 @@ class TrainingRun(RunOrder):
             raise ConfigError(
                 f"set_proportions: partition_algo={self.options.partition_algo!r}: needs 'elastic'"
             )
-        planner = self._planner
+        planner = self.planner
         if self.varies and isinstance(planner.mixture, Mixture):
             raise ConfigError(
                 f"set_proportions: batching_method={self.options.batching_method!r}: begin the run with a "
@@ -336,13 +336,13 @@ class TrainingRun(RunOrder):
 
     def keep_changes_by_hand(self, count: int) -> None:
         """Drop all calls of `set_proportions` but the first `count`."""
-        planner = self._planner
+        planner = self.planner
         planner.mixture = keep_first_changes(
             planner.mixture, self._initial_mixture, planner.streams, count
         )
 
     def _order(self, world: World) -> tuple[object, ...]:
-        return self.batch_size, self._epoch_config(world), self._planner.mixture
+        return self.batch_size, self._epoch_config(world), self.planner.mixture
 
     def _continue(self, epoch: int, step: int, *, changed: bool) -> None:
         self.version += changed

@@ -73,15 +73,6 @@ def _remedy(error: OSError, path: Path) -> str:
 
 
 @contextmanager
-def prefix_data_errors(place: str) -> Iterator[None]:
-    """Prefix the messages of data errors with a place."""
-    try:
-        yield
-    except DataError as error:
-        raise type(error)(f"{place}: {error}") from error
-
-
-@contextmanager
 def prefix_shard_errors(shard: int) -> Iterator[None]:
     """Prefix the messages of errors with the shard number."""
     try:

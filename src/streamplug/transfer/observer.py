@@ -246,16 +246,3 @@ def track_download(download: Callable[[], object], url: str, size: int) -> Shard
     with task_context(task):
         download()
     return ShardDownloaded(url, size, time.monotonic() - began, 1 + task.retries)
-
-
-@contextmanager
-def track_ranges(
-    observer: Observer | None, url: str, ranges: Sequence[tuple[int, int]]
-) -> Iterator[None]:
-    """Emit `RangesRead` after a block that reads ranges of a file."""
-    began = time.monotonic()
-    with task_context(TransferTask(observer, url)):
-        yield
-    if observer is not None:
-        size = sum(stop - start for start, stop in ranges)
-        observer.emit(RangesRead(url, len(ranges), size, time.monotonic() - began))

@@ -14,7 +14,7 @@ import numpy as np
 from streamplug.errors import CorruptShardError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.callback import RangesRead
-from streamplug.transfer.observer import Observer, track_ranges
+from streamplug.transfer.observer import Observer, TransferTask, task_context
 from streamplug.transfer.ranges import PART_BYTES, read_many_files, read_ranges
 from streamplug.transfer.scan_files import read_scan_file
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
@@ -43,12 +43,13 @@ class RangeReader:
         if (content := read_scan_file(self.derived, file)) is not None:
             data = np.frombuffer(content, np.uint8)
             return [data[start:stop] for start, stop in ranges.tolist()]
-        requests = _split_ranges(file, ranges)
+        requests, began = _split_ranges(file, ranges), time.monotonic()
         parts: list[Buffer] = []
-        with track_ranges(self.observer, self.storage.url_of(file.basename), requests):
+        with task_context(TransferTask(self.observer, self.storage.url_of(file.basename))):
             for first in range(0, len(requests), _MAX_RANGES_PER_CALL):
                 batch = requests[first : first + _MAX_RANGES_PER_CALL]
                 parts += read_ranges(self.storage, file, batch, self.retries)
+        self._emit(file, requests, time.monotonic() - began)
         return _join_parts(ranges, parts)
 
     @property

@@ -14,7 +14,6 @@ import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType
 
 from streamplug.errors import AccessDenied
 from streamplug.transfer.disk_errors import map_disk_errors
@@ -28,9 +27,8 @@ class TemporaryDirectory:
 
     def __init__(self) -> None:
         """Create the directory and remove stale ones; AccessDenied if the parent is not private."""
-        home = temp_root()
+        home = make_temp_root()
         with map_disk_errors(home):
-            _make_own(home)
             remove_stale_directories(home)
             self._held, self._process = ExitStack(), os.getpid()
             self.path = self._made(home)
@@ -58,12 +56,7 @@ class TemporaryDirectory:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -71,14 +64,10 @@ def make_temp_root() -> Path:
     """Create the private parent of temporary directories; AccessDenied if it belongs to others."""
     home = temp_root()
     with map_disk_errors(home):
-        _make_own(home)
+        with suppress(FileExistsError):  # checked below
+            home.mkdir(mode=0o700, parents=True)
+        check_private(home)
     return home
-
-
-def _make_own(home: Path) -> None:
-    with suppress(FileExistsError):  # checked below
-        home.mkdir(mode=0o700, parents=True)
-    check_private(home)
 
 
 def check_private(home: Path) -> None:

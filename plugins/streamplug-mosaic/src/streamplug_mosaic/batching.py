@@ -25,15 +25,18 @@ class ArrayEpoch(Epoch):
 
     def __init__(self, ids: Int64) -> None:
         """Hold the ids of all steps, shape ``[steps, ranks, batch]``, -1 where there is none."""
-        self._ids = ids
-        self.steps = len(ids)
+        self.steps, ranks, batch = ids.shape
+        self._ids = ids.reshape(
+            self.steps, ranks * batch
+        )  # ranks of another world may cut it otherwise
 
     def ids(self, world: World, batch: int, steps: Int64) -> Int64:
-        ids: Int64 = self._ids[steps, world.rank]
+        ids: Int64 = self._ids[steps, world.rank * batch : (world.rank + 1) * batch]
         return ids
 
     def where(self, world: World, batch: int, sample: int) -> list[Place]:
-        return [Place(*indices) for indices in np.argwhere(self._ids == sample).tolist()]
+        found = np.argwhere(self._ids == sample).tolist()
+        return [Place(step, *divmod(position, batch)) for step, position in found]
 
 
 @dataclass(frozen=True, slots=True)

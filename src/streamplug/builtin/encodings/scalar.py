@@ -117,70 +117,22 @@ class _Float(_Scalar):
             return super().encode_batch(values)
 
 
-class Int8(_Integer):
-    """``int8``."""
-
-    dtype = np.dtype("<i1")
-
-
-class Int16(_Integer):
-    """``int16``."""
-
-    dtype = np.dtype("<i2")
+def _sized(base: type[_Scalar], name: str, code: str) -> type[Any]:
+    doc = f"``{name.lower()}``."
+    return type(name, (base,), {"__module__": __name__, "__doc__": doc, "dtype": np.dtype(code)})
 
 
-class Int32(_Integer):
-    """``int32``."""
-
-    dtype = np.dtype("<i4")
-
-
-class Int64(_Integer):
-    """``int64``."""
-
-    dtype = np.dtype("<i8")
-
-
-class UInt8(_Integer):
-    """``uint8``."""
-
-    dtype = np.dtype("<u1")
-
-
-class UInt16(_Integer):
-    """``uint16``."""
-
-    dtype = np.dtype("<u2")
-
-
-class UInt32(_Integer):
-    """``uint32``."""
-
-    dtype = np.dtype("<u4")
-
-
-class UInt64(_Integer):
-    """``uint64``."""
-
-    dtype = np.dtype("<u8")
-
-
-class Float16(_Float):
-    """``float16``."""
-
-    dtype = np.dtype("<f2")
-
-
-class Float32(_Float):
-    """``float32``."""
-
-    dtype = np.dtype("<f4")
-
-
-class Float64(_Float):
-    """``float64``."""
-
-    dtype = np.dtype("<f8")
+Int8 = _sized(_Integer, "Int8", "<i1")
+Int16 = _sized(_Integer, "Int16", "<i2")
+Int32 = _sized(_Integer, "Int32", "<i4")
+Int64 = _sized(_Integer, "Int64", "<i8")
+UInt8 = _sized(_Integer, "UInt8", "<u1")
+UInt16 = _sized(_Integer, "UInt16", "<u2")
+UInt32 = _sized(_Integer, "UInt32", "<u4")
+UInt64 = _sized(_Integer, "UInt64", "<u8")
+Float16 = _sized(_Float, "Float16", "<f2")
+Float32 = _sized(_Float, "Float32", "<f4")
+Float64 = _sized(_Float, "Float64", "<f8")
 
 
 class Int(_Integer):

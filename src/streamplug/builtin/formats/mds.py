@@ -177,14 +177,12 @@ class MDSShardWriter(ShardWriter):
             check_names(sample, self._names)
             raise
         if heads:
-            if total > _MAX_FILE:
-                self._check_lengths(heads)
+            if total > _MAX_FILE and max(heads) > _MAX_FILE:
+                raise EncodeError(
+                    f"a value of {max(heads)} bytes: MDS holds values below 4 GiB only"
+                )
             parts[0] = self._heads.pack(*heads)
         return (parts if total > _COPIED else (b"".join(parts),)), total
-
-    def _check_lengths(self, heads: Sequence[int]) -> None:
-        if heads and max(heads) > _MAX_FILE:
-            raise EncodeError(f"a value of {max(heads)} bytes: MDS holds values below 4 GiB only")
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[EncodedRows, Int64]:
         count = count_of(columns, self._names)

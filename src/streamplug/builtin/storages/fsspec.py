@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from pathlib import Path
 
 from streamplug.errors import AlreadyExists
-from streamplug.plugin_kit.client_storage import STAGING_PREFIX
-from streamplug.plugin_kit.file_commit import (
-    commit_file,
-    make_directory,
-    sync_directory,
-    sync_file,
-)
+from streamplug.plugin_kit.client_storage import staging_path
+from streamplug.plugin_kit.file_commit import make_directory, sync_directory, sync_file
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, is_local
 from streamplug.types import Buffer
 
@@ -42,7 +36,7 @@ class AnyFsspec(FsspecStorage):
         with self.translated(key):
             target = Path(self.path(key))
             make_directory(target.parent, durable=True)
-            staging = target.with_name(f"{STAGING_PREFIX}{uuid.uuid4().hex}")
+            staging = Path(staging_path(str(target)))
             try:
                 staging.write_bytes(data)
                 sync_file(staging)
@@ -59,15 +53,3 @@ class AnyFsspec(FsspecStorage):
             self.filesystem().pipe_file(target, path.read_bytes())
         else:
             super().put(path, target)
-
-    def make_folder(self, folder: str) -> None:
-        if is_local(self.filesystem()):
-            make_directory(Path(folder), durable=True)
-        else:
-            super().make_folder(folder)
-
-    def commit(self, staging: str, target: str) -> None:
-        if is_local(self.filesystem()):
-            commit_file(Path(staging), Path(target), durable=True)
-        else:
-            super().commit(staging, target)
