@@ -307,7 +307,8 @@ def _encoded(name: str, value: Any) -> Any:
 
 
 def _encode_text(name: str, value: str) -> bytes:
-    return _named(name, encoding("str").encode, value)
+    encoded: bytes = _named(name, encoding("str").encode, value)
+    return encoded
 
 
 def _named(name: str, encode: Callable[..., Any], *args: Any) -> Any:
