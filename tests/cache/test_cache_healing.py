@@ -125,6 +125,19 @@ def test_a_damaged_kept_file_is_downloaded_again(place, limit):
     assert gzip.decompress(kept.read_bytes()) == (place.near / FIRST).read_bytes()
 
 
+def test_a_damaged_raw_file_is_replaced_by_its_compressed_one_where_the_set_lies(place):
+    place.write(compression="gz", hashes=["sha1"]).read(keep_zip=True)
+    raw = bytearray((place.near / FIRST).read_bytes())
+    raw[-1] ^= 0xFF
+    (place.near / FIRST).write_bytes(raw)
+    shutil.rmtree(place.near / ".streamplug")  # a data set of its own, which is never changed
+    for _ in range(2):
+        dataset = StreamingDataset(local=str(place.near), validate_hash="sha1")
+        for number, sample in enumerate(dataset):
+            assert sample["data"] == number.to_bytes(4, "little") * 250
+    assert (place.near / FIRST).read_bytes() == raw
+
+
 def test_raw_and_compressed_copies_are_both_kept(place):
     place.write(compression="gz").read(keep_zip=True)
     for _ in range(2):

@@ -200,10 +200,10 @@ class ShardStore:
     def _ensure_file(
         self, shard: int, role: str, file: ShardFile, opened: _OpenFiles | None
     ) -> Path:
-        path = self._raw_path(file)
-        if is_complete(path, file) and self._is_valid(shard, role, file, path):
-            self._emit_hit(path, file)
-            return path
+        while is_complete(path := self._raw_path(file), file):
+            if self._is_valid(shard, role, file, path):
+                self._emit_hit(path, file)
+                return path
         if self._remote is None and file.zip is None:
             raise missing_file_error(path, file.raw.bytes)
         with self._lock(path):
