@@ -337,6 +337,21 @@ def test_processes_keep_one_account(tmp_path, seed):
     assert used(tmp_path) == total(tmp_path)
 
 
+def test_a_file_is_counted_although_its_reservation_was_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(room_module, "_MAX_LOCK_SECONDS", 0.05)
+    room = CacheQuota(tmp_path, 100)
+    put(room, "a", 10)
+    with ExitStack() as held, cache_lock(tmp_path, "b"):
+        held.enter_context(file_lock(tmp_path / STATE_DIR / "lock.room", "to hold others up"))
+        with room.reserve("b", 40) as admit, staging_path(tmp_path, "b") as part:
+            held.close()
+            part.write_bytes(b"x" * 40)
+            admit(part, tmp_path / "b")
+    assert used(tmp_path) == total(tmp_path) == 50
+    put(room, "c", 60)
+    assert total(tmp_path) <= 100
+
+
 def test_files_that_are_listed_without_the_lock_are_kept(tmp_path, monkeypatch):
     room = CacheQuota(tmp_path, 100)
     put(room, "a", 60)

@@ -88,13 +88,14 @@ class CacheQuota:
             if is_held:
                 self._make_room(size, limit)
             reservation = reserve_bytes(self.root, name, size)
+            counted = size if is_held else 0  # of the reservation, in `used`
 
         def commit(part: Path, path: Path) -> None:
-            nonlocal reservation, size
+            nonlocal reservation, size, counted
             file_size = part.stat().st_size
             with self._lock() as is_held:
-                self._place(part, path, max(file_size - size, 0), is_held=is_held)
-                size = max(size - file_size, 0)
+                self._place(part, path, max(file_size - counted, 0), is_held=is_held)
+                size, counted = max(size - file_size, 0), max(counted - file_size, 0)
                 reservation = resize_reservation(reservation, size)
 
         try:
@@ -104,7 +105,7 @@ class CacheQuota:
             with inside(Scope()), self._lock() as is_held:
                 reservation.unlink(missing_ok=True)
                 if is_held:
-                    self._release(size, limit)
+                    self._release(counted, limit)
 
     def shrink(self, size: int) -> None:
         """Evict half of the used bytes, and at least `size`, to make space on a full disk."""
