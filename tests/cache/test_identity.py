@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from streamplug import MDSWriter, StreamingDataset
+from streamplug.cache.identity import claim_directory
 from streamplug.errors import CacheConflictError
 
 
@@ -53,6 +55,18 @@ def test_a_damaged_copy_of_the_index_is_fetched_again(far, near, caplog, at):
     assert read(far, near) == list(range(40))
     assert len(caplog.messages) == 1
     assert [row["n"] for row in StreamingDataset(local=str(near))] == list(range(40))
+
+
+def test_an_index_of_many_slashes_takes_little_memory(tmp_path):
+    near = tmp_path / "near"
+    (near / "a").mkdir(parents=True)
+    index = json.dumps({"x": [f"{number}{'/' * 4000}" for number in range(100)]}).encode()
+    tracemalloc.start()
+    try:
+        claim_directory(near, "file:///far", index)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(index)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("change", [lambda _: None, damage, Path.unlink])

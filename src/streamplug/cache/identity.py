@@ -18,7 +18,6 @@ from streamplug.transfer.file_lock import STATE_DIR, cache_lock, state_directory
 
 _LOG = logging.getLogger("streamplug.cache")
 INDEX_STALL_SECONDS = 10.0  # the files are small
-_MAX_FOLDER_BYTES = 4096
 
 
 def claim_directory(
@@ -143,39 +142,33 @@ def _check_above(directory: Path, url: str) -> None:
                 index = (above / INDEX_NAME).read_bytes()
             except OSError:  # without an index, which files it has is not known
                 continue
-            if inner in _folders(index):
+            if _names_folder(index, inner):
                 raise _shared_error(above, other, directory, url)
 
 
 def _check_below(directory: Path, url: str, index: bytes) -> None:
     """Raise CacheConflictError if one with files of this data set is the cache of another data set."""
-    present = (
-        {path.name for path in directory.iterdir() if path.is_dir()} if directory.exists() else ()
-    )
-    for folder in _folders(index) if present else ():
-        if folder.partition("/")[0] not in present:  # most often, there is none
-            continue
-        other = read_identity(directory / folder).get("remote")
-        if other not in (None, join(url, folder)):
-            raise _shared_error(directory, url, directory / folder, other)
+    folders = [directory]
+    while folders:
+        above = folders.pop()
+        for path in above.iterdir() if above.is_dir() else ():
+            folder = path.relative_to(directory).as_posix()
+            if path.name == STATE_DIR or not path.is_dir() or not _names_folder(index, folder):
+                continue
+            other = read_identity(path).get("remote")
+            if other not in (None, join(url, folder)):
+                raise _shared_error(directory, url, path, other)
+            folders.append(path)
 
 
-def _folders(index: bytes) -> set[str]:
-    """Return the directories of the files that an index.json names, and some that it does not.
+def _names_folder(index: bytes, folder: str) -> bool:
+    """Return whether an index.json has a string that begins with the path of a folder.
 
-    It may be that of another library, so it is not parsed: each slash is in a string, after a directory.
+    The index may be that of another library, so it is not parsed.
     """
-    texts, slash = set(), index.find(b"/")
-    while slash >= 0:
-        start = index.rfind(b'"', max(slash - _MAX_FOLDER_BYTES, 0), slash)
-        if start >= 0:
-            texts.add(index[start:slash])
-        slash = index.find(b"/", slash + 1)
-    folders = set()
-    for text in texts:
-        with suppress(ValueError):
-            folders.add(json.loads(text.removesuffix(b"\\") + b'"'))
-    return folders - {""}
+    texts = {json.dumps(f"{folder}/", ensure_ascii=escaped)[:-1] for escaped in (True, False)}
+    texts |= {text.replace("/", r"\/") for text in texts}
+    return any(text.encode(errors="surrogatepass") in index for text in texts)
 
 
 def _shared_error(outer: Path, outer_url: str, inner: Path, inner_url: str) -> CacheConflictError:
