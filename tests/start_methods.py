@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -18,3 +20,15 @@ _HAS_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 SPAWN = "spawn" if SOAK or not _HAS_SERVER else "forkserver"
 METHODS = ["fork", pytest.param(SPAWN, id="spawn")]
 EVERY_METHOD = ["fork", "forkserver", *(["spawn"] if SOAK else [])]
+
+
+def in_fork(work: Callable[[], int | None]) -> int:
+    """Return the exit status of `work` in a forked child, 0 for None; one that hangs is killed."""
+    child = os.fork()
+    if not child:
+        threading.Timer(30, os._exit, [3]).start()
+        try:
+            os._exit(work() or 0)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

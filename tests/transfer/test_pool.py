@@ -13,6 +13,7 @@ from streamplug.errors import StreamplugError
 from streamplug.plugin_kit.cancellation import Cancelled, sleep
 from streamplug.transfer import pool as workers_module
 from streamplug.transfer.pool import ThreadPool
+from tests.start_methods import in_fork
 
 
 @pytest.fixture
@@ -123,18 +124,6 @@ def test_a_thread_that_stops_the_others_does_not_wait_for_itself(workers, monkey
     one.submit(stop)
     assert ended.wait(60)
     assert isinstance(one.submit(stop).error, Cancelled)
-
-
-def in_fork(work):
-    """Return the exit status of `work` in a forked child, which is killed if it hangs."""
-    child = os.fork()
-    if not child:
-        threading.Timer(30, os._exit, [3]).start()
-        try:
-            os._exit(work())
-        finally:
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_a_fork_neither_waits_for_jobs_of_its_parent_nor_adds_some(workers):

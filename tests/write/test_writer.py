@@ -29,6 +29,7 @@ from streamplug.errors import (
     WriterError,
 )
 from streamplug.plugin.registry import unregister
+from tests.start_methods import in_fork
 
 COLUMNS = {"id": "int", "text": "str"}
 
@@ -534,6 +535,39 @@ def test_an_upload_that_fails_leaves_no_index(tmp_path, storage, temporary, monk
     assert list(temporary.glob("*/*")) == []
     with pytest.raises(WriterError, match=r"given up after an error"):
         writer.finish()
+
+
+def test_a_failed_upload_of_the_index_can_be_made_up_for_by_the_same_call(
+    tmp_path, storage, monkeypatch
+):
+    def fail(key: str) -> None:
+        if key == "index.json":
+            raise StorageError(f"{key}: no")
+
+    near, far = tmp_path / "near", tmp_path / "far"
+    write(far, 10)
+    out = (near, f"uploads://{far}")
+    with monkeypatch.context() as context, pytest.raises(StorageError, match=r"^index\.json: no$"):
+        context.setattr(Upload, "hook", staticmethod(fail))
+        write(out, 3, append=True)
+    assert names(near) == []
+    write(out, 3, append=True)
+    assert StreamingDataset(local=str(far)).size == 13
+
+
+def test_a_fork_is_told_to_open_a_new_writer(tmp_path, storage):
+    def use():
+        with pytest.raises(StreamplugError, match="open a new writer"):
+            writer.finish()
+
+    writer = MDSWriter(
+        columns=COLUMNS, out=f"uploads://{tmp_path}/far", max_samples_per_shard=1, max_workers=1
+    )
+    with writer:
+        writer.write(sample(1))
+        writer.write(sample(2))
+        assert in_fork(use) == 0
+    assert StreamingDataset(local=str(tmp_path / "far")).size == 2
 
 
 def test_no_index_names_a_shard_whose_upload_failed_although_the_error_was_caught(

@@ -52,7 +52,7 @@ class Job(Generic[T]):
         """
         if self.done:
             return True
-        _check_process(self._pid)
+        check_process(self._pid)
         return self._done.wait(seconds)
 
     def drop(self, error: BaseException) -> None:
@@ -114,7 +114,7 @@ class ThreadPool:
         Raises:
             StreamplugError: If this process is a fork of the one that made the pool.
         """
-        _check_process(self._pid)
+        check_process(self._pid)
         job = Job(work, weight)
         with self._changed:
             if self._scope.stopped:
@@ -202,7 +202,7 @@ class ThreadPool:
         self.weight -= job.weight
 
 
-def _check_process(pid: int) -> None:
+def check_process(pid: int) -> None:
     """Raise an error in a fork of process `pid`: it has none of its parent's threads, and no job would end.
 
     Starting threads again is not enough: the fork may have inherited locks that the parent's threads held.

@@ -54,19 +54,24 @@ class Destination:
             path = self._temporary.path
         self.folder = path
         self.url = self.storage.url if self.storage else str(self.folder)
-        self._append = append
+        self._append, self._keep_local = append, keep_local
         self._owned = ExitStack()
         try:
             with map_output_errors(self.folder):
-                self._open(exist_ok=exist_ok, keep_local=keep_local)
+                self._open(exist_ok=exist_ok)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, *, exist_ok: bool, keep_local: bool) -> None:
+    def _open(self, *, exist_ok: bool) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise OutputExistsError(f"{self.folder} is a file; choose another directory")
-        if self._append and self.storage and not keep_local and (self.folder / INDEX_NAME).exists():
+        if (
+            self._append
+            and self.storage
+            and not self._keep_local
+            and (self.folder / INDEX_NAME).exists()
+        ):
             raise OutputExistsError(
                 f"{self.folder} holds a copy of a data set, whose index would be removed after the upload; "
                 "pass keep_local=True, or choose another directory"
@@ -98,7 +103,7 @@ class Destination:
         _owners[self._key] = self
 
     def write_index(self, data: bytes, *, durable: bool) -> None:
-        """Write the local index, unless another writer has written one since this one was started.
+        """Write the local index, if it stays, unless another writer has written one meanwhile.
 
         There are no locks against writers on other machines, or of object stores.
         """
@@ -109,6 +114,8 @@ class Destination:
                 f"{home.url_of(INDEX_NAME)} was written by another writer meanwhile, and shards of both may "
                 "be mixed: let one writer write the data set again, or each one in a place of its own"
             )
+        if self.storage is not None and not self._keep_local:
+            return
         path = self.folder / INDEX_NAME
         with map_output_errors(path, len(data)):
             if durable:  # the names of the shards, whose content is on the disk

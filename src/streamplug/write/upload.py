@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.file_commit import sync_file
 from streamplug.transfer.disk_errors import map_output_errors
+from streamplug.transfer.pool import check_process
 from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.tempdir import TemporaryDirectory
 
 _SYNC_THREADS = 4
 """Threads that sync local files: file systems such as ext4 commit files together that are synced at once."""
@@ -39,23 +43,43 @@ class Uploader:
         self._num_threads = num_threads if storage is not None else _SYNC_THREADS
         self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="streamplug-upload")
         self._pending: deque[Future[None]] = deque()
+        self._pid = os.getpid()
 
     def put(self, basename: str) -> None:
         """Queue a file."""
         if self._storage is None and not self.durable:
             return
+        check_process(self._pid)
         while len(self._pending) >= 2 * self._num_threads:
             self._pending.popleft().result()
         self._pending.append(self._pool.submit(self._finish, basename))
 
+    def put_index(self, data: bytes) -> None:
+        """Upload the index, once all other files are: its copy if it stays here, else the bytes."""
+        storage = self._storage
+        if storage is None:
+            return
+        if self._keep_local:
+            self.put(INDEX_NAME)
+            self.drain()
+            return
+        # Elsewhere, as after a failed upload it would be an index of shards that are not here.
+        with TemporaryDirectory() as folder:
+            path = folder / INDEX_NAME
+            with map_output_errors(path, len(data)):
+                path.write_bytes(data)
+            call_with_retries(lambda: storage.upload(path, INDEX_NAME), self._retries)
+
     def drain(self) -> None:
         """Wait until all files are uploaded, or on the disk."""
+        check_process(self._pid)
         while self._pending:
             self._pending.popleft().result()
 
     def close(self) -> None:
-        """Cancel pending files, and wait for those in progress."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Cancel pending files, and wait for those in progress; in a fork there are none."""
+        if os.getpid() == self._pid:
+            self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _finish(self, basename: str) -> None:
         path = self._folder / basename

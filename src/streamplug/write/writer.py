@@ -16,7 +16,7 @@ import numpy as np
 from streamplug.config import Configurable, check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.heap import keep_freed_memory
-from streamplug.index import INDEX_NAME, file_entry, format_index
+from streamplug.index import file_entry, format_index
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, output_locations
@@ -351,9 +351,7 @@ class Writer(Configurable, section="writer"):
             if self._appended is not None:
                 data = self._appended.extended_index(self._entries)
             self._destination.write_index(data, durable=self._uploader.durable)
-            if self._destination.storage is not None:
-                self._uploader.put(INDEX_NAME)
-                self._uploader.drain()
+            self._uploader.put_index(data)
         except BaseException:
             self._close_with(_ABORTED)
             raise
