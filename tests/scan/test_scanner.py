@@ -32,6 +32,22 @@ def test_reading_beyond_the_end_is_alike_for_local_and_remote_files(storage, mak
     assert list(make(storage).read_blocks([98, 103], 4)) == [CONTENT[98:], b""]
 
 
+def test_a_range_that_was_cut_in_transit_is_read_again(storage, monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
+    cut = [True]
+    whole = AnyFsspec.read_ranges
+
+    def read_ranges(self, key, ranges):
+        parts = whole(self, key, ranges)
+        return [part[:-1] for part in parts] if cut and cut.pop() else parts
+
+    monkeypatch.setattr(AnyFsspec, "read_ranges", read_ranges)
+    source = scanner._RangeSource(len(CONTENT), storage, "k", 1)
+    assert source.read(10, 20) == CONTENT[10:20]
+    cut.append(True)
+    assert source.read_blocks([10, 30], 4) == [CONTENT[10:14], CONTENT[30:34]]
+
+
 def test_a_remote_file_that_became_shorter_is_an_error(storage):
     source = scanner._RangeSource(200, storage, "k", 0)
     with pytest.raises(

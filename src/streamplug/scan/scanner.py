@@ -25,7 +25,7 @@ from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.ranges import open_cancellable
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
-from streamplug.types import Buffer
+from streamplug.types import Buffer, ObjectInfo
 
 MAX_SEQUENTIAL_GAP_BYTES = 1 << 20  # between two reads up to which they count as sequential
 MAX_RANGES_PER_REQUEST = 256
@@ -70,7 +70,7 @@ def _open_source(
     with TemporaryDirectory() as folder, map_disk_errors(folder):
         path = folder / "stored"
         if directory is None:
-            call_with_retries(lambda: storage.download(key, path), retries)
+            call_with_retries(partial(_download, storage, file.stored, path), retries)
         else:
             path = directory / key
         if compression is not None:
@@ -79,6 +79,15 @@ def _open_source(
                 _decompress(stored, path, compression)
         with _map_file(path) as data:
             yield _MappedSource(data, storage, key, retries)
+
+
+def _download(storage: Storage, stored: ObjectInfo, path: Path) -> None:
+    storage.download(stored.key, path)
+    if path.stat().st_size != stored.size:
+        raise CorruptShardError(
+            f"got {path.stat().st_size} bytes of {stored.size}; it was cut short or replaced, write or copy "
+            "it again"
+        )
 
 
 def _decompress(stored: Path, path: Path, compression: str) -> None:
@@ -172,8 +181,18 @@ class _RangeSource(_Source):
         blocks: list[bytes] = []
         for first in range(0, len(ranges), MAX_RANGES_PER_REQUEST):
             some = ranges[first : first + MAX_RANGES_PER_REQUEST]
-            read = partial(self._storage.read_ranges, self._key, some)
-            blocks += map(bytes, call_with_retries(read, self._retries))
+            blocks += map(bytes, call_with_retries(partial(self._read, some), self._retries))
+        return blocks
+
+    def _read(self, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
+        """Read ranges that are whole; the error of others is worth a retry."""
+        blocks = self._storage.read_ranges(self._key, ranges)
+        for (start, stop), block in zip(ranges, blocks):
+            if len(block) != stop - start:
+                raise CorruptShardError(
+                    f"got {len(block)} bytes from {start} on where {stop - start} were asked for; it was cut "
+                    "short or replaced, write or copy it again"
+                )
         return blocks
 
     def _fetch(self, start: int, stop: int) -> None:
@@ -185,11 +204,5 @@ class _RangeSource(_Source):
             else MIN_READ_AHEAD_BYTES
         )
         end = min(max(stop, start + self._read_ahead), self.size)
-        read = partial(self._storage.read_range, self._key, start, end)
-        data = call_with_retries(read, self._retries)
-        if len(data) != end - start:
-            raise CorruptShardError(
-                f"got {len(data)} bytes from {start} on where {end - start} were asked for; it was cut short "
-                "or replaced, write or copy it again"
-            )
-        self._start, self._data = start, data
+        [data] = call_with_retries(partial(self._read, [(start, end)]), self._retries)
+        self._start, self._data = start, bytes(data)
