@@ -213,6 +213,18 @@ def test_a_probe_that_is_answered_forgets_an_earlier_failure(tmp_path):
     assert probe.failure is None
 
 
+def test_a_directory_that_hangs_is_no_failure_of_others(tmp_path):
+    for name in ("dead", "good"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_bytes(b"abc")
+    Hanging.hangs = frozenset({"read_range"})
+    dead = ProbeStorage(Hanging(f"hanging://{tmp_path}/dead"), 0.1)
+    with pytest.raises(StorageError, match="nothing arrived"):
+        dead.read_range("a", 0, 1)
+    good = ProbeStorage(AnyFsspec(f"{tmp_path}/good"), 5)
+    assert good.read("a") == b"abc"
+
+
 def test_a_temporary_directory_that_fails_is_no_failure_of_the_remote(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"abc")
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "temporary"))

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from streamplug.errors import AccessDenied, NotFound, PluginError, StorageError, Transient
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import strip_client
+from streamplug.plugin.location import local_path, strip_client
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.stall_timeout import StalledError
 from streamplug.transfer.storage_wrapper import StorageWrapper
@@ -49,7 +49,8 @@ class ProbeStorage(StorageWrapper):
     def __init__(self, storage: Storage, timeout: float) -> None:
         """Wrap `storage`; the stall timeout in seconds is at most `PROBE_SECONDS`."""
         super().__init__(TimeoutStorage(storage, min(timeout, PROBE_SECONDS)))
-        self._server = "//".join(urlsplit(storage.url)[:2])
+        server = "//".join(urlsplit(storage.url)[:2])
+        self._server = server if local_path(storage.url) is None else storage.url
         self._has_answered = False
         self.failure: Exception | None = None
 
