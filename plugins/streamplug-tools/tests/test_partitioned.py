@@ -156,7 +156,7 @@ def test_parts_go_straight_to_a_storage(tmp_path, undisturbed, keep_local):
     write_parts(samples, range(5), out=(near, far), **options)
     assert ids(far, local=str(tmp_path / "cache")) == list(range(5 * SIZE))
     kept = content(near)
-    assert (kept == {k: v for k, v in undisturbed.items() if k != "parts.json"}) is keep_local
+    assert (kept == undisturbed) is keep_local
     write_parts(broken, range(5), out=far, **{**options, "keep_local": False})  # all is there
 
 
@@ -269,8 +269,7 @@ def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path, undisturbed, p
     assert told == list(range(5))
     assert ids(out if place == "path" else far, local=str(tmp_path / "cache")) == list(range(500))
     if place != "url":
-        whole = {k: v for k, v in undisturbed.items() if place == "path" or k != "parts.json"}
-        assert content(near) == whole
+        assert content(near) == undisturbed
 
 
 def test_of_attempts_that_differ_one_is_the_part(tmp_path):
@@ -324,15 +323,75 @@ def index_of(folder):
     return json.loads((folder / "index.json").read_bytes())
 
 
-def test_what_another_data_set_left_in_the_local_place_is_replaced(tmp_path, undisturbed):
-    near, far = tmp_path / "near", f"memory://{tmp_path.name}-stale"
-    for part in range(5):
-        folder = near / f"part-{part:05d}"
-        folder.mkdir(parents=True)
-        (folder / "index.json").write_text("stale")
-        (folder / "shard.00009.mds").write_text("stale")
-    write_parts(samples, range(5), out=(near, far), processes=0, **{**OPTIONS, "keep_local": True})
-    assert content(near) == {k: v for k, v in undisturbed.items() if k != "parts.json"}
+@pytest.mark.parametrize("keep_local", [True, False])
+def test_files_of_others_in_the_local_place_stay(tmp_path, keep_local):
+    near, far = tmp_path / "near", f"memory://{tmp_path.name}-{keep_local}"
+    (near / "part-00000").mkdir(parents=True)
+    (near / "part-00000" / "index.json").write_text("precious")
+    before = content(near)
+    options = {**OPTIONS, "keep_local": keep_local, "processes": 0}
+    if keep_local:
+        with pytest.raises(
+            OutputExistsError, match=r"near holds other files, such as 'part-00000/"
+        ):
+            write_parts(samples, range(2), out=(near, far), **options)
+    else:  # nothing is left there
+        write_parts(samples, range(2), out=(near, far), **options)
+    assert content(near) == before
+
+
+def test_the_local_place_of_another_run_is_not_taken(tmp_path):
+    near, far, other = tmp_path / "near", tmp_path / "far", tmp_path / "other"
+    options = {**OPTIONS, "keep_local": True, "processes": 0}
+    write_parts(samples, range(2), out=near, processes=0, **OPTIONS)
+    write_parts(samples, range(2, 4), out=(other, f"file://{far}"), **options)
+    before = content(near)
+    with pytest.raises(OutputExistsError, match="near already holds a data set, or a part of one"):
+        write_parts(samples, range(2, 4), out=(near, f"file://{far}"), **options)
+    assert content(near) == before
+    write_parts(samples, range(2, 4), out=(near, f"file://{far}"), exist_ok=True, **options)
+    assert content(near) == content(far) == content(other)
+
+
+def test_nothing_is_removed_anywhere_if_something_must_stay(tmp_path):
+    near, far = tmp_path / "near", tmp_path / "far"
+    options = {**OPTIONS, "out": (near, f"file://{far}"), "keep_local": True, "processes": 0}
+    write_parts(samples, range(4), **options)
+    (far / "notes.txt").write_text("precious")
+    before = content(near), content(far)
+    with pytest.raises(OutputExistsError, match=r"notes\.txt'; nothing was removed"):
+        write_parts(samples, range(2), exist_ok=True, **options)
+    assert (content(near), content(far)) == before
+    (far / "notes.txt").unlink()
+    write_parts(samples, range(2), exist_ok=True, **options)
+    assert content(near) == content(far)
+    assert ids(near) == list(range(2 * SIZE))
+
+
+def test_the_removal_of_the_set_of_a_writer_goes_on_after_a_kill(tmp_path, monkeypatch):
+    with MDSWriter(columns=COLUMNS, out=tmp_path / "set", max_samples_per_shard=1) as writer:
+        for sample in list(samples(0))[:3]:
+            writer.write(sample)
+    options = {**OPTIONS, "out": tmp_path / "set", "processes": 0}
+
+    def killed(storage, *keys):
+        for key in keys:
+            if key.startswith("shard"):
+                raise KeyboardInterrupt
+            storage.delete(key)
+
+    with monkeypatch.context() as context:
+        context.setattr("streamplug_tools.dataset_removal.delete_durably", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write_parts(samples, range(2), exist_ok=True, **options)
+    assert not (tmp_path / "set" / "index.json").exists()
+    (tmp_path / "set" / "notes.txt").write_text("precious")
+    with pytest.raises(OutputExistsError, match=r"notes\.txt'; nothing was removed"):
+        write_parts(samples, range(2), exist_ok=True, **options)
+    (tmp_path / "set" / "notes.txt").unlink()
+    write_parts(samples, range(2), exist_ok=True, **options)
+    assert ids(tmp_path / "set") == list(range(2 * SIZE))
+    assert not list((tmp_path / "set").glob("shard*"))
 
 
 def test_what_is_no_part_is_not_taken_for_one(tmp_path, undisturbed):
@@ -715,8 +774,7 @@ def test_samples_that_were_appended_are_not_dropped(tmp_path):
     assert content(place) == before
 
 
-@pytest.mark.parametrize("damaged", ["near", "far"])
-def test_a_damaged_part_may_be_written_again_with_other_samples(tmp_path, damaged):
+def test_a_damaged_part_may_be_written_again_with_other_samples(tmp_path):
     near, far = tmp_path / "near", tmp_path / "far"
     options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
     runs = []
@@ -731,7 +789,7 @@ def test_a_damaged_part_may_be_written_again_with_other_samples(tmp_path, damage
         raise RuntimeError("not now")
 
     write_parts(crawl, range(2), **options)
-    next((tmp_path / damaged / "part-00001").glob("shard*")).write_bytes(b"")
+    next((far / "part-00001").glob("shard*")).write_bytes(b"")
     with pytest.raises(WriterError, match="not now"):
         write_parts(interrupted, range(2), **options)
     for place in (near, far):
@@ -739,6 +797,18 @@ def test_a_damaged_part_may_be_written_again_with_other_samples(tmp_path, damage
     for _ in range(2):
         write_parts(crawl, range(2), **options)
         assert ids(near) == ids(far) == [1] * SIZE + [4] * SIZE
+
+
+@pytest.mark.parametrize("hashes", [[], ["sha1"]])
+def test_a_damaged_copy_is_made_again_of_what_was_uploaded(tmp_path, hashes):
+    near, far = tmp_path / "near", tmp_path / "far"
+    options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
+    write_parts(samples, range(3), **{**options, "hashes": hashes})
+    before = content(far)
+    next((near / "part-00000").glob("shard*")).write_bytes(b"")
+    (near / "part-00001" / "index.json").unlink()
+    write_parts(broken, range(3), **{**options, "hashes": hashes})
+    assert content(near) == content(far) == before
 
 
 def test_a_copy_of_an_appended_data_set_keeps_its_index(tmp_path):
@@ -788,10 +858,10 @@ def test_the_index_of_another_data_set_is_not_removed_from_the_local_place(tmp_p
     write_parts(samples, range(2), out=near, processes=0, **OPTIONS)
     before = content(near)
     options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0}
-    with pytest.raises(OutputExistsError, match="already holds a data set, or a copy of one"):
-        write_parts(samples, range(2), **options)
+    write_parts(samples, range(1, 3), **options)
     assert content(near) == before
-    write_parts(samples, range(2), exist_ok=True, **options, keep_local=True)
+    write_parts(samples, range(1, 3), exist_ok=True, **options, keep_local=True)
+    assert content(near) == content(far)
     before = content(near)
-    write_parts(samples, range(2), **options)  # the same parts, which are complete
+    write_parts(samples, range(1, 3), **options)  # the same parts, which are complete
     assert content(near) == before

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +17,9 @@ from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.write.destination import delete_durably, quote_names
 from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
 
+REMOVED = "removed"
+"""Key of a plan that names files whose removal has begun."""
+
 _PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
 _REPORT = re.compile(r"failures/part-[0-9]{5,}\.json")
 """Names of the reports of failed samples that streamplug-datasets writes beside parts."""
@@ -25,13 +30,18 @@ _METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME, _OLD_INDEX_NAME))
 
 
 def remove_dataset(storage: Storage, *, with_reports: bool = True) -> None:
-    """Remove a data set or its parts, or raise OutputExistsError if there are other files.
+    """Remove a data set or its parts, or raise OutputExistsError if there are other files."""
+    remove_files(storage, list_dataset(storage, with_reports=with_reports))
+
+
+def list_dataset(storage: Storage, *, with_reports: bool = True) -> list[str]:
+    """Return the files of a data set or its parts, or raise OutputExistsError if there are others.
 
     Its files are the indexes, the shards in them, files named like those of parts, the state of an unfinished
-    run, and the reports of failed samples unless `with_reports` is False.
+    run or removal, and the reports of failed samples unless `with_reports` is False.
     """
     keys = [info.key for info in storage.list("")]
-    indexed = set(_indexed_names(storage, keys))
+    indexed = {*_indexed_names(storage, keys), *_names_to_remove(storage, keys)}
     others = [
         key
         for key in keys
@@ -43,6 +53,15 @@ def remove_dataset(storage: Storage, *, with_reports: bool = True) -> None:
             f"{storage.url} holds files that are not of its data set: {quote_names(others)}; nothing was "
             "removed: remove or move them, or choose another location"
         )
+    return keys
+
+
+def remove_files(storage: Storage, keys: Sequence[str]) -> None:
+    """Remove the files that `list_dataset` returned."""
+    # What only the index names would be somebody else's if the removal is cut off once the index is gone.
+    if named := [key for key in keys if not _is_own(key)]:
+        storage.write(PLAN_NAME, json.dumps({REMOVED: named}).encode())
+        keys = [*keys, PLAN_NAME]
     # The index is deleted first. The plan is last: it identifies the leftovers of a removal that was cut off.
     steps = {INDEX_NAME: 0, PLAN_NAME: 2}
     for step in range(3):
@@ -81,6 +100,14 @@ def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
             yield name
             if folder := name.rpartition("/")[0]:
                 yield from (f"{folder}/{name}" for name in _METADATA_NAMES)
+
+
+def _names_to_remove(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the files whose removal was cut off."""
+    with suppress(NotFound, ValueError, RecursionError):
+        plan = json.loads(storage.read(PLAN_NAME)) if PLAN_NAME in keys else None
+        if isinstance(plan, dict) and isinstance(plan.get(REMOVED), list):
+            yield from (name for name in plan[REMOVED] if isinstance(name, str))
 
 
 def _is_linked(storage: Storage, key: str) -> bool:

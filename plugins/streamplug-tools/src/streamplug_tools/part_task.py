@@ -11,22 +11,19 @@ import json
 import shutil
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from streamplug.errors import (
     ConfigError,
-    InvalidIndexError,
     NotFound,
     StreamplugError,
-    UnknownNameError,
     WriterError,
 )
-from streamplug.index import INDEX_NAME, parse_index
+from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import join, local_path, open_storage
@@ -34,6 +31,14 @@ from streamplug.plugin.registry import restore
 from streamplug.plugin_kit.file_commit import sync_directory
 from streamplug.write.writer import Writer
 from streamplug_tools.part_counts import open_counts
+from streamplug_tools.part_files import (
+    fetch_part,
+    is_copied,
+    is_whole,
+    is_whole_in,
+    kept_copy,
+    part_folder,
+)
 
 MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
 
@@ -46,31 +51,6 @@ ATTEMPTS = ".attempts"
 _SAMPLES_PER_COUNT = 64
 _OCCUPIED_ERRNOS = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
 """What renaming a folder to the path of a folder with files, or of a file, raises."""
-
-
-def part_folder(number: int) -> str:
-    """Return the name of the folder of a part."""
-    return f"part-{number:05d}"
-
-
-def local_folders(locations: Sequence[str], *, keep_local: bool) -> list[Path]:
-    """Return the local directories in which parts stay: that of the data set, or of a copy that is kept."""
-    kept = locations if keep_local else locations[-1:]
-    return [path for path in map(local_path, kept) if path is not None]
-
-
-def is_whole(folder: Path) -> bool:
-    """Return whether the folder of a part has an index, and its files have their sizes.
-
-    A loss of power may leave empty files, unless they were written with ``durable=True``.
-    """
-    try:
-        index = parse_index((folder / INDEX_NAME).read_bytes(), str(folder))
-        files = chain.from_iterable(index.shard(n).files.values() for n in range(len(index)))
-        stored = (file.zip or file.raw for file in files)
-        return all((folder / file.basename).stat().st_size == file.bytes for file in stored)
-    except (OSError, InvalidIndexError, UnknownNameError):
-        return False
 
 
 @dataclass(frozen=True)
@@ -99,13 +79,13 @@ class PartTask:
         restore(self.registered)
         home = open_storage(self.locations[-1], self.storage_options)
         index = f"{part_folder(number)}/{INDEX_NAME}"
+        copy = kept_copy(self.locations, keep_local=self.options.get("keep_local", False))
         try:
             self._check(home)
             if home.exists(index):
-                folders = local_folders(
-                    self.locations, keep_local=self.options.get("keep_local", False)
-                )
-                if all(is_whole(folder / part_folder(number)) for folder in folders):
+                if is_whole_in(home, number):
+                    if copy is not None and not is_copied(home, copy, number):
+                        self._fetch(number, home, copy)
                     return
                 home.delete(index)
             self._write(number, home)
@@ -147,11 +127,22 @@ class PartTask:
             else:
                 self._fill(number, home, (scratch, join(self.locations[1], part_folder(number))))
                 if not self.options.get("keep_local"):
-                    shutil.rmtree(location, ignore_errors=True)  # of another data set
                     return
             install_attempt(scratch, location)
             if self.options.get("durable", True):
                 sync_directory(local_folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _fetch(self, number: int, home: Storage, copy: Path) -> None:
+        """Copy a part that is whole to the local directory."""
+        scratch = copy / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
+        folder = part_folder(number)
+        try:
+            fetch_part(home, number, scratch)
+            install_attempt(scratch, copy / folder)
+            if self.options.get("durable", True):
+                sync_directory(copy)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -193,7 +184,8 @@ def install_attempt(scratch: Path, location: Path) -> None:
         else:
             return
         with suppress(OSError):
-            if (location / INDEX_NAME).read_bytes() == (scratch / INDEX_NAME).read_bytes():
+            same = (location / INDEX_NAME).read_bytes() == (scratch / INDEX_NAME).read_bytes()
+            if same and is_whole(location):
                 return
         with suppress(FileNotFoundError):
             location.rename(stale)

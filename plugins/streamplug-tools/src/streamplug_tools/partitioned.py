@@ -124,7 +124,7 @@ def write_parts(
         batched=batched,
     )
     with output.started(plan, exist_ok=exist_ok):
-        done = output.finished(len(parts))
+        done, uncopied = output.finished(len(parts))
         pending = [number for number in range(len(parts)) if number not in done]
         if exist_ok and not pending:
             _LOG.warning(
@@ -133,7 +133,8 @@ def write_parts(
                 public_url(output.locations[-1]),
             )
         if pending:
-            output.withdraw_index(len(parts))  # it may name other bytes than those written again
+            # It may name other bytes than those written again.
+            output.withdraw_index(len(parts), only_of_copy=uncopied.issuperset(pending))
         on_progress(len(done), len(parts))
         with (
             _watch(on_counts, len(parts), done) as (path, counts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -32,16 +32,16 @@ from streamplug.transfer.file_lock import try_file_lock
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import make_temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
-from streamplug_tools.dataset_removal import check_empty, remove_dataset
-from streamplug_tools.index_merge import merge_indexes, write_index
-from streamplug_tools.part_task import (
-    ATTEMPTS,
-    PLAN_NAME,
-    is_whole,
-    local_folders,
-    part_folder,
-    remove_attempts,
+from streamplug_tools.dataset_removal import (
+    REMOVED,
+    check_empty,
+    list_dataset,
+    remove_dataset,
+    remove_files,
 )
+from streamplug_tools.index_merge import merge_indexes, write_index
+from streamplug_tools.part_files import is_copied, is_whole_in, kept_copy, part_folder
+from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME, remove_attempts
 
 _LOG = logging.getLogger("streamplug.write")
 _RETRIES = 2
@@ -55,107 +55,92 @@ class PartitionedOutput:
         # Workers may have another working directory.
         self.locations = tuple(map(absolute_location, output_locations(out)))
         self._storage: Storage = open_storage(self.locations[-1], options)
-        # A local copy of what is uploaded.
-        self._copy = open_storage(self.locations[0]) if len(self.locations) > 1 else None
-        self._keep_copy = keep_local
+        self._copy = kept_copy(self.locations, keep_local=keep_local)
+        copies = [] if self._copy is None else [open_storage(self.locations[0])]
+        self._homes = [*copies, self._storage]
 
     @contextmanager
     def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
         """Start a run, and remove its output if it fails before any part is finished."""
-        local_folder = local_path(self.locations[-1])
-        made_folder = local_folder is not None and not local_folder.exists()
-        with _lock_of(self._storage.url) as alone:
-            made = self._start(plan, exist_ok=exist_ok, alone=alone)
+        folders = [local_path(home.url) for home in self._homes]
+        made_folders = [folder for folder in folders if folder is not None and not folder.exists()]
+        with ExitStack() as stack:
+            locked = [stack.enter_context(_lock_of(home.url)) for home in self._homes]
+            made = self._start(plan, exist_ok=exist_ok, alone=all(locked))
             try:
                 yield
             except Exception:
-                if made and not self.finished(plan["parts"]):
-                    with suppress(StreamplugError, OSError):  # the first error says more
-                        self._remove_output(local_folder if made_folder else None)
+                if self._storage in made and not self._at_home(plan["parts"]):
+                    self.remove_attempts()
+                    for home in made:
+                        with suppress(StreamplugError, OSError):  # the first error says more
+                            _remove_output(home, made_folders)
                 raise
 
     def remove_attempts(self) -> None:
         """Remove what killed attempts and killed calls have left."""
-        remove_attempts(self.locations)
         with suppress(StreamplugError, OSError):  # it does no harm
+            remove_attempts(self.locations)
             for info in list(self._storage.list(f"{ATTEMPTS}/shared-")):
                 self._storage.delete(info.key)
 
-    def _remove_output(self, folder: Path | None) -> None:
-        self.remove_attempts()
-        remove_dataset(self._storage, with_reports=False)  # the error may name one
-        local_folder = local_path(self.locations[-1])
-        if local_folder is not None:
-            for part in local_folder.glob("part-*"):
-                part.rmdir()  # raises unless it is empty
-        if folder is not None:
-            folder.rmdir()
+    def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> list[Storage]:
+        """Write the plan, or check that it equals the existing ones; return where it was written."""
+        made = [home for home in self._homes if _read_plan(home) != plan]
+        old = [self._replaceable_files(home, plan, exist_ok=exist_ok, alone=alone) for home in made]
+        for home, keys in zip(made, old):  # once all are checked
+            remove_files(home, keys)
+            home.delete(INDEX_NAME)
+            home.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
+        return made
 
-    def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> bool:
-        """Write the plan, or check that it equals the existing one; return whether it was written."""
-        is_lost = False
-        try:
-            data = self._storage.read(PLAN_NAME)
-            is_lost = not data.strip(b"\0")  # by a loss of power
-            existing = json.loads(data)
-        except NotFound:
-            existing = None
-        except (ValueError, RecursionError):
-            existing = {}
-        if existing == plan:
-            return False
-        if self._copy is not None and self._copy.exists(INDEX_NAME):
-            if not exist_ok:
-                raise OutputExistsError(
-                    f"{self._copy.url} already holds a data set, or a copy of one; choose another local "
-                    "place, or pass exist_ok=True (--exist-ok) to replace it"
-                )
-            self._copy.delete(INDEX_NAME)
-        if existing is not None or self._storage.exists(INDEX_NAME):
-            if not (alone or exist_ok):
-                raise OutputExistsError(
-                    f"{self._storage.url} is being written by another process of this machine, as another "
-                    "data set; choose another place, or end that process"
-                )
-            is_ours = is_lost or _is_plan(existing)
-            unfinished = is_ours and not self._storage.exists(INDEX_NAME)
-            if unfinished and existing and (done := self.finished(existing["parts"])):
-                _LOG.warning(
-                    "%s: %d finished parts of a data set that was not completed are replaced by another one",
-                    self._storage.url,
-                    len(done),
-                )
-            if not (exist_ok or unfinished):
-                other = _difference(existing, plan) if existing else "it was written otherwise"
-                raise OutputExistsError(
-                    f"{self._storage.url} already holds a data set, or a part of one: {other}; choose "
-                    "another place, or pass exist_ok=True (--exist-ok) to replace it"
-                )
-            remove_dataset(self._storage)
-        else:
-            check_empty(
-                self._storage
-            )  # its parts would be taken for ours, and be removed after a failure
-        self._storage.delete(INDEX_NAME)
-        self._storage.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
-        return True
+    def _replaceable_files(
+        self, home: Storage, plan: dict[str, Any], *, exist_ok: bool, alone: bool
+    ) -> list[str]:
+        """Return the files of another data set that is to be replaced; raise if it must not be."""
+        existing, has_index = _read_plan(home), home.exists(INDEX_NAME)
+        if existing is None and not has_index:
+            check_empty(home)  # its parts would be taken for ours, and be removed after a failure
+            return []
+        if not (alone or exist_ok):
+            raise OutputExistsError(
+                f"{home.url} is being written by another process of this machine, as another data set; "
+                "choose another place, or end that process"
+            )
+        unfinished = not has_index and _is_ours(existing)
+        if not (exist_ok or unfinished):
+            other = _difference(existing, plan) if existing else "it was written otherwise"
+            raise OutputExistsError(
+                f"{home.url} already holds a data set, or a part of one: {other}; choose another place, or "
+                "pass exist_ok=True (--exist-ok) to replace it"
+            )
+        done = sum(_PART_INDEX.fullmatch(info.key) is not None for info in home.list("part-"))
+        if unfinished and done:
+            _LOG.warning(
+                "%s: %d finished parts of a data set that was not completed are replaced by another one",
+                home.url,
+                done,
+            )
+        return list_dataset(home)
 
-    def finished(self, count: int) -> set[int]:
-        """Return the numbers of the finished parts."""
+    def finished(self, count: int) -> tuple[set[int], set[int]]:
+        """Return the numbers of the finished parts, and of those that only the local copy lacks."""
+        done = self._at_home(count)
+        copy = self._copy
+        missing = (
+            set() if copy is None else {n for n in done if not is_copied(self._storage, copy, n)}
+        )
+        return done - missing, missing
+
+    def _at_home(self, count: int) -> set[int]:
         keys = {info.key for info in self._storage.list("part-")}
-        # The count of a damaged plan may be any, so the parts that there are are counted.
-        numbers = (int(match[1]) for key in keys if (match := _PART_INDEX.fullmatch(key)))
-        folders = local_folders(self.locations, keep_local=self._keep_copy)
-        return {
-            n
-            for n in numbers
-            if n < count
-            and f"{part_folder(n)}/{INDEX_NAME}" in keys
-            and all(is_whole(folder / part_folder(n)) for folder in folders)
-        }
+        numbers = (
+            number for number in range(count) if f"{part_folder(number)}/{INDEX_NAME}" in keys
+        )
+        return {number for number in numbers if is_whole_in(self._storage, number)}
 
-    def withdraw_index(self, count: int) -> None:
-        """Remove the index of all parts before some of them are written again.
+    def withdraw_index(self, count: int, *, only_of_copy: bool) -> None:
+        """Remove the index of all parts before some of them are written again, or only copied again.
 
         Raises:
             OutputExistsError: If it has more than the parts.
@@ -166,8 +151,8 @@ class PartitionedOutput:
             names = (table.basenames[shard] for shard in range(len(table.bytes)))
             if any(name and name.rpartition("/")[0] not in folders for name in names):
                 raise self._changed_error()
-        for storage in self._indexed():
-            storage.delete(INDEX_NAME)
+        for home in self._homes[:-1] if only_of_copy else self._homes:
+            home.delete(INDEX_NAME)
 
     def complete(self, count: int) -> int:
         """Write the index of all parts, and return the number of its shards.
@@ -180,13 +165,8 @@ class PartitionedOutput:
         existing, entries = self._read_index()
         if entries and existing != index:
             raise self._changed_error()
-        write_index(index, self._indexed())
+        write_index(index, self._homes)
         return shards
-
-    def _indexed(self) -> list[Storage]:
-        """Return the storages with an index of all parts."""
-        kept = [self._copy] if self._copy is not None and self._keep_copy else []
-        return [*kept, self._storage]
 
     def _read_index(self) -> tuple[bytes, Index | None]:
         """Return the index of all parts, and its content; empty and None if it is missing or damaged."""
@@ -224,17 +204,40 @@ def _lock_of(url: str) -> Iterator[bool]:
         path.parent.rmdir()
 
 
-def _is_plan(content: Any) -> bool:
-    return (
-        isinstance(content, dict)
-        and content.keys() >= {"parts_digest", "columns"}
-        and isinstance(content.get("parts"), int)
-    )
+def _read_plan(home: Storage) -> Any:
+    """Return the plan of a location, None without one; empty if it is damaged."""
+    try:
+        data = home.read(PLAN_NAME)
+        return json.loads(data) if data.strip(b"\0") else {REMOVED: []}  # after a loss of power
+    except NotFound:
+        return None
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _is_ours(plan: Any) -> bool:
+    """Return whether a plan is that of parts, of a removal that was cut off, or lost."""
+    if not isinstance(plan, dict):
+        return False
+    is_plan = plan.keys() >= {"parts_digest", "columns"} and isinstance(plan.get("parts"), int)
+    return is_plan or REMOVED in plan
+
+
+def _remove_output(home: Storage, made_folders: Sequence[Path]) -> None:
+    remove_dataset(home, with_reports=False)  # the error may name one
+    folder = local_path(home.url)
+    if folder is not None:
+        for part in folder.glob("part-*"):
+            part.rmdir()  # raises unless it is empty
+        if folder in made_folders:
+            folder.rmdir()
 
 
 def _difference(existing: Any, plan: dict[str, Any]) -> str:
     if not isinstance(existing, dict):
         return f"its {PLAN_NAME} is damaged"
+    if REMOVED in existing:
+        return "the removal of an earlier one was cut off"
     names = [name for name in plan if existing.get(name) != plan[name] and name != "parts_digest"]
     if not names:
         return "it is made of other samples, or in another way"
