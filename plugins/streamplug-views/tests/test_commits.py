@@ -17,7 +17,7 @@ from streamplug_views import ConflictError, View, diff, expire, log, tag
 from streamplug_views.version_store import VersionStore
 
 from streamplug import MDSWriter, Storage, StreamingDataset, register_storage
-from streamplug.errors import ConfigError, StorageError
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
 
@@ -191,6 +191,40 @@ def test_a_hint_of_an_expired_version_is_not_followed(base, tmp_path):
     (place / "view.json").write_bytes(hint.replace(b"1}", b"2}"))  # by a commit that was slow
     assert len(numbers(place)) == 7
     assert View.of(place).exclude([0]).commit().version == 5
+
+
+@pytest.mark.parametrize("hint", [2, 3])
+def test_a_hint_of_a_tagged_version_before_a_gap_is_not_followed(base, tmp_path, hint):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    for _ in range(5):
+        View.of(place).exclude([0]).commit()
+    tag(place, "third", 3)
+    mine = View.of(place).exclude([0])
+    assert len(mine) == 4
+    assert expire(place, keep=1, dry_run=False)[0] == [1, 2, 4, 5]
+    VersionStore(str(place))._write_hint(hint)  # by a commit that was slow
+    assert len(numbers(place)) == 5
+    assert mine.commit().version == 7
+    VersionStore(str(place))._write_hint(hint)
+    assert mine.rebase().commit().version == 8
+    assert len(numbers(place)) == 3
+
+
+@pytest.mark.parametrize("error", [AccessDenied, NotFound])
+def test_versions_are_read_from_storages_that_list_none(base, tmp_path, monkeypatch, error):
+    def refuse(self, prefix=""):
+        raise error("no listings")
+
+    place = tmp_path / "view"
+    for n in range(1, 4):
+        View.of(base).where(f"n < {n}").commit(place)
+    for is_expired in (False, True):
+        if is_expired:
+            expire(place, keep=1, dry_run=False)
+        with monkeypatch.context() as patched:
+            patched.setattr(type(VersionStore(str(place))._storage), "list", refuse)
+            assert VersionStore(str(place)).latest() == 3
 
 
 def test_a_commit_does_not_fill_a_gap_that_expired_versions_left(base, tmp_path):

@@ -6,10 +6,12 @@ The files of a view are::
     versions/<n>.json     manifest of version n, from 1; written once
     data/<commit>-<…>     rows that manifests refer to; written before them, under names of their own
     tags/<name>.json      version that a tag names
+    expired.json          is there once versions were removed
 
 A commit creates the next ``versions/<n>.json`` only if it does not exist. So of concurrent commits one
 succeeds, and a commit that is killed leaves the versions as they were. ``view.json`` is a hint: readers look
-for versions after the one that it names.
+for versions after the one that it names. A slow commit may write it after later commits did. So readers list
+the versions as soon as there can be gaps between them.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ import xxhash
 
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import (
+    AccessDenied,
     AlreadyExists,
     ConfigError,
     DataError,
@@ -48,6 +52,7 @@ from streamplug_views.manifest import (
 
 _LOG = logging.getLogger("streamplug.views")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_EXPIRED_NAME = "expired.json"
 _RETRIES = 3
 
 
@@ -81,7 +86,7 @@ class VersionStore:
 
     def exists(self) -> bool:
         """Return whether there is a view, though perhaps without a version."""
-        return call_with_retries(partial(self._storage.exists, VIEW_NAME), self._retries)
+        return self._exists(VIEW_NAME)
 
     def latest(self) -> int:
         """Return the number of the latest version; 0 if there is none.
@@ -102,18 +107,20 @@ class VersionStore:
         version = hint.get("latest")
         if type(version) is not int or version < 0:
             raise DataError(f"{where} is damaged: 'latest' is {version!r:.40}")
-        hinted = version
         while self._has_version(version + 1):
             version += 1
-        if hinted and version == hinted and not self._has_version(version):
-            # Expired, as a slow commit wrote the hint after later ones.
-            return max(self.versions(), default=0)
+        # Asked last: it is there before the first version is missing.
+        if self._exists(_EXPIRED_NAME):
+            # The hint may be that of a slow commit, and later versions follow a gap.
+            with suppress(AccessDenied, NotFound):  # web servers may not list directories
+                return max(self.versions(), default=version)
         return version
 
+    def _exists(self, name: str) -> bool:
+        return call_with_retries(partial(self._storage.exists, name), self._retries)
+
     def _has_version(self, version: int) -> bool:
-        return call_with_retries(
-            partial(self._storage.exists, _version_name(version)), self._retries
-        )
+        return self._exists(_version_name(version))
 
     def read(self, version: int) -> tuple[Manifest, str]:
         """Return the manifest of a version, and its digest.
@@ -136,7 +143,8 @@ class VersionStore:
 
     def versions(self) -> list[int]:
         """Return the numbers of all versions, ascending."""
-        names = [o.key.rpartition("/")[2] for o in self._storage.list("versions/")]
+        objects = call_with_retries(lambda: list(self._storage.list("versions/")), self._retries)
+        names = [o.key.rpartition("/")[2] for o in objects]
         return sorted(int(n.removesuffix(".json")) for n in names if n[:-5].isdigit())
 
     def resolve(self, version: int | str | None) -> int:
@@ -292,7 +300,8 @@ class VersionStore:
             kept.update(self.read(version)[0].files)
         files = sorted({f for version in old for f in self.read(version)[0].files} - kept)
         if old and not dry_run:
-            # So that no reader looks for versions after one that is followed by a gap.
+            self._create(_EXPIRED_NAME, b"{}")  # before there is a gap
+            # For readers that cannot list the versions.
             self._write_hint(versions[-1])
             # Manifests first: a reader never finds a version whose files are gone.
             self._delete(map(_version_name, old))
