@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 
+import numpy as np
 import pytest
 from streamplug_views import View
 
-from streamplug import Engine, MDSWriter, StreamingDataset, register_engine
+from streamplug import (
+    Compression,
+    Engine,
+    MDSWriter,
+    StreamingDataset,
+    register_compression,
+    register_engine,
+)
 from streamplug.errors import ConfigError, WriterError
 
 # Of sockets and files that clusters leave to the collector.
@@ -78,6 +87,23 @@ def test_clusters_evaluate_expressions(base, tmp_path, request, engine):
 def test_a_cluster_needs_a_workspace(base):
     with pytest.raises(ConfigError, match="needs workspace=, a directory or a URL"):
         len(View.of(base, engine="dask").where("n > 5"))
+
+
+def test_processes_know_the_plugins_that_their_caller_registered(tmp_path):
+    class Deflate(Compression):
+        suffix = "deflate"
+
+        def compress(self, data):
+            return zlib.compress(bytes(data))
+
+        def decompress(self, data, *, max_size):
+            return zlib.decompress(bytes(data))
+
+    register_compression("deflate", Deflate)
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}, compression="deflate") as out:
+        out.write_batch({"n": np.arange(100_000)})
+    view = View.of(tmp_path / "set", engine="local:1").where("n % 1000 == 7")
+    assert len(view) == 100
 
 
 class Late(Engine):

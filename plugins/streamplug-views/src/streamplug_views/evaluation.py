@@ -22,7 +22,7 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.interfaces import Engine
 from streamplug.plugin.location import absolute_location, join, local_path, open_storage
-from streamplug.plugin.registry import make
+from streamplug.plugin.registry import Registrations, make, registrations, restore
 from streamplug.plugin_kit.tasks import run_tasks
 from streamplug.session.open_stream import OpenStream
 from streamplug.stream import Stream
@@ -59,7 +59,10 @@ def make_stream(snapshot: Snapshot) -> SnapshotStream:
 
 @dataclass(frozen=True)
 class EvaluationTask:
-    """Task of an engine: evaluate an expression for some samples, and store the positions that it keeps."""
+    """Task of an engine: evaluate an expression for some samples, and store the positions that it keeps.
+
+    `registered` are the plugins registered by name in the process that made the task.
+    """
 
     stream: SnapshotStream
     expression: Expression
@@ -68,8 +71,10 @@ class EvaluationTask:
     folder: str
     storage_options: Mapping[str, Any] | None
     allow_unsafe_types: bool
+    registered: Registrations
 
     def __call__(self, number: int) -> None:
+        restore(self.registered)
         table = Table([self.stream], self.names, allow_unsafe_types=self.allow_unsafe_types)
         content, order, expression = BytesIO(), SequentialOrder(table.size), self.expression
         with RowSetBuilder() as builder:
@@ -124,6 +129,7 @@ def evaluate(
         folder,
         options,
         context.allow_unsafe_types,
+        registrations(),
     )
     what = f"where {text:.40}"
     try:
