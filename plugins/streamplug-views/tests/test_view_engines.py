@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import pickle
+import shutil
 import sys
+import tempfile
 import zlib
 
 import numpy as np
@@ -18,7 +22,11 @@ from streamplug import (
     register_compression,
     register_engine,
 )
+from streamplug.cache.user_cache import user_cache_dir
 from streamplug.errors import ConfigError, WriterError
+from streamplug.plugin.location import open_storage
+from streamplug.plugin_kit.tasks import pack_task
+from streamplug.transfer.tempdir import temp_root
 
 # Of sockets and files that clusters leave to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -82,6 +90,59 @@ def test_clusters_evaluate_expressions(base, tmp_path, request, engine):
     rows = [int(row["n"]) for row in StreamingDataset(remote=str(tmp_path / "view"))]
     assert rows == list(range(5007, 150_000, 1000))
     assert not list((tmp_path / "workspace").iterdir())
+
+
+class OtherMachine(Engine):
+    """Runs tasks as another machine does: with its own directories for temporary and cached files."""
+
+    folder = None
+
+    @classmethod
+    def from_spec(cls, argument):
+        return cls()
+
+    def run(self, task, numbers):
+        data = pack_task(task)
+        machine, before = self.folder, tempfile.tempdir
+        machine.mkdir()
+        home, cache = temp_root(), user_cache_dir()
+        hidden = [(place, machine / f"hidden-{n}") for n, place in enumerate((home, cache))]
+        tempfile.tempdir = str(machine)
+        for place, moved in hidden:
+            place.rename(moved)
+        try:
+            call = pickle.loads(data)
+            for number in numbers:
+                call(number)
+            del call
+            gc.collect()
+            assert not list(temp_root().glob("*/*.rows"))
+        finally:
+            tempfile.tempdir = before
+            for place, moved in hidden:
+                shutil.rmtree(place, ignore_errors=True)
+                moved.rename(place)
+            shutil.rmtree(machine)
+        yield from numbers
+
+
+@pytest.mark.parametrize("workspace", ["directory", "url"])
+def test_machines_need_no_common_directory_for_rows(tmp_path, monkeypatch, workspace):
+    monkeypatch.setattr(OtherMachine, "folder", tmp_path / "machine")
+    register_engine("other", OtherMachine)
+    store = f"memory://{tmp_path.name}-{workspace}"
+    place = f"{store}/workspace" if workspace == "url" else str(tmp_path / "workspace")
+    numbers = np.arange(110_000)
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
+        out.write_batch({"n": numbers})
+    with MDSWriter(out=tmp_path / "squares", columns={"n": "int", "square": "int"}) as out:
+        out.write_batch({"n": numbers[::-1], "square": numbers[::-1] ** 2})
+    View.of(tmp_path / "set").select(numbers >= 1000).commit(f"{store}/view")
+    # The rows of the committed view are in the cache directory, the others in the temporary one.
+    view = View.of(f"{store}/view", engine="other", workspace=place).where("n < 105_000")
+    chosen = view.add(str(tmp_path / "squares"), on="n").where("square == n * n and n % 3 == 0")
+    assert len(chosen) == sum(n % 3 == 0 for n in range(1000, 105_000))
+    assert not list(open_storage(place).list(""))
 
 
 def test_a_cluster_needs_a_workspace(base):

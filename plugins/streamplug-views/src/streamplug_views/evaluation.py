@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from io import BytesIO
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from streamplug_tools.expressions import Expression
@@ -26,12 +29,15 @@ from streamplug.plugin.registry import Registrations, make, registrations, resto
 from streamplug.plugin_kit.tasks import run_tasks
 from streamplug.session.open_stream import OpenStream
 from streamplug.stream import Stream
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.observer import Observer
+from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug_views.pruning import kept_ranges, split_ranges
 from streamplug_views.row_map import MISSING, RowMap, RowMapping
 from streamplug_views.row_set import RowSet, RowSetBuilder
-from streamplug_views.snapshot import Snapshot
+from streamplug_views.snapshot import GroupState, Snapshot
 from streamplug_views.sources import same_scheme
 from streamplug_views.view_format import open_snapshot_stream
 from streamplug_views.workspace import Context
@@ -40,6 +46,7 @@ _MIN_TASK_ROWS = 50_000
 """Number of samples from which on starting another process is worth its time."""
 _MAX_TASKS = 256
 _ROWS_PER_BLOCK = 1 << 20
+_RETRIES = 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,10 +65,36 @@ def make_stream(snapshot: Snapshot) -> SnapshotStream:
 
 
 @dataclass(frozen=True)
+class _SharedRows:
+    """A file in the folder of a task, in place of the row set or the row map that the file has.
+
+    Attributes:
+        name: Name of the file.
+        size: Number of rows.
+        limit: Number of rows that the data set has.
+        where: Name of the rows in errors.
+    """
+
+    name: str
+    size: int
+    limit: int
+    where: str
+
+    def __len__(self) -> int:
+        return self.size
+
+    def open(self, folder: Path) -> RowMapping:
+        path = folder / self.name
+        is_set = path.suffix == ".rows"
+        return RowSet(path, self.where) if is_set else RowMap(path, self.limit, self.where)
+
+
+@dataclass(frozen=True)
 class EvaluationTask:
     """Task of an engine: evaluate an expression for some samples, and store the positions that it keeps.
 
-    `registered` are the plugins registered by name in the process that made the task.
+    `registered` are the plugins registered by name in the process that made the task. If `is_shared`, other
+    machines call it, and the rows of the snapshot are `_SharedRows` in `folder`.
     """
 
     stream: SnapshotStream
@@ -72,10 +105,65 @@ class EvaluationTask:
     storage_options: Mapping[str, Any] | None
     allow_unsafe_types: bool
     registered: Registrations
+    is_shared: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def share(self) -> EvaluationTask:
+        """Return a task for other machines, which see no files in the temporary or cache directory of this.
+
+        Raises:
+            StorageError: If the rows cannot be stored in the folder.
+        """
+        storage, names = open_storage(self.folder, self.storage_options), dict[Path, str]()
+
+        def share_rows(group: GroupState) -> RowMapping:
+            rows = group.rows
+            if not isinstance(rows, (RowSet, RowMap)) or rows.path is None:
+                return rows
+            name = names.get(rows.path)
+            if name is None:
+                name = names[rows.path] = f"shared-{len(names)}{rows.path.suffix}"
+                call_with_retries(partial(storage.upload, rows.path, name), _RETRIES)
+            limit = self.stream.snapshot.sources[group.source].index.size
+            shared = _SharedRows(name, len(rows), limit, rows.where)
+            return cast("RowMapping", shared)  # opened before they are read
+
+        return replace(self, stream=_change_rows(self.stream, share_rows), is_shared=True)
+
+    @cached_property
+    def _opened(self) -> SnapshotStream:
+        """The stream, with rows in files of this machine."""
+        if not self.is_shared:
+            return self.stream
+        folder, directory = local_path(self.folder), None
+        if folder is None:
+            directory = TemporaryDirectory()
+            folder = directory.path
+        storage = open_storage(self.folder, self.storage_options)
+
+        def open_rows(group: GroupState) -> RowMapping:
+            rows = group.rows
+            if not isinstance(rows, _SharedRows):
+                return rows
+            path = folder / rows.name
+            if directory is not None and not path.exists():
+                with map_disk_errors(path):
+                    call_with_retries(partial(storage.download, rows.name, path), _RETRIES)
+            return rows.open(folder)
+
+        stream = _change_rows(self.stream, open_rows)
+        if directory is not None:
+            weakref.finalize(stream, directory.close)
+        return stream
 
     def __call__(self, number: int) -> None:
         restore(self.registered)
-        table = Table([self.stream], self.names, allow_unsafe_types=self.allow_unsafe_types)
+        table = Table([self._opened], self.names, allow_unsafe_types=self.allow_unsafe_types)
         content, order, expression = BytesIO(), SequentialOrder(table.size), self.expression
         with RowSetBuilder() as builder:
             for first, last in self.ranges[number]:
@@ -87,6 +175,15 @@ class EvaluationTask:
                     builder.add(ids[kept])
             builder.write(content)
         open_storage(self.folder, self.storage_options).write(f"{number}.rows", content.getvalue())
+
+
+def _change_rows(
+    stream: SnapshotStream, change: Callable[[GroupState], RowMapping]
+) -> SnapshotStream:
+    """Return a stream of the same samples with other objects for the rows of each group."""
+    snapshot = stream.snapshot
+    parts = [[replace(g, rows=change(g)) for g in groups] for groups in snapshot.parts]
+    return replace(stream, snapshot=replace(snapshot, parts=parts))
 
 
 def evaluate(
@@ -137,12 +234,13 @@ def evaluate(
             task(0)
         else:
             engine: Engine = make("engine", context.engine)
-            with run_tasks(engine, task, range(count)) as finished:
+            shared = task if engine_name == "local" else task.share()
+            with run_tasks(engine, shared, range(count)) as finished:
                 for done, _ in enumerate(finished, 1):
                     context.on_progress(JobProgress(what, size * done // count, size))
         yield from _read_blocks(task, count)
     finally:
-        _remove_results(task, count)
+        _remove_files(task)
 
 
 def _read_blocks(task: EvaluationTask, count: int) -> Iterator[Int64]:
@@ -155,7 +253,7 @@ def _read_blocks(task: EvaluationTask, count: int) -> Iterator[Int64]:
             yield block
 
 
-def _remove_results(task: EvaluationTask, count: int) -> None:
+def _remove_files(task: EvaluationTask) -> None:
     """Remove the folder of a task, as far as possible."""
     path = local_path(task.folder)
     if path is not None:
@@ -163,8 +261,8 @@ def _remove_results(task: EvaluationTask, count: int) -> None:
         return
     with suppress(StreamplugError, OSError):
         storage = open_storage(task.folder, task.storage_options)
-        for number in range(count):
-            storage.delete(f"{number}.rows")
+        for info in list(storage.list("")):
+            storage.delete(info.key)
 
 
 def read_keys(snapshot: Snapshot, name: str, context: Context) -> Iterator[tuple[Int64, list[Any]]]:
