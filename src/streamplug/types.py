@@ -49,7 +49,8 @@ class ObjectInfo:
     Attributes:
         key: Path relative to the storage's URL.
         size: Size in bytes.
-        version: Text that changes with the content, such as an ETag or a time; empty if unknown.
+        version: Text that changes with the content, such as an ETag or a time, and is the same from `stat`
+            and `list`; empty if unknown.
     """
 
     key: str

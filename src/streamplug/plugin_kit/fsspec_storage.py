@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -26,7 +27,7 @@ _OBJECT_STORES = frozenset(
 
 _VERSIONS = (
     *("ETag", "etag", "content_md5", "mtime", "LastModified", "last_modified", "updated"),
-    *("modified", "created"),
+    *("Last-Modified", "modified", "created", "modificationTime", "modify", "sha"),
 )
 
 SYSTEM_DIRECTORIES = frozenset(
@@ -300,7 +301,12 @@ def _bytes(result: bytes | BaseException) -> bytes:
 def version_of(info: Mapping[str, Any]) -> str:
     """Return the ETag or time of an object's metadata; empty if there is none."""
     values = (info.get(name) for name in _VERSIONS)
-    return next((str(value) for value in values if value), "")
+    version = next((value for value in values if value), "")
+    # File systems may give the same ETag or time in another form in a listing: for Azure without quotes,
+    # in memory as a timestamp.
+    if isinstance(version, datetime) and version.tzinfo:
+        version = version.timestamp()
+    return str(version).strip('"')
 
 
 def _follow_link(filesystem: Any, info: Mapping[str, Any]) -> Mapping[str, Any]:

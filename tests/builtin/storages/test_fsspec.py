@@ -5,6 +5,7 @@ import time
 import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import AccessDenied, StorageError
+from streamplug.plugin_kit.fsspec_storage import version_of
 
 
 class TestLocal(StorageTests):
@@ -95,6 +97,22 @@ def test_the_version_of_a_link_changes_with_its_target(tmp_path):
     assert objects().version != old.version
     target.unlink()
     assert [found.key for found in storage.list()] == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("info", "version"),
+    [
+        ({"etag": '"0x8D"', "mtime": 5.0}, "0x8D"),
+        ({"etag": None, "mtime": 5.0}, "5.0"),
+        ({"Last-Modified": "Thu, 01 Jan 1970 00:00:05 GMT"}, "Thu, 01 Jan 1970 00:00:05 GMT"),
+        ({"created": datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc)}, "5.0"),
+        ({"modificationTime": 5000}, "5000"),
+        ({"modify": "19700101000005"}, "19700101000005"),
+        ({"size": 5}, ""),
+    ],
+)
+def test_the_version_is_the_etag_or_the_time(info, version):
+    assert version_of(info) == version
 
 
 def test_what_stands_in_the_way_is_named(tmp_path):

@@ -59,6 +59,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if self.path.endswith(".gz"):
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(data)))
+        self.send_header("Last-Modified", self.date_time_string(self.file().stat().st_mtime))
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(data)
