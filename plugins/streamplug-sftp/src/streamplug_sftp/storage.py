@@ -123,7 +123,7 @@ class SftpStorage(ClientStorage):
             attributes = await self._soon(sftp.stat(path))
             if _is_folder(attributes):
                 raise NotFound(f"{self.url_of(key)} does not exist")
-            return ObjectInfo(key, int(attributes.size))
+            return _info(key, attributes)
 
         return self._do(key, look)
 
@@ -147,7 +147,7 @@ class SftpStorage(ClientStorage):
                         if real not in above:  # else a link closes a loop
                             folders.append((path, f"{start}{name}/", (*above, real)))
                     elif stat.S_ISREG(attributes.permissions or stat.S_IFREG):
-                        objects.append(ObjectInfo(f"{start}{name}", int(attributes.size)))
+                        objects.append(_info(f"{start}{name}", attributes))
             return objects
 
         return iter(self._do(folder, walk))
@@ -379,6 +379,11 @@ async def _gather(work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
 
 def _is_folder(attributes: Any) -> bool:
     return stat.S_ISDIR(attributes.permissions or 0)
+
+
+def _info(key: str, attributes: Any) -> ObjectInfo:
+    modified = attributes.mtime  # None if the server does not send it
+    return ObjectInfo(key, int(attributes.size), "" if modified is None else str(modified))
 
 
 def _names(error: BaseException) -> set[str]:
