@@ -10,11 +10,29 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-files: dict[str, bytes] = {}
+
+class Files(dict):
+    """Contents by path.
+
+    Attributes:
+        times: When each was written, in milliseconds.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.times = {}
+
+    def __setitem__(self, path, data):
+        super().__setitem__(path, data)
+        self.times[path] = time.time_ns() // 1_000_000
+
+
+files = Files()
 folders: set[str] = {""}
 lock = threading.RLock()
 STATUS = {
@@ -164,7 +182,12 @@ class DataNode(Node):
 
 def status_of(path, name):
     kind = "DIRECTORY" if path in folders else "FILE"
-    return {"pathSuffix": name, "type": kind, "length": len(files.get(path, b""))}
+    return {
+        "pathSuffix": name,
+        "type": kind,
+        "length": len(files.get(path, b"")),
+        "modificationTime": files.times.get(path, 0),
+    }
 
 
 def make_folders(path):

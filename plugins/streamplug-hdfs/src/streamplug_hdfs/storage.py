@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ class HdfsStorage(ClientStorage):
             status = self._request(key, "GET", "GETFILESTATUS")["FileStatus"]
         if status["type"] != "FILE":
             raise NotFound(f"{self.url_of(key)} does not exist")
-        return ObjectInfo(key, int(status["length"]))
+        return _info(key, status)
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         folders = [folder]
@@ -117,7 +117,7 @@ class HdfsStorage(ClientStorage):
                 if entry["type"] == "DIRECTORY":
                     folders.append(key)
                 else:
-                    yield ObjectInfo(key, int(entry["length"]))
+                    yield _info(key, entry)
 
     # -- writing --------------------------------------------------------------------
 
@@ -195,3 +195,7 @@ class HdfsStorage(ClientStorage):
     def _path(self, key: str) -> str:
         self.check_key(key)
         return f"{self._folder}/{key}" if key else self._folder
+
+
+def _info(key: str, status: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(key, int(status["length"]), str(status.get("modificationTime", "")))
