@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
     def object(self, bucket, name, body):
         if self.command == "PUT":
             bucket[name] = body
-            return self.answer(200, etag=uuid.uuid4())
+            return self.answer(200, etag=etag(body))
         if name not in bucket:
             raise Refused(404, "ObjectNotFound", f"no object {name}")
         if self.command == "DELETE":
@@ -145,14 +145,19 @@ class Handler(BaseHTTPRequestHandler):
                 raise Refused(416, "InvalidRange")
             headers = {"content_range": f"bytes {start}-{last}/{len(data)}"}
             data, status = data[start : last + 1], 206
+        headers["etag"] = etag(bucket[name])
         return self.answer(status, data, kind="application/octet-stream", **headers)
 
     def listing(self, bucket):
         prefix, start = self.query.get("prefix", ""), self.query.get("start", "")
         limit = min(int(self.query.get("limit", PAGE)), PAGE)
         names = sorted(n for n in bucket if n.startswith(prefix) and n >= start)
+        fields = self.query.get("fields", "name").split(",")
+        objects = [
+            {"name": n, "size": len(bucket[n]), "etag": etag(bucket[n])} for n in names[:limit]
+        ]
         found = {
-            "objects": [{"name": n, "size": len(bucket[n])} for n in names[:limit]],
+            "objects": [{field: one[field] for field in fields} for one in objects],
             "prefixes": [],
             **({"nextStartWith": names[limit]} if len(names) > limit else {}),
         }
@@ -181,7 +186,7 @@ class Handler(BaseHTTPRequestHandler):
         if wanted != sorted((number, tag) for number, (tag, _) in parts.items()):
             raise Refused(400, "InvalidUploadPart")
         bucket[name] = b"".join(parts[number][1] for number, _ in wanted)
-        return self.answer(200, etag=uuid.uuid4())
+        return self.answer(200, etag=etag(bucket[name]))
 
     def raw(self, place, body):
         store, (name, _, key) = self.server.store, place
@@ -193,6 +198,10 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 return self.answer(200, store.bucket(name)[key])
         return self.answer(200)
+
+
+def etag(data):
+    return hashlib.md5(data).hexdigest()
 
 
 class Server(ThreadingHTTPServer):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.plugin_kit.error_mapping import status_of
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_ocifs.options import check, ocifs_options
 
@@ -121,7 +121,7 @@ class OciStorage(FsspecStorage):
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):
             headers = self._oci_client().head_object(**self._place(key)).headers
-            return ObjectInfo(key, int(headers["content-length"]))
+            return ObjectInfo(key, int(headers["content-length"]), _version(headers.get("etag")))
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         place = self._place("")
@@ -130,11 +130,12 @@ class OciStorage(FsspecStorage):
         while True:
             prefix = f"{root}{folder}/" if folder else root
             page = self._oci_client().list_objects(
-                **place, prefix=prefix, fields="name,size", limit=1000, **_from(start)
+                **place, prefix=prefix, fields="name,size,etag", limit=1000, **_from(start)
             )
             for item in page.data.objects:
                 if not item.name.endswith("/"):  # the marker of an empty directory
-                    yield ObjectInfo(item.name[len(root) :], int(item.size))
+                    name = item.name[len(root) :]
+                    yield ObjectInfo(name, int(item.size), _version(item.etag))
             start = page.data.next_start_with
             if start is None:
                 return
@@ -166,6 +167,10 @@ class OciStorage(FsspecStorage):
 
     def _concurrency(self) -> int:
         return int(self._options.get("max_concurrency") or _CONCURRENCY)
+
+
+def _version(etag: str | None) -> str:
+    return version_of({"etag": etag})
 
 
 def _from(start: str | None) -> dict[str, str]:
