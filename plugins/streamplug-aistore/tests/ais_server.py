@@ -7,6 +7,7 @@ right one. The gateway's port is in ``FOLDER/port``. Tests go round the client b
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -40,7 +41,7 @@ class Node(BaseHTTPRequestHandler):
             if self.headers.get("Authorization", f"Bearer {TOKEN}") != f"Bearer {TOKEN}":
                 return self.fail(401, "token is not valid")
             found = re.fullmatch(r"/v1/(objects|buckets)/([^/]+)(?:/(.*))?", parts.path)
-            if not found or self.query.get("provider") != "ais":
+            if not found or self.query.get("provider") not in ("ais", "aws"):
                 return self.fail(400, "what?")
             if found[2] not in buckets:
                 return self.fail(404, f'bucket "ais://{found[2]}" does not exist')
@@ -90,7 +91,7 @@ class Gateway(Node):
             "UUID": wanted.get("uuid") or uuid.uuid4().hex,
             "ContinuationToken": page[-1] if len(names) > PAGE else "",
             "Flags": 0,
-            "Entries": [{"n": name, "s": len(buckets[bucket][name])} for name in page],
+            "Entries": [entry(name, buckets[bucket][name], wanted["props"]) for name in page],
         }
         self.answer(200, msgspec.msgpack.encode(found), Content_Type="application/msgpack")
 
@@ -117,7 +118,16 @@ class Target(Node):
                 return self.fail(416, "out of range")
             span = f"bytes {start}-{last}/{len(data)}"
             return self.answer(206, data[start : last + 1], Content_Range=span)
-        return self.answer(200, data)
+        checksum = "checksum" in self.query.get("props", "")
+        return self.answer(200, data, **({"Ais_Checksum_Value": digest(data)} if checksum else {}))
+
+
+def entry(name, data, props):
+    return {"n": name, "s": len(data), **({"cs": digest(data)} if "checksum" in props else {})}
+
+
+def digest(data):
+    return hashlib.md5(data).hexdigest()
 
 
 class Server(ThreadingHTTPServer):

@@ -59,6 +59,13 @@ def test_a_missing_bucket_is_not_found(service):
             operation()
 
 
+def test_caching_an_object_of_another_cloud_does_not_change_its_version(service, bucket):
+    # The checksum of a listing is the cloud's before the cluster caches the object, and then its own.
+    service.raw("PUT", bucket, "k", b"data")
+    storage = AistoreStorage(f"ais://{bucket}", provider="aws", **service.options)
+    assert [storage.stat("k").version, *(o.version for o in storage.list())] == ["", ""]
+
+
 def test_a_wrong_token_is_denied(service, bucket):
     storage = AistoreStorage(f"ais://{bucket}", token="feedbeef", **service.options)
     for operation in (lambda: storage.read("k"), lambda: list(storage.list())):

@@ -13,6 +13,7 @@ from streamplug.types import Buffer, ObjectInfo
 from streamplug_aistore.options import aistore_client, check
 
 _CHUNK_BYTES = 2**20
+_PROPERTIES = "name,size,checksum"
 
 
 class AistoreStorage(ClientStorage):
@@ -34,11 +35,12 @@ class AistoreStorage(ClientStorage):
         if not self._bucket:
             raise ConfigError(f"{self.url!r} names no bucket; write ais://bucket/prefix")
         check(options)
+        self._provider = options.get("provider") or "ais"
 
     def open_client(self) -> Any:
         """Return the bucket."""
-        provider = self._options.get("provider") or "ais"
-        return aistore_client(self._options, self.url).bucket(self._bucket, provider=provider)
+        client = aistore_client(self._options, self.url)
+        return client.bucket(self._bucket, provider=self._provider)
 
     # -- reading --------------------------------------------------------------------
 
@@ -68,14 +70,20 @@ class AistoreStorage(ClientStorage):
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):
-            return ObjectInfo(key, int(self._object(key).head().size))
+            found = self._object(key).head(props=_PROPERTIES)
+            return ObjectInfo(key, int(found.size), self._version(found.checksum_value))
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         start = len(self._prefix) + 1 if self._prefix else 0
         prefix = f"{self._name(folder)}/".lstrip("/")
-        for entry in self.client().list_all_objects(prefix=prefix, props="name,size"):
+        for entry in self.client().list_all_objects(prefix=prefix, props=_PROPERTIES):
             if not entry.name.endswith("/"):
-                yield ObjectInfo(entry.name[start:], int(entry.size))
+                version = self._version(entry.checksum)
+                yield ObjectInfo(entry.name[start:], int(entry.size), version)
+
+    def _version(self, checksum: str) -> str:
+        # In a bucket of another cloud, it changes when the cluster caches the object.
+        return checksum if self._provider == "ais" else ""
 
     # -- writing --------------------------------------------------------------------
 
