@@ -113,7 +113,7 @@ def test_a_file_of_dbfs_survives_when_its_replacement_fails(service, folder, mon
         storage.write("k", b"new")
     if failures == 1:
         assert storage.read("k") == b"old"
-        assert set(storage.client().walk(folder)) == {(f"{folder}/k", 3)}
+        assert [found[:2] for found in storage.client().walk(folder)] == [(f"{folder}/k", 3)]
     else:
         old = moves[0]["destination_path"]
         assert f"its old content may be in dbfs:{old}" in str(caught.value)

@@ -13,6 +13,8 @@ import json
 import re
 import sys
 import threading
+import time
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,7 +23,24 @@ TOKEN = "dapi-letmein"
 PAGE = 100
 BLOCK = 2**20
 
-files: dict[str, bytes] = {}
+
+class Files(dict):
+    """Contents by path.
+
+    Attributes:
+        times: When each was written, in milliseconds.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.times = {}
+
+    def __setitem__(self, path, data):
+        super().__setitem__(path, data)
+        self.times[path] = time.time_ns() // 1_000_000
+
+
+files = Files()
 folders: set[str] = set()
 handles: dict[int, list] = {}
 numbers = itertools.count(1)
@@ -105,7 +124,8 @@ class Handler(BaseHTTPRequestHandler):
                 raise Refused(416, "INVALID_RANGE")
             span = f"bytes {start}-{last}/{len(data)}"
             return self.answer(206, data[start : last + 1], Content_Range=span)
-        return self.answer(200, data)
+        modified = formatdate(files.times[path] // 1000, usegmt=True)
+        return self.answer(200, data, Last_Modified=modified)
 
     def directories(self, path):
         if self.command == "PUT":
@@ -116,6 +136,7 @@ class Handler(BaseHTTPRequestHandler):
         entries = [
             {"path": name, "name": name.rpartition("/")[2], "is_directory": is_folder}
             | ({} if is_folder else {"file_size": len(files[name])})
+            | ({} if is_folder else {"last_modified": files.times[name]})
             for name, is_folder in children(path)
         ]
         start = int(self.query.get("page_token", 0))
@@ -192,7 +213,12 @@ def block(path, offset, length):
 
 
 def status_of(path):
-    return {"path": path, "is_dir": path in folders, "file_size": len(files.get(path, b""))}
+    return {
+        "path": path,
+        "is_dir": path in folders,
+        "file_size": len(files.get(path, b"")),
+        "modification_time": files.times.get(path, 0),
+    }
 
 
 def children(folder):

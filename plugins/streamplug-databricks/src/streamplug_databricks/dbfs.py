@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
@@ -31,7 +31,7 @@ class Dbfs:
 
     def _chunks(self, path: str, start: int, stop: int | None) -> Iterator[bytes]:
         # For reads past the end, the service returns an unspecific error.
-        end = self.size(path)
+        end, _ = self.stat(path)
         end = end if stop is None else min(end, stop)
         while start < end:
             params = {"path": path, "offset": start, "length": min(_CHUNK_BYTES, end - start)}
@@ -93,15 +93,18 @@ class Dbfs:
     def _move(self, source: str, target: str) -> None:
         self._call("POST", "move", json={"source_path": source, "destination_path": target})
 
-    def size(self, path: str) -> int:
-        """Return a file's size in bytes."""
+    def stat(self, path: str) -> tuple[int, str]:
+        """Return a file's size in bytes, and its modification time."""
         status = self._call("GET", "get-status", params={"path": path})
         if status["is_dir"]:
             raise FileNotFoundError(path)
-        return int(status["file_size"])
+        return _size_and_time(status)
 
-    def walk(self, folder: str) -> Iterator[tuple[str, int]]:
-        """Yield path and size of all files below a folder; nothing if the folder does not exist."""
+    def walk(self, folder: str) -> Iterator[tuple[str, int, str]]:
+        """Yield path, size and modification time of all files below a folder.
+
+        There are none if the folder does not exist.
+        """
         folders = [folder or "/"]
         while folders:
             listing = self._call("GET", "list", missing=True, params={"path": folders.pop()})
@@ -109,7 +112,7 @@ class Dbfs:
                 if entry["is_dir"]:
                     folders.append(entry["path"])
                 else:
-                    yield entry["path"], int(entry["file_size"])
+                    yield entry["path"], *_size_and_time(entry)
 
     def delete(self, path: str) -> None:
         """Delete a file if it exists."""
@@ -126,3 +129,7 @@ class Dbfs:
         with self._workspace.answer(method, path, missing=missing, **request) as response:
             content: dict[str, Any] = response.json()
         return content if response.status_code == 200 else {}
+
+
+def _size_and_time(status: Mapping[str, Any]) -> tuple[int, str]:
+    return int(status["file_size"]), str(status.get("modification_time", ""))

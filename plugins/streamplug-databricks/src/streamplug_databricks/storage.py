@@ -77,12 +77,12 @@ class DatabricksStorage(ClientStorage):
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):
-            return ObjectInfo(key, self.client().size(self._path(key)))
+            return ObjectInfo(key, *self.client().stat(self._path(key)))
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         start = len(self._folder) + 1
-        for name, size in self.client().walk(self._path(folder)):
-            yield ObjectInfo(name[start:], size)
+        for name, size, version in self.client().walk(self._path(folder)):
+            yield ObjectInfo(name[start:], size, version)
 
     def delete(self, key: str) -> None:
         with self.translated(key):

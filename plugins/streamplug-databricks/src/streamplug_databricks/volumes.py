@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -51,20 +52,27 @@ class Volumes:
             with self._workspace.answer("PUT", folder):
                 pass
 
-    def size(self, path: str) -> int:
-        """Return a file's size in bytes."""
+    def stat(self, path: str) -> tuple[int, str]:
+        """Return a file's size in bytes, and its modification time in whole seconds."""
         with self._workspace.answer("HEAD", _file(path)) as response:
-            return int(response.headers["Content-Length"])
+            headers = response.headers
+            return int(headers["Content-Length"]), _seconds(headers.get("Last-Modified", ""))
 
-    def walk(self, folder: str) -> Iterator[tuple[str, int]]:
-        """Yield path and size of all files below a folder; nothing if the folder does not exist."""
+    def walk(self, folder: str) -> Iterator[tuple[str, int, str]]:
+        """Yield path, size and modification time in whole seconds of all files below a folder.
+
+        There are none if the folder does not exist.
+        """
         folders = [folder]
         while folders:
             for entry in self._entries(folders.pop()):
                 if entry["is_directory"]:
                     folders.append(entry["path"].rstrip("/"))
                 else:
-                    yield entry["path"], int(entry["file_size"])
+                    milliseconds = entry.get("last_modified")
+                    # HTTP dates, which `stat` gets, have no fractions.
+                    modified = "" if milliseconds is None else str(int(milliseconds) // 1000)
+                    yield entry["path"], int(entry["file_size"]), modified
 
     def _entries(self, folder: str) -> Iterator[dict[str, Any]]:
         page: dict[str, Any] = {"page_size": 1000}
@@ -87,6 +95,14 @@ class Volumes:
     def close(self) -> None:
         """Close the connections."""
         self._workspace.close()
+
+
+def _seconds(date: str) -> str:
+    """Return the time of an HTTP date in seconds; empty if there is none."""
+    try:
+        return str(int(parsedate_to_datetime(date).timestamp()))
+    except ValueError:
+        return ""
 
 
 def _file(path: str) -> str:
