@@ -10,6 +10,7 @@ from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import sync
 
 from streamplug.errors import ConfigError
+from streamplug.plugin_kit.fsspec_storage import version_of
 
 _PART = 8 << 20
 """Bytes per request; a blob's parts are read one after the other. The client's default first part is four
@@ -89,16 +90,21 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         kwargs.setdefault("max_concurrency", self._parts_at_once)
         await super()._get_file(rpath, lpath, **kwargs)
 
-    def blobs(self, path: str) -> list[tuple[str, int]]:
-        """Return name (without container) and size of all blobs with a prefix."""
-        blobs: list[tuple[str, int]] = sync(self.loop, self._blobs, path)
+    def blobs(self, path: str) -> list[tuple[str, int, str]]:
+        """Return name (without container), size and version of all blobs with a prefix."""
+        blobs: list[tuple[str, int, str]] = sync(self.loop, self._blobs, path)
         return blobs
 
-    async def _blobs(self, path: str) -> list[tuple[str, int]]:
+    async def _blobs(self, path: str) -> list[tuple[str, int, str]]:
         container, _, start = path.partition("/")
         async with self.service_client.get_container_client(container) as client:
             listing = client.list_blobs(name_starts_with=start, include=["metadata"])
-            return [(blob.name, blob.size) async for blob in listing if not _is_folder(blob)]
+            # Not the properties themselves: they take kilobytes for each blob.
+            return [
+                (blob.name, blob.size, version_of({"etag": blob.etag}))
+                async for blob in listing
+                if not _is_folder(blob)
+            ]
 
 
 def _is_folder(blob: Any) -> bool:

@@ -54,8 +54,8 @@ class AzureStorage(FsspecStorage):
         filesystem = self.filesystem()
         start = len(self.path("").partition("/")[2])
         start += bool(start)
-        for name, size in filesystem.blobs(f"{self.path(folder)}/"):
-            yield ObjectInfo(name[start:], size)
+        for name, size, version in filesystem.blobs(f"{self.path(folder)}/"):
+            yield ObjectInfo(name[start:], size, version)
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
         from azure.core import exceptions as azure

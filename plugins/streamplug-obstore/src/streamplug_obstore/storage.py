@@ -214,6 +214,6 @@ def _cut(start: int, stop: int, starts: Sequence[int], parts: Sequence[memoryvie
 
 
 def _info(key: str, meta: Mapping[str, Any]) -> ObjectInfo:
-    return ObjectInfo(
-        key, int(meta["size"]), str(meta.get("e_tag") or meta.get("last_modified", ""))
-    )
+    # For Azure, the ETag of one object is in quotes, and those of a listing are not.
+    version = str(meta.get("e_tag") or meta.get("last_modified", "")).strip('"')
+    return ObjectInfo(key, int(meta["size"]), version)
