@@ -7,6 +7,7 @@ are redirected to another host name, as the Hub does; that host refuses to be sh
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -137,7 +138,8 @@ class Handler(BaseHTTPRequestHandler):
 
 def entry(files, path):
     if path in files:
-        return [{"type": "file", "path": path, "size": len(files[path])}]
+        oid = hashlib.sha1(b"blob %d\0" % len(files[path]) + files[path]).hexdigest()
+        return [{"type": "file", "path": path, "size": len(files[path]), "oid": oid}]
     if any(each.startswith(f"{path}/") for each in files):
         return [{"type": "directory", "path": path, "size": 0}]
     return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -111,6 +112,27 @@ class Remembers(AnyFsspec):
     def list(self, prefix=""):
         self.kept = getattr(self, "kept", None) or [*super().list(prefix)]
         return iter(self.kept)
+
+
+class Versionless(AnyFsspec):
+    def stat(self, key):
+        return replace(super().stat(key), version="")
+
+    def objects(self, folder):
+        return (replace(o, version="") for o in super().objects(folder))
+
+
+class ListsOtherVersions(AnyFsspec):
+    def objects(self, folder):
+        return (replace(o, version=f'"{o.version}"') for o in super().objects(folder))
+
+
+class FirstVersions(AnyFsspec):
+    def stat(self, key):
+        return replace(super().stat(key), version="1")
+
+    def objects(self, folder):
+        return (replace(o, version="1") for o in super().objects(folder))
 
 
 class ForeignError(AnyFsspec):
@@ -226,6 +248,9 @@ class TalkativeUpload(AnyFsspec):
         (Unsorted, "test_lists_sorted_at_any_depth", {}),
         (Flat, "test_lists_sorted_at_any_depth", {}),
         (Remembers, "test_sees_what_others_changed", {}),
+        (Versionless, "test_rewriting_changes_the_version", {}),
+        (ListsOtherVersions, "test_rewriting_changes_the_version", {}),
+        (FirstVersions, "test_rewriting_changes_the_version", {}),
         (
             ForeignError,
             "test_what_is_missing_is_not_found",

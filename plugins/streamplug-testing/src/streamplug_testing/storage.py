@@ -22,6 +22,7 @@ from streamplug_testing.creation import create_at_once
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.processes import read_in_child
+from streamplug_testing.version import check_versions
 
 DATA = bytes(range(256)) * 40
 LARGE = random.Random(0).randbytes(300_000)
@@ -59,10 +60,14 @@ class StorageTests(ConformanceBase):
         secret: A string that `make_storage` passes as an option (a password, say); it must not appear
             in any repr or error. Empty if the storage has no such option.
         many: Number of objects to list: more than one page of the service.
+        has_versions: Whether `stat` and `list` return versions of objects. Set it to False only if the
+            service has neither ETags nor checksums nor modification times: with such a storage, rewritten
+            files of the same size are not noticed.
     """
 
     secret: ClassVar[str] = ""
     many: ClassVar[int] = 1100
+    has_versions: ClassVar[bool] = True
 
     def make_storage(self) -> Storage:
         """Return a new instance for the test's location."""
@@ -94,15 +99,9 @@ class StorageTests(ConformanceBase):
     @pytest.mark.parametrize(
         ("start", "stop"),
         [
-            (0, 1),
-            (3, 9),
-            (0, len(LARGE)),
-            (len(LARGE) - 1, len(LARGE)),
-            (len(LARGE) - 3, len(LARGE) + 100),
-            (len(LARGE), len(LARGE) + 1),
-            (len(LARGE) + 10, len(LARGE) + 20),
-            (5, 5),
-            (9_999, 299_999),
+            *((0, 1), (3, 9), (5, 5), (9_999, 299_999), (0, len(LARGE))),
+            *((len(LARGE) - 1, len(LARGE)), (len(LARGE) - 3, len(LARGE) + 100)),
+            *((len(LARGE), len(LARGE) + 1), (len(LARGE) + 10, len(LARGE) + 20)),
         ],
     )
     def test_reads_a_range(self, storage: Storage, start: int, stop: int) -> None:
@@ -243,6 +242,11 @@ class StorageTests(ConformanceBase):
         self.put_raw("a/b", DATA)
         entry = storage.stat("a/b")
         assert (entry.key, entry.size) == ("a/b", len(DATA))
+
+    def test_rewriting_changes_the_version(self, storage: Storage) -> None:
+        if not self.has_versions:
+            pytest.skip("the storage has no versions")
+        check_versions(storage, self.put_raw)
 
     def test_exists(self, storage: Storage) -> None:
         self.put_raw("a/b", b"")
