@@ -154,7 +154,10 @@ def test_what_begins_with_a_dot_is_left_out(tree, caplog):
     write(tree / ".cache" / "a.jpg", b"")
     write(tree / "dog" / "._0.jpg", b"")
     assert [sample["path"] for sample in opened(tree)] == before
-    assert "that begin with a dot are left out, such as '.cache/a.jpg'" in caplog.text
+    assert (
+        "that begin with a dot, or that systems make, are left out, such as '.cache/a.jpg'"
+        in caplog.text
+    )
 
 
 def test_classes_without_images_are_refused(tree):
@@ -173,6 +176,8 @@ def test_directories_of_file_systems_and_archivers_are_no_classes(tree, spec):
     before = sorted(sample["path"] for sample in opened(tree, spec))
     (tree / "lost+found").mkdir()
     write(tree / "__MACOSX" / "dog" / "._0.jpg", b"")
+    write(tree / "$RECYCLE.BIN" / "0.jpg", b"")
+    write(tree / "System Volume Information" / "WPSettings.dat", b"")
     assert sorted(sample["path"] for sample in opened(tree, spec)) == before
 
 

@@ -28,8 +28,8 @@ class Classed:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a part of a path begins with a dot."""
-    return "/." in f"/{name}"
+    """Return whether a part of a path begins with a dot, or the first is a directory of software."""
+    return "/." in f"/{name}" or name.partition("/")[0] in SYSTEM_DIRECTORIES
 
 
 def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
@@ -46,7 +46,7 @@ def classed(names: Sequence[str], endings: Sequence[str]) -> Classed:
     for number, name in enumerate(names):
         class_, slash, rest = name.partition("/")
         if is_hidden(name):
-            if slash and not is_hidden(class_) and class_ not in SYSTEM_DIRECTORIES:
+            if slash and not is_hidden(class_):
                 classes.add(class_)
             continue
         if not slash:

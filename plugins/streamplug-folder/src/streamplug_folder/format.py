@@ -57,7 +57,9 @@ class Folder(MultiFileFormat, RangeReadableFormat):
         notes = {}
         if len(shown) < len(names):
             hidden = next(filter(is_hidden, names))
-            notes["files and directories that begin with a dot are left out"] = repr(hidden)
+            notes[
+                "files and directories that begin with a dot, or that systems make, are left out"
+            ] = repr(hidden)
         if self._kind is None:
             return FileSelection(shown, entry, notes=notes)
         labelled = classed(names, self._endings)
