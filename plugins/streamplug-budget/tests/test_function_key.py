@@ -69,6 +69,12 @@ def local(by):
 
     return Local()
 
+def with_sets(function):
+    def wrapper(sample):
+        is_pair = lambda: sample in {("a", 1), ("b", 2), ("c", 3)}
+        return is_pair() or sample in {"a", "b", "c", "d"} or function(sample)
+    return wrapper
+
 FUNCTIONS = {
     "partial": functools.partial(measure, by=2),
     "method": Measure().length,
@@ -79,6 +85,7 @@ FUNCTIONS = {
     "closure": wrap(measure),
     "closures": wrap(recursive(wrap(measure))),
     "closure with a partial": wrap(functools.partial(measure)),
+    "closure and sets of constants": with_sets(measure),
     "default": with_default(measure),
     "wrapped": hidden(measure),
     "object of a local class": local(1),
@@ -142,6 +149,15 @@ def test_a_key_changes_with_captured_values():
     assert len({function_key(function) for function in functions}) == 4
     assert function_key(partial(scale, by=2)) == function_key(functions[1])
     assert function_key(multiply(2)) == function_key(functions[3])
+
+
+def test_functions_of_one_line_have_keys_of_their_own():
+    functions = [
+        lambda v: 1 * len(v), lambda v: 2 * len(v), lambda v: 2 * sum(v), lambda *v: 2 * len(v),
+        lambda v: max(v, key=lambda n: n % 2), lambda v: max(v, key=lambda n: n % 3),
+        lambda v: v in {1, 2}, lambda v: v in {1, 3}, lambda v: v in {1.0, 2},
+    ]  # fmt: skip
+    assert len(set(map(function_key, functions))) == len(functions)
 
 
 def test_a_captured_value_that_cannot_be_pickled_is_refused():

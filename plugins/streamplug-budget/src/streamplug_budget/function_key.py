@@ -9,7 +9,7 @@ from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from pickle import PicklingError
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -22,7 +22,7 @@ _DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)  # of slots and of t
 
 
 def function_key(function: Callable[..., Any]) -> str:
-    """Return text that changes with a function, the file that defines it, and what it has captured.
+    """Return text that changes with a function, its code, the file that defines it, and what it has captured.
 
     It captures the values of its closure and its defaults, the function and the arguments of a partial, the
     function and the object of a bound method, and the state of a callable object. The text changes with the
@@ -70,7 +70,9 @@ class _FunctionKeys:
             captured.append(function.__wrapped__)
         digest = xxh3_128(source)
         digest.update(self.pickle((function.__defaults__, function.__kwdefaults__, captured)))
-        digest.update(f"{function.__qualname__} {function.__code__.co_firstlineno}".encode())
+        # Functions of one line, such as two lambdas, have the same name and line.
+        place = function.__qualname__, function.__code__.co_firstlineno
+        digest.update(repr((place, _code_content(function.__code__))).encode())
         return digest.hexdigest()
 
     def class_key(self, class_: type) -> str | None:
@@ -126,6 +128,23 @@ class _KeyPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has
         if kind is _CACHED_FUNCTION:
             return self._keys.key(value.__wrapped__)
         return None
+
+
+def _code_content(code: CodeType) -> tuple[Any, ...]:
+    """Return what a function does, whose `repr` is the same in all processes."""
+    parameters = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    names = code.co_names, code.co_varnames, code.co_freevars
+    return code.co_code, parameters, names, [*map(_constant_content, code.co_consts)]
+
+
+def _constant_content(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _code_content(value)
+    if isinstance(value, tuple):
+        return tuple(map(_constant_content, value))
+    if isinstance(value, frozenset):
+        return "frozenset", sorted(map(_constant_content, value), key=repr)
+    return value
 
 
 def _is_importable(class_: type) -> bool:
