@@ -354,6 +354,38 @@ def test_changes_that_do_not_fit_are_refused(folders):
         mixed.load_state_dict(state)
 
 
+@pytest.mark.parametrize(("epoch", "step"), [(10**12, 10**11), (10**6, 10**11), (10**6, 10**9)])
+def test_a_state_that_needs_too_many_epochs_planned_is_refused(folders, epoch, step):
+    dataset = open_dataset(folders, curriculum={0: [1, 1, 1]})
+    state = json.loads(json.dumps(dataset.state_dict()))
+    change = {"step": step, "proportions": [1, 1, 1], "by_hand": True}
+    changes = [*state["curriculum"], change]
+    far = {**state, "epoch": epoch, "curriculum": changes, "curriculum_changes": 2}
+    refused = f"epoch {epoch} .*more than 100000 epochs of 400 samples"
+    with pytest.raises(StateError, match=refused):
+        dataset.load_state_dict(far)
+    dataset.load_state_dict({**state, "epoch": epoch})
+    with pytest.raises(StateError, match=refused):
+        dataset.set_proportions([1, 0, 0])
+    dataset.load_state_dict(state)
+    assert dataset.session.run.clock.next() == (0, 0)
+
+
+def test_as_many_epochs_are_planned_as_a_run_may_have(folders, monkeypatch):
+    monkeypatch.setattr("streamplug_budget.curriculum._MAX_PLANNED_SAMPLES", 400 * 6)
+    monkeypatch.setattr("streamplug_budget.curriculum._ALLOWED_EPOCHS", 3)
+    curriculum = {0: [1, 1, 0], 500: [0, 1, 1]}
+    state = open_dataset(folders, curriculum=curriculum).state_dict()
+    dataset = open_dataset(folders, curriculum=curriculum)
+    dataset.load_state_dict({**state, "epoch": 6})
+    assert dataset.session.run.clock.next() == (6, 0)
+    with pytest.raises(StateError, match="more than 6 epochs of 400 samples"):
+        open_dataset(folders, curriculum=curriculum).load_state_dict({**state, "epoch": 7})
+    with pytest.raises(StateError, match="more than 6 epochs of 400 samples"):
+        dataset.load_state_dict({**state, "epoch": 13})
+    dataset.load_state_dict({**state, "epoch": 12})  # the beginnings of the first 6 are known
+
+
 def test_samples_are_explained_and_found(folders):
     dataset = open_dataset(folders, World(1, 2))
     for step in (3, 15, 16, 23):

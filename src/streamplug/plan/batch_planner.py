@@ -26,7 +26,11 @@ class CurriculumEpochs(ABC):
 
     @abstractmethod
     def steps_before(self, number: int, most: int) -> int:
-        """Return the number of global batches of the run before an epoch, or `most` if there are more."""
+        """Return the number of global batches of the run before an epoch, or `most` if there are more.
+
+        Raises:
+            StateError: If it takes unreasonably long to find, as `number` and `most` are from a state.
+        """
 
 
 class BatchPlanner(ABC):

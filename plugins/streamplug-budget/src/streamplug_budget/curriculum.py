@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from streamplug.errors import StateError
 from streamplug.plan import Curriculum, CurriculumChange, CurriculumEpochs, Epoch
 from streamplug.plan.curriculum import whole_shares
 from streamplug.types import Int64, World
@@ -21,6 +22,12 @@ from streamplug_budget.bin_counts import complete_global_batch, count_bins_until
 from streamplug_budget.epoch import BudgetEpoch, EpochPart
 from streamplug_budget.sequence import Continuation, CurriculumSequences, RunStreams
 from streamplug_budget.windows import EpochWindows
+
+# An epoch costs about 1 ms and 1 us per sample to plan, and a state tells how many are needed. More than a
+# hundred epochs of a large data set, or hours of planning, are a damaged state rather than a long run.
+_MAX_PLANNED_EPOCHS = 100_000
+_MAX_PLANNED_SAMPLES = 10**10
+_ALLOWED_EPOCHS = 100  # of any size
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,18 @@ class BudgetCurriculum(CurriculumEpochs):
     def _start(self, number: int, most: int) -> EpochStart:
         """Return the beginning of an epoch, or of an earlier one after at least `most` global batches."""
         starts = list(self.starts)  # another thread may plan, too
+        max_epochs = min(_MAX_PLANNED_EPOCHS, _MAX_PLANNED_SAMPLES // self._epoch_size)
+        max_starts = len(starts) + max(max_epochs, _ALLOWED_EPOCHS)
+        max_steps = self._epoch_size // self._micro_batches + 2  # each batch has a sample
         while len(starts) <= number and starts[-1].step < most:
+            min_epochs = min(number - len(starts), (most - starts[-1].step) // max_steps)
+            if len(starts) + min_epochs >= max_starts:
+                raise StateError(
+                    f"epoch {number} of a curriculum: more than {max_starts - len(self.starts)} epochs of "
+                    f"{self._epoch_size} samples would have to be planned to find where it begins; the state "
+                    "was changed, or its run is too long for this epoch_size=: load the model alone, and "
+                    "begin a run with a larger one"
+                )
             starts.append(self._plan(len(starts) - 1, starts[-1])[1])
         self.starts[:] = starts
         return starts[min(number, len(starts) - 1)]
