@@ -535,7 +535,7 @@ def test_ranks_that_read_the_same_samples_hand_over_one_state(folder):
         make_rank(0, 2).load_state_dict([ranks[1].state_dict(), *states[1:]])
 
 
-def test_a_list_of_all_states_has_the_own_one(folder):
+def test_a_list_of_all_states_has_the_own_one(folder, monkeypatch):
     ranks = [rank_loader(folder, 1, 2, r, packs_per_epoch=9) for r in range(2)]
     for loader in ranks:
         list(loader)
@@ -554,6 +554,11 @@ def test_a_list_of_all_states_has_the_own_one(folder):
         alone.load_state_dict([{**states[0], "order": order}, states[1]])
     order = {**states[0]["order"], "epoch": 10**12}
     with pytest.raises(StateError, match="more than 1000 epochs apart"):
+        alone.load_state_dict([{**states[0], "order": order}, states[1]])
+    monkeypatch.setattr("streamplug_packing.handover._MAX_UNREAD_SAMPLES", 999 * SIZE // 2)
+    monkeypatch.setattr("streamplug_packing.handover._places_of", None)
+    order = {**states[0]["order"], "epoch": states[1]["order"]["epoch"] + 1000}
+    with pytest.raises(StateError, match="are up to 1000 epochs apart: 59996 samples"):
         alone.load_state_dict([{**states[0], "order": order}, states[1]])
     for state, step in zip(states, (5, 6)):
         state["order"]["curriculum"] = [{"step": step, "proportions": [1], "by_hand": True}]
