@@ -382,6 +382,30 @@ def test_packs_without_a_loader_are_the_same(folder):
 # -- states -------------------------------------------------------------------
 
 
+class Tenfold(StreamingDataset):
+    """Data set that changes samples one by one."""
+
+    def __getitem__(self, at):
+        return {"n": 10 * super().__getitem__(at)["n"]}
+
+
+@pytest.mark.parametrize("packer", [PackedSamples, PackingDataLoader])
+@pytest.mark.parametrize("on_error", ["raise", "substitute"])
+def test_packs_of_samples_that_a_subclass_changes_are_resumed(folder, packer, on_error):
+    def make():
+        dataset = Tenfold(local=folder, batch_size=8, shuffle=True, on_error=on_error)
+        return packer(dataset, length=64, size=lambda sample: 1 + sample["n"] % 30, open_bins=4)
+
+    packs = iter(whole := make())
+    before = [next(packs) for _ in range(5)]
+    assert all(n % 10 == 0 for pack in before for n in pack["n"])
+    state = json.loads(json.dumps(whole.state_dict()))
+    resumed = make()
+    resumed.load_state_dict(state)
+    expected, actual = next(packs), next(iter(resumed))
+    assert np.asarray(actual["n"]).tolist() == np.asarray(expected["n"]).tolist()
+
+
 def test_packing_may_begin_after_a_state_of_batches(folder):
     dataset = StreamingDataset(local=folder, shuffle=True, batch_size=8, num_canonical_nodes=2)
     batches = StreamingDataLoader(dataset)

@@ -10,6 +10,7 @@ import numpy as np
 
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
+from streamplug.session.map_source import MapSource
 from streamplug.session.sample_rng import SampleRng, takes_rng
 from streamplug.session.sample_source import Block, plan_blocks
 from streamplug.session.session import Session
@@ -121,8 +122,9 @@ class PackSource:
             yield from self.transform(part, self._read(part))
 
     def _read(self, places: Sequence[SamplePlace]) -> list[Any]:
+        source = MapSource(self.dataset)  # a __getitem__ of a subclass takes one id at a time
         if not self.session.substitution_options.enabled:
-            return self.dataset[[place.sample for place in places]]
+            return source.__getitems__([place.sample for place in places])
         by_place: dict[SamplePlace, Any] = {}
         for (epoch, step), group in groupby(sorted(set(places)), lambda place: place[:2]):
             in_step = list(group)
@@ -131,7 +133,9 @@ class PackSource:
             )
             substitution = self.session.make_substitution(epoch)
             if substitution is not None:
-                samples = substitution.read_batch(block, lambda block: self.dataset[block.ids])
+                samples = substitution.read_batch(
+                    block, lambda block: source.__getitems__(block.ids.tolist())
+                )
                 by_place.update(zip(in_step, samples))
         return [by_place[place] for place in places]
 
