@@ -154,6 +154,13 @@ def test_changes_are_saved_by_step_of_the_run_and_resumed():
     )
 
 
+def test_many_changes_are_resumed_at_once(monkeypatch):
+    saved = [{"step": 2 * n, "proportions": [1, n, 2]} for n in range(1, 1001)]
+    monkeypatch.setattr(Curriculum, "with_change", None)
+    again = resume_mixture(mixture_of(), {"curriculum": saved}, SIZES, lambda _: 1999)
+    assert again.changes_until(5000) == [{**change, "by_hand": True} for change in saved[:-1]]
+
+
 def test_changes_that_were_not_saved_whole_are_refused():
     saved = {"curriculum": changed_at(7).changes_until(9), "curriculum_changes": 2}
     with pytest.raises(StateError, match="1 of 2 changes of its curriculum"):

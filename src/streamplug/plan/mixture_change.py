@@ -72,7 +72,8 @@ def change_mixture(
             f"set_proportions reads all of every stream; the run has sampling_method={mixture.method!r} and "
             f"sampling_granularity={mixture.granularity}: expected 'balanced' and 1"
         )
-    return _with_first_change(mixture, sizes, step, proportions)
+    change = CurriculumChange(step, check_proportions(proportions, sizes))
+    return _with_changes(mixture, sizes, [change])
 
 
 def resume_mixture(
@@ -101,15 +102,13 @@ def resume_mixture(
         return mixture.resume(saved, step_of_run(alone))
     if past is None:
         return mixture
-    changed, step = mixture, step_of_run(mixture)
-    for change in parse_changes(past, sizes, from_start=False):
-        if change.step > step:
-            break
-        if isinstance(changed, Mixture):
-            changed = _with_first_change(changed, sizes, change.step, change.proportions)
-        else:
-            changed = changed.with_change(change.step, change.proportions)
-    return changed
+    step = step_of_run(mixture)
+    changes = [each for each in parse_changes(past, sizes, from_start=False) if each.step <= step]
+    if isinstance(mixture, Mixture):  # at once: a state may have many
+        return _with_changes(mixture, sizes, changes) if changes else mixture
+    for change in changes:
+        mixture = mixture.with_change(change.step, change.proportions)
+    return mixture
 
 
 def keep_first_changes(
@@ -128,11 +127,13 @@ def keep_first_changes(
     return kept
 
 
-def _with_first_change(
-    mixture: Mixture, sizes: Sequence[int], step: int, proportions: Sequence[float]
+def _with_changes(
+    mixture: Mixture, sizes: Sequence[int], changes: Sequence[CurriculumChange]
 ) -> ChangedMixture:
-    change = CurriculumChange(0, check_proportions(proportions, sizes), by_hand=True)
-    return ChangedMixture(mixture, Curriculum((change,), mixture.epoch_size, tuple(sizes)), step)
+    """Return a mixture with changes by hand, sorted by their step of the run."""
+    first = changes[0].step
+    relative = tuple(replace(each, step=each.step - first, by_hand=True) for each in changes)
+    return ChangedMixture(mixture, Curriculum(relative, mixture.epoch_size, tuple(sizes)), first)
 
 
 class ContinuedSamples(StreamSamples):
