@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 import torch  # noqa: TID251
 
-from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset
+from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset
 from streamplug.errors import ConfigError
 
 SIZES = [3, 5, 4, 4, 2, 2, 7, 1]
@@ -55,6 +55,51 @@ def test_a_column_that_torch_cannot_take_is_named_with_what_to_do(odd, workers, 
         next(iter(loader))
     read = StreamingDataset(local=odd, batch_size=2, columns=["n"])  # as it says
     assert next(iter(StreamingDataLoader(read)))["n"].tolist() == [0, 1]
+
+
+class Own(StreamingDataset):
+    """Data set that makes its samples one by one."""
+
+    def __getitem__(self, at):
+        return super().__getitem__(at)
+
+
+@pytest.mark.parametrize("make", [Own, StreamingDataset])
+@pytest.mark.parametrize("order", [("narrow", "wide"), ("wide", "narrow")])
+def test_samples_of_different_columns_are_refused(tmp_path, make, order):
+    for name, columns in {"narrow": {"x": "int"}, "wide": {"x": "int", "y": "int"}}.items():
+        with MDSWriter(out=tmp_path / name, columns=columns) as out:
+            out.write_batch({column: np.arange(8) for column in columns})
+    options = {"batch_size": 4, "batching_method": "stratified"}
+    transform = {} if make is not StreamingDataset else {"transform": dict}
+
+    def batches(**more):
+        streams = [Stream(local=str(tmp_path / name)) for name in order]
+        return iter(StreamingDataLoader(make(streams=streams, **options, **more), **transform))
+
+    with pytest.raises(ConfigError, match=r"has the columns \['x'.*, others \['x'.*columns="):
+        next(batches())
+    assert next(batches(columns=["x"]))["x"].tolist() == [0, 0, 1, 1]  # as it says
+
+
+@pytest.mark.parametrize("options", [{}, {"transform": dict}])
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ([{"a": 1}, {"a": 2, "b": 3}], r"column 'v': a dict .* \['a', 'b'\], others \['a'\].*columns="),
+        ([{"a": 1, "b": 3}, {"a": 2}], r"column 'v': a dict .* \['a'\], others \['a', 'b'\]"),
+        ([{"d": {"a": 1}}, {"d": {"b": 2}}], r"column 'v.d': a dict .* \['b'\], others \['a'\]"),
+        ([[{"a": 1}], [{"b": 2}]], r"column 'v': torch makes no batch of dict: some have no key 'a'"),
+        ([2**70, 1], r"column 'v': torch makes no batch of int: .*; read other columns by columns="),
+    ],
+)  # fmt: skip
+def test_values_that_torch_cannot_take_are_named(tmp_path, options, values, error):
+    with MDSWriter(out=tmp_path / "set", columns={"v": "json", "n": "int"}) as out:
+        for n, value in enumerate(values):
+            out.write({"v": value, "n": n})
+    data = StreamingDataset(local=str(tmp_path / "set"), batch_size=2)
+    with pytest.raises(ConfigError, match=error):
+        next(iter(StreamingDataLoader(data, **options)))
 
 
 def test_other_errors_of_a_collate_function_are_its_own(odd):

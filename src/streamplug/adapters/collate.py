@@ -13,7 +13,7 @@ from streamplug.types import ColumnValues
 
 Collate = Callable[[list[Any]], Any]
 
-_COLLATE_ERRORS = (TypeError, RuntimeError)
+_COLLATE_ERRORS = (TypeError, RuntimeError, ValueError, KeyError)
 """Exceptions that torch raises for values that it cannot collate."""
 
 
@@ -30,14 +30,31 @@ def collate_columns(columns: dict[str, ColumnValues], collate: Collate) -> dict[
 
 
 def collate_samples(samples: list[Any], collate: Collate) -> Any:
-    """Collate samples with torch's `default_collate`; raise `ConfigError` with the column that fails."""
+    """Collate samples with torch's `default_collate`.
+
+    Raises:
+        ConfigError: If torch cannot collate a column, or samples, or dicts of a column, have different keys.
+    """
+    are_dicts = all(isinstance(sample, dict) for sample in samples)
+    if are_dicts:  # torch drops the columns that the first sample lacks
+        keys = samples[0].keys()
+        for sample in samples:
+            if sample.keys() != keys:
+                raise ConfigError(
+                    f"a sample of a batch has the columns {list(sample)}, others {list(keys)}; choose those "
+                    "that all have with columns= of the data set, or make all samples alike by transform= of "
+                    "the loader, or give it collate_fn="
+                )
+        for name, value in samples[0].items():
+            if isinstance(value, dict):
+                _check_keys(name, [sample[name] for sample in samples])
     try:
         return collate(samples)
     except _COLLATE_ERRORS:
-        if not all(isinstance(sample, dict) for sample in samples):
+        if not are_dicts:
             raise
         for name in samples[0]:
-            values = [sample[name] for sample in samples if name in sample]
+            values = [sample[name] for sample in samples]
             try:
                 collate(values)
             except _COLLATE_ERRORS as error:
@@ -48,17 +65,35 @@ def collate_samples(samples: list[Any], collate: Collate) -> Any:
 def _collate_column(name: str, values: list[Any], collate: Collate) -> Any:
     if all(map(has_torch_dtype, values)) and len({value.shape for value in values}) > 1:
         return UnequalArrays(values)
+    if values and isinstance(values[0], dict):
+        _check_keys(name, values)
     try:
         return collate(values)
     except _COLLATE_ERRORS as error:
         raise _collate_error(name, values, error) from error
 
 
+def _check_keys(name: str, values: list[Any]) -> None:
+    """Check that dicts of a column have the same keys, as torch drops those that the first one lacks."""
+    if not all(isinstance(value, dict) for value in values):
+        return
+    keys = values[0].keys()
+    for value in values:
+        if value.keys() != keys:
+            raise ConfigError(
+                f"column {name!r}: a dict of a batch has the keys {list(value)}, others {list(keys)}; give "
+                "the loader transform= or batch_transform= that makes them alike, or collate_fn=, or read "
+                "other columns by columns= of the data set"
+            )
+    for key, value in values[0].items():
+        if isinstance(value, dict):
+            _check_keys(f"{name}.{key}", [value[key] for value in values])
+
+
 def _collate_error(name: str, values: Sequence[Any], error: Exception) -> ConfigError:
     """Return the error for a column that torch cannot collate, with what to do."""
-    first = next(
-        (value for value in values if not isinstance(value, (int, float, str, bytes))), None
-    )
+    others = (value for value in values if not isinstance(value, (int, float, str, bytes)))
+    first = next(others, values[0])
     if isinstance(first, (list, tuple)) and first:
         first = first[0]
     kind = type(first)
@@ -71,7 +106,8 @@ def _collate_error(name: str, values: Sequence[Any], error: Exception) -> Config
         )
     sizes = {value.shape for value in values if isinstance(value, np.ndarray)}
     why = "arrays of different shapes" if len(sizes) > 1 else kind.__name__
+    detail = f"some have no key {error}" if isinstance(error, KeyError) else error
     return ConfigError(
-        f"column {name!r}: torch makes no batch of {why}: {error}; read other columns by columns= of the "
+        f"column {name!r}: torch makes no batch of {why}: {detail}; read other columns by columns= of the "
         "data set, or give decoders= to it, or transform=, batch_transform= or collate_fn= to the loader"
     )
