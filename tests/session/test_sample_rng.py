@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -176,6 +178,22 @@ def test_loops_side_by_side_keep_their_places(folders):
     one, other = dataset.samples_with_rng(), dataset.samples_with_rng()
     found = [((s["n"], crop(r)), (t["n"], crop(q))) for (s, r), (t, q) in zip(one, other)]
     assert [list(epoch) for epoch in zip(*found)] == [crops(alone), crops(alone)]
+
+
+class Waiting(StreamingDataset):
+    """Data set whose epochs begin in two threads at the same time."""
+
+    barrier = Barrier(2)
+
+    def check_epoch(self):
+        self.barrier.wait(60)
+
+
+def test_loops_of_threads_have_their_own_generators(folders):
+    dataset, alone = make(folders, cls=Waiting), make(folders)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(crops, [dataset] * 2))
+    assert sorted(found) == sorted([crops(alone), crops(alone)])
 
 
 def test_without_a_batch_size_each_sample_is_a_step(folders):

@@ -84,10 +84,11 @@ class RunOrder:
         same_plan = self.options.elastic and not self.varies
         ranks = () if same_plan else (self.batch, world.nodes, world.ranks_per_node)
         key = (number, self.batch * world.ranks, ranks, config, self.planner.mixture)
-        if self._epoch is None or self._epoch[0] != key:
+        latest = self._epoch  # another thread may plan another epoch
+        if latest is None or latest[0] != key:
             self._warn(world, config)
-            self._epoch = (key, self.planner.epoch(number, world, self.batch, config))
-        return self._epoch[1]
+            self._epoch = latest = (key, self.planner.epoch(number, world, self.batch, config))
+        return latest[1]
 
     def _warn(self, world: World, config: EpochConfig) -> None:
         if self.clock.begun() > 1:  # workers of the first epoch have warned already

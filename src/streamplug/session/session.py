@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from threading import get_ident
 from typing import Any, TypeVar
 
 from streamplug.errors import ConfigError
@@ -49,11 +50,11 @@ class Session:
         self.monitor, self.placement = monitor, placement
         self.reader: SampleReader = source.reader
         self.size = int(source.reader.starts[-1])
-        self._block_log: deque[tuple[int, Block]] | None = None
+        self._block_logs: dict[int, deque[tuple[int, Block]]] = {}  # by thread
         self._substitution: Substitution | None = None  # the latest
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_substitution": None}
+        return {**self.__dict__, "_substitution": None, "_block_logs": {}}
 
     def read_epoch(
         self, read: Callable[[Block], T], rows: int, num_threads: int = 0
@@ -64,7 +65,7 @@ class Session:
         generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
         After a change of the world, the generator goes on with the next step; that of a worker ends.
         """
-        log, self._block_log = self._block_log, None
+        log = self._block_logs.pop(get_ident(), None)
         epoch, first, blocks = self.begin_blocks(rows)
         process = self.placement.worker()
         with self.monitor.loop(
@@ -106,9 +107,12 @@ class Session:
                     return
 
     def record_blocks(self) -> deque[tuple[int, Block]]:
-        """Return a queue to which the next `read_epoch` appends epoch and block before it yields them."""
-        self._block_log = deque()
-        return self._block_log
+        """Return a queue for epoch and block of what the next `read_epoch` of this thread yields.
+
+        They are appended before they are yielded.
+        """
+        self._block_logs[get_ident()] = log = deque[tuple[int, Block]]()
+        return log
 
     def begin_blocks(self, rows: int) -> tuple[int, int, Generator[Block, None, None]]:
         """Start an epoch; return it, its first step, and this worker's blocks of about `rows` samples."""
