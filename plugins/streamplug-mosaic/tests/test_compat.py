@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import pickle
@@ -152,6 +153,15 @@ def test_looking_for_the_names_imports_nothing():
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "False False\n"
+
+
+@pytest.mark.parametrize("name", ["streaming", "streaming.base", "streaming.base.util"])
+@pytest.mark.usefixtures("streaming")
+def test_modules_are_found_by_their_specs(name):
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert (spec.name, spec.submodule_search_locations) == (name, [])
+    assert repr(sys.modules[name]) == f"<module {name!r} (streamplug_mosaic.alias)>"
 
 
 def test_other_names_are_refused_with_those_that_there_are(streaming):

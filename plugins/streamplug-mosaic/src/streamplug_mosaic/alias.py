@@ -6,6 +6,7 @@ import sys
 from functools import cache, wraps
 from importlib import import_module
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -74,6 +75,7 @@ class AliasModule(ModuleType):
         """
         super().__init__(name, f"{original} of mosaicml-streaming, by streamplug.")
         self.__path__: list[str] = []  # a package whose modules are all registered
+        self.__spec__ = ModuleSpec(name, None, origin=__name__, is_package=True)
         self.__all__ = list(MODULES[original])
         self._original = original
         if original == "streaming":
