@@ -167,7 +167,7 @@ def test_a_name_that_is_only_ours_is_refused(tmp_path):
             new_plugin(name, "encoding", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "9lives", "a b", "../x"])
+@pytest.mark.parametrize("name", ["", "Upper", "9lives", "a b", "../x", "x-", "x_"])
 def test_a_malformed_name_is_refused(tmp_path, name):
     with pytest.raises(ConfigError, match="use lower-case letters, digits, -"):
         new_plugin(name, "encoding", tmp_path)
@@ -177,6 +177,8 @@ def test_a_malformed_name_is_refused(tmp_path, name):
 def test_a_name_that_could_not_be_used_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="'a_b': use lower-case"):
         new_plugin("a_b", "storage", tmp_path)
+    with pytest.raises(ConfigError, match="'x-': use lower-case"):
+        new_plugin("x-", "storage", tmp_path)
     with pytest.raises(ConfigError, match="'int' is a built-in encoding"):
         new_plugin("int", "encoding", tmp_path)
     with pytest.raises(ConfigError, match="kind='cloud': expected one of callback, "):

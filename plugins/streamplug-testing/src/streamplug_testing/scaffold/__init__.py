@@ -33,8 +33,8 @@ EXAMPLES = {
 """Description and usage of the example of each kind."""
 
 _TEMPLATES = Path(__file__).parent
-_NAME = re.compile(r"[a-z][a-z0-9_-]*")
-_SCHEME = re.compile(r"[a-z][a-z0-9-]*")
+_NAME = re.compile(r"[a-z]([a-z0-9_-]*[a-z0-9])?")
+_SCHEME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 
 def new_plugin(name: str, kind: str, target: Path) -> Path:
@@ -44,14 +44,15 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
     """
     if kind not in EXAMPLES:
         raise ConfigError(f"kind={kind!r}: expected one of {', '.join(EXAMPLES)}")
+    plugin = name.removeprefix("streamplug-").removeprefix("streamplug_")
+    if plugin != name and not plugin[:1].isalpha():
+        raise ConfigError(f"{name!r}: name the plugin, such as streamplug-uuid or uuid")
     if not (_SCHEME if kind == "storage" else _NAME).fullmatch(name):
         underscore = "" if kind == "storage" else " and _"
         raise ConfigError(
-            f"{name!r}: use lower-case letters, digits, -{underscore}, a letter first"
+            f"{name!r}: use lower-case letters, digits, -{underscore}, a letter first, "
+            "and a letter or a digit last"
         )
-    plugin = name.removeprefix("streamplug-").removeprefix("streamplug_")
-    if not plugin[:1].isalpha():
-        raise ConfigError(f"{name!r}: name the plugin, such as streamplug-uuid or uuid")
     if plugin in KINDS[kind].builtin:
         raise ConfigError(f"{plugin!r} is a built-in {kind}, which plugins cannot replace")
     description, usage = EXAMPLES[kind]
