@@ -47,7 +47,7 @@ def test_a_view_is_made_listed_and_compared():
     made = run_json(
         "create", "crawl", "view", "--concat", "more", "--add", "captions", "--on", "id",
         "--missing", "drop", "--where", "n >= 20", "--where", "caption != 'c22'",
-        "--exclude-keys", "bad", "--rename", "caption=text", "--drop", "id", "-m", "first",
+        "--exclude-keys", "bad", "--rename", "caption = text", "--drop", "id", "-m", "first",
     )  # fmt: skip
     expected = [n for n in range(20, 110, 2) if n % 10 and n != 22]
     assert (made["version"], made["samples"]) == (1, len(expected))
@@ -121,6 +121,7 @@ def test_only_a_view_is_compacted():
         (["log", "crawl"], "there is no view"),
         (["show", "nowhere"], "there is no view"),
         (["create", "crawl", "view", "--rename", "n"], "expected OLD=NEW"),
+        (["create", "crawl", "view", "--rename", "n=a,n=b"], "--rename: 'n' is given twice"),
         (["create", "nowhere", "view"], "does not exist"),
         (["diff", "crawl", "1"], "crawl has no version 1"),
     ],

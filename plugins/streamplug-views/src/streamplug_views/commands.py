@@ -8,14 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from streamplug_tools.commands.options import split_list
+from streamplug_tools.commands.options import parse_pairs, split_list
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
 from streamplug.display.tables import make_console, rows_table
 from streamplug.display.terminal import say
-from streamplug.errors import ConfigError
 from streamplug_views import history
 from streamplug_views.compaction import compact as compact_view
 from streamplug_views.history import Version
@@ -158,10 +157,7 @@ def _apply(made: View, options: dict[str, Any]) -> View:
         made = made.exclude(keys=location, on=options["on"])
     if options["sample"] is not None:
         made = made.sample(options["sample"], seed=options["seed"])
-    if pairs := split_list(options["rename"]):
-        names = dict(pair.partition("=")[::2] for pair in pairs)
-        if not all(names.values()):
-            raise ConfigError(f"--rename {', '.join(pairs)!r}: expected OLD=NEW, such as image=jpg")
+    if names := parse_pairs(split_list(options["rename"]), "--rename", "="):
         made = made.rename(names)
     if names_to_drop := split_list(options["drop"]):
         made = made.drop(names_to_drop)

@@ -172,7 +172,7 @@ def make_columns(options: Mapping[str, Any]) -> Columns:
     select = split_list(options["select"])
     return Columns(
         encodings=parse_encodings(options["columns"]),
-        rename=_parse_pairs(split_list(options["rename"]), "--rename", "="),
+        rename=parse_pairs(split_list(options["rename"]), "--rename", "="),
         select=select or None,
         drop=split_list(options["drop"]),
         allow_unsafe_types=options["allow_unsafe_types"],
@@ -194,12 +194,12 @@ def parse_encodings(texts: Sequence[str]) -> dict[str, str]:
             specs[-1] += f",{part}"
         else:
             specs.append(part)
-    return _parse_pairs(specs, "--columns", ":")
+    return parse_pairs(specs, "--columns", ":")
 
 
 def parse_fractions(text: str) -> dict[str, float]:
     """Parse fractions by name of a directory: ``train=0.9,val=0.1``."""
-    pairs = _parse_pairs(split_list([text]), "--fractions", "=")
+    pairs = parse_pairs(split_list([text]), "--fractions", "=")
     for name in pairs:
         if name in {".", ".."} or "/" in name or "\\" in name:
             raise ConfigError(
@@ -211,7 +211,17 @@ def parse_fractions(text: str) -> dict[str, float]:
         raise ConfigError(f"--fractions {text!r}: {error}") from None
 
 
-def _parse_pairs(texts: Sequence[str], option: str, mark: str) -> dict[str, str]:
+def parse_pairs(texts: Sequence[str], option: str, mark: str) -> dict[str, str]:
+    """Parse names with a value each, such as ``old=new``.
+
+    Args:
+        texts: The pairs, each in a text of its own.
+        option: Option that has them, which errors name.
+        mark: Separator of name and value.
+
+    Raises:
+        ConfigError: If a name or a value is missing, or a name is given twice.
+    """
     pairs: dict[str, str] = {}
     for text in texts:
         name, _, value = (part.strip() for part in text.partition(mark))
