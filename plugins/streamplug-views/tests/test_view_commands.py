@@ -70,6 +70,20 @@ def test_a_view_is_made_listed_and_compared():
     assert StreamingDataset(remote="other").size == 35
 
 
+def test_the_format_of_the_source_is_detected(tmp_path):
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\n', encoding="utf-8")
+    text = run("create", "lines", "view", "--where", "n > 1")
+    assert "lines: read as jsonl, since there is no index.json" in text
+    assert [row["n"] for row in StreamingDataset(remote="view")] == [2]
+
+
+def test_keys_to_exclude_need_the_name_of_their_column():
+    assert "--exclude-keys needs --on" in run(
+        "create", "crawl", "view", "--exclude-keys", "bad", code=2
+    )
+
+
 def test_messages_of_a_log_are_printed_as_they_are():
     for message in ("closes [/bold]", "drops [red]", "clears \x1b[2J"):
         View.of("crawl").where("n > 3").commit("view", message=message)
@@ -122,7 +136,7 @@ def test_only_a_view_is_compacted():
         (["show", "nowhere"], "there is no view"),
         (["create", "crawl", "view", "--rename", "n"], "expected OLD=NEW"),
         (["create", "crawl", "view", "--rename", "n=a,n=b"], "--rename: 'n' is given twice"),
-        (["create", "nowhere", "view"], "does not exist"),
+        (["create", "nowhere", "view"], "check the location, with the split if there is one"),
         (["diff", "crawl", "1"], "crawl has no version 1"),
     ],
 )

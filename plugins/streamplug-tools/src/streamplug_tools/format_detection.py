@@ -59,8 +59,8 @@ def detect_format(stream: Stream) -> DetectedFormat | None:
     if not counts:
         raise NotFound(
             f"{stream.storage.url_of(INDEX_NAME)} does not exist: there is no data set, or its writer has "
-            "not finished, and no files of a format that is known; check the location and --split, or name "
-            "the format by --src-format"
+            "not finished, and no files of a format that is known; check the location, with the "
+            "split if there is one, or name the format by --src-format"
         )
     return DetectedFormat(next(iter(counts)), _NO_INDEX)
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 from streamplug_tools.commands.options import parse_pairs, split_list
+from streamplug_tools.commands.source_options import name_format
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
 from streamplug.display.tables import make_console, rows_table
 from streamplug.display.terminal import say
+from streamplug.stream import Stream
 from streamplug_views import history
 from streamplug_views.compaction import compact as compact_view
 from streamplug_views.history import Version
@@ -124,11 +126,17 @@ def create(source: str, out: str, *, as_json: bool, message: str, **options: Any
 
     Operations are applied in the order of the options above.
     """
+    if options["exclude_keys"] and options["on"] is None:
+        raise click.UsageError("--exclude-keys needs --on, the column of the keys")
+    stream = Stream(
+        remote=source, format=options["src_format"], storage_options=options["storage_options"]
+    )
+    format_ = name_format(stream).format
     with progress_bars() as on_progress:
         made = View.of(
             source,
             version=_version(options["version"]),
-            format=options["src_format"],
+            format=format_,
             storage_options=options["storage_options"],
             engine=options["engine"],
             workspace=options["workspace"],
