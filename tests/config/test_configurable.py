@@ -185,6 +185,13 @@ def test_variables_of_the_environment_are_filled_in(place, monkeypatch):
     assert config.load({"a": ["$${env:X}", "$5"]}) == {"a": ["${env:X}", "$5"]}
 
 
+@pytest.mark.parametrize(("text", "version"), [("1", 1), ("v1", "v1"), ("²", "²")])
+def test_a_variable_is_a_number_where_numbers_and_text_are_allowed(monkeypatch, text, version):
+    monkeypatch.setenv("V", text)
+    given = {"remote": "memory://x", "version": "${env:V}"}
+    assert Stream.from_config(given).version == version
+
+
 def test_texts_in_options_of_storages_are_plain(monkeypatch):
     monkeypatch.setenv("SECRET", "s")
     given = {"remote": "memory://x", "storage_options": {"a": {"b": ["${env:SECRET}"]}}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,6 +25,7 @@ _SCALARS: dict[Any, tuple[Any, str]] = {
 }
 """Accepted classes of a type, and its name in errors."""
 
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _BOOLEANS = {"true": True, "false": False}
 _Types: TypeAlias = "list[Any]"
 
@@ -99,7 +101,11 @@ def check_required(cls: type, names: Collection[str], key: str) -> None:
 
 
 def _validate(value: Any, hint: Any, key: str) -> Any:
-    for member in _best_section_first(value, union_members(hint)):
+    members = union_members(hint)
+    # Before str: an environment variable is always text.
+    if isinstance(value, FromEnvironment) and int in members and _INTEGER.fullmatch(value):
+        return _parse_environment(value, int, key)
+    for member in _best_section_first(value, members):
         convert = _find_converter(value, member)
         if convert is not None:
             return convert(value, member, key)
