@@ -134,6 +134,7 @@ def test_only_a_view_is_compacted():
     [
         (["log", "crawl"], "there is no view"),
         (["show", "nowhere"], "there is no view"),
+        (["show", "crawl", "²"], "tag '²': use letters, digits"),
         (["create", "crawl", "view", "--rename", "n"], "expected OLD=NEW"),
         (["create", "crawl", "view", "--rename", "n=a,n=b"], "--rename: 'n' is given twice"),
         (["create", "nowhere", "view"], "check the location, with the split if there is one"),

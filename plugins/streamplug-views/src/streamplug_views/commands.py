@@ -34,7 +34,7 @@ _message = click.option("--message", "-m", metavar="TEXT", default="", help="Wha
 
 
 def _version(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdigit() else text
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else text
 
 
 @click.group(

@@ -145,7 +145,7 @@ class VersionStore:
         """Return the numbers of all versions, ascending."""
         objects = call_with_retries(lambda: list(self._storage.list("versions/")), self._retries)
         names = [o.key.rpartition("/")[2] for o in objects]
-        return sorted(int(n.removesuffix(".json")) for n in names if n[:-5].isdigit())
+        return sorted(int(n.removesuffix(".json")) for n in names if n[:-5].isdecimal())
 
     def resolve(self, version: int | str | None) -> int:
         """Return the number of a version, of a tag, or of the latest version for None.
