@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from streamplug_views import ConflictError, View, diff, expire, log, tag
+from streamplug_views import ConflictError, View, diff, expire, log, show, tag
 from streamplug_views.version_store import VersionStore
 
 from streamplug import MDSWriter, Storage, StreamingDataset, register_storage
@@ -80,6 +80,31 @@ def test_a_directory_with_views_can_be_moved(base, tmp_path):
     base.rename(moved / "set")
     (tmp_path / "views").rename(moved / "views")
     assert numbers(moved / "views" / "one") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_view_is_written_and_opened_through_links(base, tmp_path, scheme):
+    (tmp_path / "far" / "views").mkdir(parents=True)
+    (tmp_path / "near").symlink_to(tmp_path / "far" / "views")
+    source, link = f"{scheme}{base}", f"{scheme}{tmp_path / 'near' / 'one'}"
+    View.of(source).where("n < 3").commit(link)
+    (tmp_path / "one").symlink_to(tmp_path / "far" / "views" / "one")
+    for place in (link, f"{scheme}{tmp_path}/far/views/one", f"{scheme}{tmp_path}/one"):
+        assert numbers(place) == [0, 1, 2]
+
+
+def test_a_source_is_referred_to_by_its_link_where_that_is_possible(base, tmp_path):
+    (tmp_path / "latest").symlink_to(base)
+    View.of(tmp_path / "latest").where("n < 3").commit(tmp_path / "view")
+    assert show(tmp_path / "view").sources == ["../latest"]
+
+
+def test_a_source_relative_to_the_link_of_a_view_is_found(base, tmp_path):
+    View.of(base).where("n < 3").commit(tmp_path / "one")
+    (tmp_path / "far" / "views").mkdir(parents=True)
+    (tmp_path / "one").rename(tmp_path / "far" / "views" / "one")
+    (tmp_path / "one").symlink_to(tmp_path / "far" / "views" / "one")
+    assert numbers(tmp_path / "one") == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

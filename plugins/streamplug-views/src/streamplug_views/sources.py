@@ -15,6 +15,7 @@ from streamplug.errors import DataError
 from streamplug.index import Index
 from streamplug.index.columns import DigestColumns, TextColumn
 from streamplug.plugin.location import is_url, strip_client
+from streamplug.scan.glob import glob_prefix
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.stream_location import StreamLocation
 from streamplug.stream import Stream
@@ -150,12 +151,21 @@ def relative_url(url: str, base_url: str) -> str:
     if is_url(url) != is_url(base_url):
         return url
     if not is_url(url):
-        return os.path.relpath(_absolute(url), _absolute(base_url))
+        return _relative_path(url, base_url)
     root, own = strip_client(url).partition("://")[::2]
     base_root, base_path = strip_client(base_url).partition("://")[::2]
     if root != base_root or own.partition("/")[0] != base_path.partition("/")[0]:
         return url
-    return os.path.relpath(own, base_path)
+    return _relative_path(own, base_path) if root == "file" else os.path.relpath(own, base_path)
+
+
+def _relative_path(path: str, base: str) -> str:
+    """Return a path relative to the directory that `base` is or links to, as ``..`` leads there."""
+    lexical = os.path.relpath(_absolute(path), _absolute(base))
+    real, real_base = os.path.realpath(_absolute(path)), os.path.realpath(_absolute(base))
+    is_same = os.path.realpath(f"{real_base}/{lexical}") == real
+    # Links of the path are kept where possible: they may be moved with the base.
+    return lexical if is_same else os.path.relpath(real, real_base)
 
 
 def resolve_url(url: str, base_url: str) -> str:
@@ -167,6 +177,25 @@ def resolve_url(url: str, base_url: str) -> str:
     if is_url(url) or Path(url).is_absolute():
         return url
     if not is_url(base_url):
-        return os.path.normpath(_absolute(base_url) / url)
+        return _join_path(str(_absolute(base_url)), url)
     scheme, _, path = base_url.partition("://")
-    return f"{scheme}://{os.path.normpath(f'{path}/{url}')}"
+    join_path = _join_path if scheme == "file" else _join_lexically
+    return f"{scheme}://{join_path(path, url)}"
+
+
+def _join_path(base: str, path: str) -> str:
+    joined = _join_lexically(os.path.realpath(base), path)
+    # Earlier versions of this package took ".." for the directory that has the link.
+    lexical = _join_lexically(base, path)
+    return lexical if not _exists(joined) and _exists(lexical) else joined
+
+
+def _join_lexically(base: str, path: str) -> str:
+    return os.path.normpath(f"{base}/{path}")
+
+
+def _exists(path: str) -> bool:
+    """Return whether a file exists, or for a glob its directory."""
+    prefix = glob_prefix(path)
+    found = path if prefix == path else Path(f"{prefix}*").parent
+    return os.path.exists(found)  # noqa: PTH110 - Path.exists raises for a name that is too long
