@@ -231,6 +231,35 @@ def test_a_run_is_not_continued_with_another_source_or_other_columns(source, tmp
         convert(write(tmp_path / "other", range(1, 201)), Output(tmp_path / "out"))
 
 
+def test_another_file_of_the_same_size_is_another_source(tmp_path):
+    def lines(name, label):
+        path = tmp_path / name
+        path.write_text(f'{{"label": {label}}}\n' * 5)
+        return Stream(remote=str(path), format="jsonl")
+
+    out = Output(tmp_path / "out", format="mds", processes=0)
+    convert(lines("a.jsonl", 1), out)
+    convert(Stream(remote=str(tmp_path / "a.jsonl"), format="jsonl"), out)
+    with pytest.raises(OutputExistsError, match="made of other samples"):
+        convert(lines("b.jsonl", 2), out)
+    with pytest.raises(OutputExistsError, match="made of other samples"):
+        convert(lines("a.jsonl", 2), out)
+
+
+@pytest.mark.parametrize("size_limit", [2000, 190])  # few shards, and so many that they are listed
+def test_a_source_without_digests_that_is_written_again_is_another_one(tmp_path, write, size_limit):
+    options = {"hashes": [], "size_limit": size_limit, "exist_ok": True, "columns": {"id": "int"}}
+    source, out = tmp_path / "source", Output(tmp_path / "out", processes=0)
+    write(source, range(200), **options)
+    assert (len(entries(source)) > 64) == (size_limit < 2000)
+    convert(source, out)
+    convert(source, out)
+    convert(Stream(remote=str(source), local=str(tmp_path / "cache")), out)
+    write(source, range(1, 201), **options)
+    with pytest.raises(OutputExistsError, match="made of other samples"):
+        convert(source, out)
+
+
 @pytest.mark.parametrize("wrong", [{"compression": "zst"}, {"hashes": ["sha"]}])
 def test_a_wrong_name_leaves_nothing_behind(source, tmp_path, wrong):
     with pytest.raises(StreamplugError, match=r"unknown.*(zst|sha)"):

@@ -48,6 +48,8 @@ def open_local_copy(
         if mark and mark.get("index") != digest_index(data):
             return None
         index = parse_index(load_imported_index(directory, data), str(path))
+        # The name of the client is left out, as in the index of a scan.
+        index.versions = str(mark.get("versions") or "").rpartition(" ")[2]
     return LocalCopy(index, scan_cache_dir(directory, url) if scanned else None)
 
 

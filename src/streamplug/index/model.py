@@ -74,9 +74,12 @@ class Index:
         tables: Files by ``raw_<role>`` and ``zip_<role>``; the latter may be missing.
         where: Name of the index in errors.
         statistics: Statistics of columns by shard, for `streamplug_views.pruning`; None if not known.
+        versions: Digest of the names, sizes and versions of the files, if they were scanned; empty if not
+            known while offline, else None.
     """
 
     statistics: Any = None
+    versions: str | None = None
 
     def __init__(
         self,

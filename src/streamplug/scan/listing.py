@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os.path import commonprefix, isdir
 
-from streamplug.errors import ConfigError, NotFound, StorageError
+from streamplug.errors import ConfigError, NotFound, StorageError, Transient
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import FileListFormat, Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.location import local_path
@@ -166,3 +166,40 @@ def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str
     )
     infos.update(zip(missing, stats))
     return {name: infos[name] for name in set(names)}
+
+
+def file_versions(
+    storage: Storage, names: Collection[str], retries: int
+) -> list[tuple[str, int, str]]:
+    """Return names, sizes and versions of files, sorted, without those whose metadata cannot be read.
+
+    Many files take one listing. A storage that cannot list gives those of the index.json instead.
+
+    Raises:
+        Transient: If the storage cannot be reached.
+    """
+    wanted = set(names)
+    infos: list[ObjectInfo | None] = []
+    if len(wanted) > _MAX_STATS:
+        prefix = commonprefix(list(wanted))  # noqa: RUF071 - keys may be listed by any prefix
+
+        def list_wanted() -> list[ObjectInfo | None]:
+            return [info for info in storage.list(prefix) if info.key in wanted]
+
+        try:
+            infos, wanted = call_with_retries(list_wanted, retries), set()
+        except Transient:
+            raise
+        except StorageError:
+            wanted = {INDEX_NAME}
+
+    def stat(name: str) -> ObjectInfo | None:
+        try:
+            return call_with_retries(lambda: storage.stat(name), retries)
+        except Transient:
+            raise
+        except StorageError:  # it is missing, or the server does not support this
+            return None
+
+    infos += map_threads(stat, sorted(wanted), _MAX_STATS_IN_FLIGHT)
+    return sorted((info.key, info.size, info.version) for info in infos if info is not None)

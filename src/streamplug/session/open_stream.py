@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -12,11 +13,12 @@ import numpy as np
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError, UnsafeTypeError, prefix_errors
-from streamplug.index import Index, check_same_columns, shards_digest
-from streamplug.interfaces import RangeReadableFormat
+from streamplug.index import INDEX_NAME, Index, check_same_columns, shards_digest
+from streamplug.interfaces import MultiFileFormat, RangeReadableFormat
 from streamplug.plan import DatasetFingerprint, RowSelection, StreamSelections
 from streamplug.read import OpenShards, RangeShards, Reader, SampleReader, SelectedReader
 from streamplug.read.auto_shards import AutoShards
+from streamplug.scan.listing import file_versions
 from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.timeout_storage import TimeoutStorage
@@ -56,6 +58,27 @@ class OpenStream:
         storage, shards = self.stream.storage, range(len(self.index))
         names = (table.basenames[n] for table in self.index.tables.values() for n in shards)
         return {storage.url_of(name.rpartition("/")[0]) for name in names}
+
+    @property
+    def file_versions(self) -> str:
+        """Digest of the versions of the files without checksums, as far as known; may ask the storage.
+
+        Raises:
+            Transient: If the storage cannot be reached.
+        """
+        index, stream = self.index, self.stream
+        if self.version:  # the files of a version of a table do not change
+            return ""
+        if index.versions is not None:
+            return index.versions
+        names = _names_without_checksums(index)
+        if not names:
+            return ""
+        storage = stream.storage
+        if not stream.location.in_place:
+            storage = TimeoutStorage(storage, stream.timeout)
+        versions = file_versions(storage, names, stream.retries)
+        return blake2b(json.dumps(versions).encode(), digest_size=16).hexdigest()
 
     def as_stored(self, column: str | None) -> OpenStream:  # noqa: ARG002 - views need it
         """Return the stream of the one data set that this selects rows of, for what reads stored shards.
@@ -136,6 +159,22 @@ class OpenStream:
                         "can run code from the data; pass allow_unsafe_types=True if you trust its "
                         "writer, or leave the column out with columns="
                     )
+
+
+def _names_without_checksums(index: Index) -> set[str]:
+    """Return the names of the stored files of which the index has no checksum."""
+    names = set()
+    for key, raw in index.tables.items():
+        if not key.startswith("raw_"):
+            continue
+        compressed = index.tables.get(f"zip_{key[4:]}")
+        for shard in range(len(index)):
+            file = (compressed and compressed.file(shard)) or raw.file(shard)
+            if file is not None and not file.hashes:
+                # The data file of a multi-file shard is not stored under its name.
+                is_multifile = isinstance(index.schema(shard).format, MultiFileFormat)
+                names.add(INDEX_NAME if is_multifile else file.basename)
+    return names
 
 
 def check_column_names(columns: Any) -> None:

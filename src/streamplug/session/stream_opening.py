@@ -147,7 +147,9 @@ def find_index(stream: Stream, storage: Storage, retries: int) -> tuple[Index, P
     if has_cache and not in_place:
         versions = f"{type(location.storage).__name__} {result.versions}"
         claim_directory(directory, storage.url, result.data, location.selection, versions)
-    return parse_index(result.data, storage.url), result.folder
+    index = parse_index(result.data, storage.url)
+    index.versions = result.versions
+    return index, result.folder
 
 
 def _find_index_or_copy(stream: Stream, storage: Storage) -> tuple[Index, Path | None, bool]:

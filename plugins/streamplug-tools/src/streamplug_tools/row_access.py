@@ -137,10 +137,15 @@ class Table:
 
     @cached_property
     def identity(self) -> str:
-        """Digest of indexes, selected rows and names of decoders, which differs for other samples."""
+        """Digest that differs for other samples: of indexes, versions of files, selected rows and decoders.
+
+        Raises:
+            StreamplugError: If files have no checksums, and their versions cannot be read.
+        """
         digest = xxhash.xxh3_64()
         for opened in self._opened:
             digest.update(f"{opened.stream.url}\n{opened.index.digest}\n".encode())
+            digest.update(f"versions {opened.file_versions}\n".encode())
             if opened.rows_digest:
                 digest.update(f"rows {opened.rows_digest}\n".encode())
             for name, decoder in sorted((opened.stream.decoders or {}).items()):
@@ -151,7 +156,8 @@ class Table:
                 digest.update(f"{name}\n".encode())
                 digest.update(np.ascontiguousarray(files.bytes, "<i8").data)
                 for shard in range(len(opened.index)):
-                    digest.update(repr(sorted(files.hashes[shard].items())).encode())
+                    hashes = sorted(files.hashes[shard].items())
+                    digest.update(repr((files.basenames[shard], hashes)).encode())
         return digest.hexdigest()
 
 

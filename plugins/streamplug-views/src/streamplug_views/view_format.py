@@ -187,6 +187,10 @@ class OpenView(OpenStream):
     def folders(self) -> set[str]:
         return {folder for source in self.snapshot.sources for folder in source.opened.folders}
 
+    @property
+    def file_versions(self) -> str:
+        return " ".join(source.opened.file_versions for source in self.snapshot.sources)
+
     def as_stored(self, column: str | None) -> OpenStream:
         groups = self.snapshot.parts[0]
         if column is not None:
