@@ -56,6 +56,17 @@ def test_columns_come_before_modules_and_data_is_never_code():
     assert Expression("a")(0, {"a": "__import__('os')"}) == "__import__('os')"
 
 
+def test_columns_come_before_the_sample_and_its_number():
+    sample = {"number": 7, "sample": {"a": 1}, "a": 2, "a b": 3}
+    assert Expression("number")(0, sample) == 7
+    assert Expression("sample['a']")(0, sample) == 1
+    assert Expression("sample")(0, {"a": 2}) == {"a": 2}
+    known = Expression("a b").for_columns(sample)
+    assert (known(0, sample), known.columns(sample)) == (3, ["a b"])
+    assert Expression("sample").columns(sample) == ["sample"]
+    assert Expression("number").columns(sample) == ["number"]
+
+
 def test_columns_are_computed_and_others_stay(source, tmp_path, read):
     expressions = {"id": "id * 2", "label": "f'{name}/{number}'"}
     process(source, to(tmp_path / "out"), expressions, columns=Columns(encodings={"label": "str"}))

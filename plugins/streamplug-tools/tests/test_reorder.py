@@ -8,6 +8,7 @@ from streamplug_tools import (
     Columns,
     Output,
     convert,
+    process,
     select,
     shuffle,
     sort,
@@ -244,6 +245,20 @@ def test_samples_are_selected_by_a_column_of_any_name(spaced, tmp_path, read):
     assert read(tmp_path / "out")["n"].tolist() == [n for n in range(20) if n * 7 % 20 > 10]
     select(spaced, to(tmp_path / "some"), "a-b")
     assert read(tmp_path / "some")["n"].tolist() == [n for n in range(20) if n % 3 and n % 5]
+
+
+@pytest.mark.parametrize("name", ["number", "sample"])
+def test_a_column_may_have_a_name_of_expressions(tmp_path, write, read, name):
+    columns = {name: "int", "a b": "int"}
+    source = write(tmp_path / "in", range(9), columns, lambda n: {name: -n, "a b": n % 3})
+    sort(source, to(tmp_path / "sorted"), name)
+    assert read(tmp_path / "sorted")[name].tolist() == list(range(-8, 1))
+    select(source, to(tmp_path / "selected"), f"{name} < -5")
+    assert read(tmp_path / "selected")[name].tolist() == [-6, -7, -8]
+    process(source, to(tmp_path / "set"), {name: f"{name} - 1"})
+    assert read(tmp_path / "set")[name].tolist() == list(range(-1, -10, -1))
+    sort(source, to(tmp_path / "spaced"), "a b")
+    assert read(tmp_path / "spaced")["a b"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_a_misspelt_column_with_a_space_is_told_with_the_nearest(spaced, tmp_path):

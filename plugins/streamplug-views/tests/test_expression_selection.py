@@ -52,6 +52,14 @@ def test_an_expression_selects_rows(crawl):
         ).load_state_dict(dataset.state_dict(5))
 
 
+@pytest.mark.parametrize("name", ["number", "sample"])
+def test_an_expression_names_columns_before_the_sample_and_its_number(tmp_path, name):
+    with MDSWriter(out=tmp_path / "set", columns={name: "int", "n": "int"}) as out:
+        for n in range(9):
+            out.write({name: 9 - n, "n": n})
+    assert numbers(remote=str(tmp_path / "set"), select=f"{name} > 6") == [0, 1, 2]
+
+
 def test_an_expression_is_evaluated_once(crawl, cache, monkeypatch):
     select = "n % 3 == 0"
     expected = numbers(remote=crawl, select=select)

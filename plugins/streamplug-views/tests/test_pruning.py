@@ -14,7 +14,7 @@ NAN = float("nan")
 
 
 def may_be_true(text, bounds):
-    return Condition(Expression(text)).may_be_true(bounds)
+    return Condition(Expression(text), bounds).may_be_true(bounds)
 
 
 BOUNDS = {
@@ -52,6 +52,14 @@ def test_what_cannot_be_true_is_pruned(text):
 )  # fmt: skip
 def test_what_may_be_true_or_fail_is_kept(text):
     assert may_be_true(text, BOUNDS)
+
+
+def test_a_column_takes_the_place_of_other_names():
+    assert not may_be_true("number > 5", {"number": (1, 2, False)})
+    assert may_be_true("n == math.pi", {"n": (10, 20, False), "math": (0, 1, False)})
+    columns = {"sample": (1, 2, False), "n": (10, 20, False)}
+    assert may_be_true("sample['n'] == 3", columns)
+    assert not may_be_true("sample == 3", columns)
 
 
 VALUES = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.just(NAN))

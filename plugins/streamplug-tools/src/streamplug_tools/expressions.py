@@ -25,10 +25,12 @@ from streamplug.errors import ConfigError, DataError
 
 _MODULES = {"json": json, "math": math, "np": np, "re": re}
 """Modules that expressions can use."""
-_SAMPLE_NAMES = frozenset({"sample"})
+_HIDDEN_SAMPLE = "__sample__"
+SAMPLE_NAMES = frozenset({"sample", _HIDDEN_SAMPLE})
+"""Names of the dict of all columns; the second also if a column is called ``sample``."""
 _COLUMN_NAME = re.compile(r"\w[\w .:/@#-]*")
 """Column names, which need not be Python names."""
-_KNOWN_NAMES = {*_MODULES, *_SAMPLE_NAMES, "number", *dir(builtins)}
+_KNOWN_NAMES = {*_MODULES, *SAMPLE_NAMES, "number", *dir(builtins)}
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,9 @@ class Expression:
     """A Python expression; pickled as text.
 
     Its names are those of columns, ``sample`` for all of them in a dict, ``number`` for the number of the
-    sample in its data set, and the modules ``json``, ``math``, ``np`` and ``re``. The name of a column stands
-    for that column also where Python would read it otherwise, such as ``user id``; in longer expressions it
-    is ``sample["user id"]``.
+    sample in its data set, and the modules ``json``, ``math``, ``np`` and ``re``. If a column has one of
+    these names, the name stands for the column. The name of a column stands for that column also where Python
+    would read it otherwise, such as ``user id``; in longer expressions it is ``sample["user id"]``.
 
     Attributes:
         text: Source code.
@@ -78,7 +80,8 @@ class Expression:
         """
         text = self.text.strip()
         if text in known and (iskeyword(text) or not text.isidentifier()):
-            return Expression(f"sample[{text!r}]")
+            name = "sample" if "sample" not in known else _HIDDEN_SAMPLE
+            return Expression(f"{name}[{text!r}]")
         try:
             _ = self._code
         except ConfigError:
@@ -94,7 +97,11 @@ class Expression:
         Raises:
             ConfigError: If it uses an unknown name; suggests the nearest name.
         """
-        check_names(f"{self.text!r:.200}", "the data set", self._free() - _KNOWN_NAMES, known)
+        free = self._free()
+        check_names(f"{self.text!r:.200}", "the data set", free - _KNOWN_NAMES, known)
+        if "sample" in known and _HIDDEN_SAMPLE not in free:  # `sample` is one column
+            used = set(_names(self._code))
+            return [name for name in known if name in used]
         return [name for name in known if self.uses(name)]
 
     @property
@@ -117,7 +124,7 @@ class Expression:
         """The names that it looks up; None for all columns."""
         nodes = list(ast.walk(ast.parse(self.text.strip(), mode="eval")))
         items = [node for node in nodes if _is_item(node)]
-        if sum(isinstance(node, ast.Name) and node.id in _SAMPLE_NAMES for node in nodes) > len(
+        if sum(isinstance(node, ast.Name) and node.id in SAMPLE_NAMES for node in nodes) > len(
             items
         ):
             return None
@@ -137,7 +144,13 @@ class Expression:
         Raises:
             DataError: If evaluation fails; the message names the sample.
         """
-        names = {**_MODULES, **sample, "sample": sample, "number": number}
+        names = {
+            **_MODULES,
+            "sample": sample,
+            "number": number,
+            **sample,
+            _HIDDEN_SAMPLE: sample,
+        }
         try:
             return eval(self._code, names)  # noqa: S307 - the user's own code, see the module
         except Exception as error:
@@ -164,7 +177,7 @@ def _is_item(node: ast.AST) -> TypeGuard[Any]:
     return (
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
-        and node.value.id in _SAMPLE_NAMES
+        and node.value.id in SAMPLE_NAMES
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.slice.value, str)
     )

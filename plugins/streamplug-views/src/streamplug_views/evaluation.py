@@ -206,7 +206,7 @@ def evaluate(
     expression = Expression(text).for_columns(columns or known)
     names = expression.columns(columns or known) or known[:1]
     engine_name = context.engine.partition(":")[0]
-    kept = kept_ranges(snapshot, expression)
+    kept = kept_ranges(snapshot, expression, names)
     size = sum(last - first for first, last in kept)
     count = min(max(size // _MIN_TASK_ROWS, 1), _MAX_TASKS)
     if engine_name != "local" and context.shared is None:

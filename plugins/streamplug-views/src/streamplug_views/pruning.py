@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from streamplug_tools.expressions import Expression
+from streamplug_tools.expressions import SAMPLE_NAMES, Expression
 
 from streamplug.errors import DataError
 from streamplug.index import Index
@@ -44,9 +44,14 @@ class ShardStatistics(Protocol):
         """Return the bounds of those columns of a shard for which they are known."""
 
 
-def kept_ranges(snapshot: Snapshot, expression: Expression) -> list[tuple[int, int]]:
-    """Return the positions that an expression must be evaluated for, as ranges ``(start, stop)``."""
-    condition = Condition(expression)
+def kept_ranges(
+    snapshot: Snapshot, expression: Expression, names: Collection[str]
+) -> list[tuple[int, int]]:
+    """Return the positions that an expression must be evaluated for, as ranges ``(start, stop)``.
+
+    `names` are the columns that it uses.
+    """
+    condition = Condition(expression, names)
     kept: list[tuple[int, int]] = []
     for first, groups in zip(snapshot.bounds, snapshot.parts):
         main = groups[0]
@@ -58,7 +63,11 @@ def kept_ranges(snapshot: Snapshot, expression: Expression) -> list[tuple[int, i
         for shard, (start, stop) in enumerate(pairwise(starts)):
             if statistics is not None:
                 known = statistics.bounds(shard)
-                bounds = {new: known[old] for old, new in main.columns.items() if old in known}
+                bounds = {
+                    new: known[old]
+                    for old, new in main.columns.items()
+                    if old in known and new in names
+                }
                 if not condition.may_be_true(bounds):
                     continue
             if kept and kept[-1][1] == start:
@@ -91,8 +100,9 @@ def split_ranges(ranges: Sequence[tuple[int, int]], count: int) -> list[list[tup
 class Condition:
     """An expression that is evaluated with bounds in place of values."""
 
-    def __init__(self, expression: Expression) -> None:
-        """Parse the expression, and evaluate its constants once."""
+    def __init__(self, expression: Expression, names: Collection[str]) -> None:
+        """Parse an expression that uses columns of these names, and evaluate its constants once."""
+        self._names = names
         self._tree = ast.parse(expression.text.strip(), mode="eval").body
         nodes = list(ast.walk(self._tree))
         self._is_opaque = any(isinstance(node, ast.NamedExpr) for node in nodes)
@@ -101,7 +111,7 @@ class Condition:
             if isinstance(node, ast.Compare):
                 for operand in (node.left, *node.comparators):
                     part = Expression(ast.unparse(operand))
-                    if part.is_constant:
+                    if part.is_constant and not any(map(part.uses, names)):
                         with suppress(DataError):  # evaluation for a sample raises it
                             self._constants[operand] = part(0, {})
 
@@ -135,15 +145,29 @@ class Condition:
         right: ast.expr,
         bounds: Mapping[str, ColumnBounds],
     ) -> _Truth:
-        column, constant = _column_of(left), right
+        column, constant = self._column_of(left), right
         if column is None and kind in _MIRRORED:
-            column, constant, kind = _column_of(right), left, _MIRRORED[kind]
+            column, constant, kind = self._column_of(right), left, _MIRRORED[kind]
         if column is None or column not in bounds or constant not in self._constants:
             return _UNKNOWN
         try:
             return _compare_with(kind, self._constants[constant], *bounds[column])
         except (TypeError, ValueError):  # evaluation names the sample
             return _UNKNOWN
+
+    def _column_of(self, node: ast.expr) -> str | None:
+        """Return the column that a node is, ``name`` or ``sample["name"]``; None if it is none."""
+        if isinstance(node, ast.Name):
+            return node.id
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in SAMPLE_NAMES
+            and node.value.id not in self._names  # else it is a value of that column
+            and isinstance(node.slice, ast.Constant)
+        ):
+            return str(node.slice.value)
+        return None
 
 
 def _compare_with(
@@ -169,17 +193,3 @@ def _compare_with(
     # Numbers that are not a number are outside of all bounds.
     is_float = isinstance(lowest, (float, np.floating))
     return _TRUE if low and high and not is_float else _UNKNOWN
-
-
-def _column_of(node: ast.expr) -> str | None:
-    """Return the column that a node is, ``name`` or ``sample["name"]``; None if it is none."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "sample"
-        and isinstance(node.slice, ast.Constant)
-    ):
-        return str(node.slice.value)
-    return None
