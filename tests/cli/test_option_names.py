@@ -12,6 +12,7 @@ from streamplug.cli.option_names import use_option_names
 @click.option("--step-time", "step_seconds")
 @click.option("--bytes", "bytes_")
 @click.option("-m", "--message", "text")
+@click.option("--force", "exist_ok", is_flag=True)
 def command(**options):
     """Do nothing."""
 
@@ -25,6 +26,10 @@ def command(**options):
         ("out=['a']: text=\"b\"", "OUT=['a']: --message=\"b\""),
         ("--split=1, s.split=2, ssplit=3, 'split=4'", "--split=1, s.split=2, ssplit=3, 'split=4'"),
         ("batch_size=0", "batch_size=0"),
+        ("pass exist_ok=True, or split=True", "pass --force, or --split=True"),
+        ("pass exist_ok=True (--force) to", "pass --force to"),
+        ("exist_ok=False, exist_ok=Truely", "--force=False, --force=Truely"),
+        ("leave it out with columns=", "leave it out with columns="),
     ],
 )
 def test_arguments_of_a_command_are_named_by_its_options(text, expected):
@@ -35,3 +40,14 @@ def test_arguments_of_a_command_are_named_by_its_options(text, expected):
 
 def test_errors_before_a_command_stay():
     assert use_option_names("split=1", None) == "split=1"
+
+
+def test_columns_to_read_are_named_by_the_options_that_choose_them():
+    options = [click.Option([f"--{name}"]) for name in ("columns", "select", "drop")]
+    job = click.Command("job", params=options)
+    named = use_option_names("leave the column out with columns=", job)
+    assert named == "leave the column out with --drop"
+    assert (
+        use_option_names("read others, with columns=, or", job) == "read others, with --select, or"
+    )
+    assert use_option_names("columns={}: give columns=", job) == "--columns={}: give --columns"
