@@ -116,6 +116,28 @@ def test_command_merges(place):
     assert "no parts" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("out", "parts"),
+    [
+        (".", ["b", "a/x/index.json"]),
+        ("{place}", ["b/", "./a/x"]),
+        ("{place}/a", ["x"]),
+        ("a", ["a/x"]),
+        ("memory://{name}", ["b", "a/x"]),
+    ],
+)
+def test_command_finds_parts_below_its_location(place, monkeypatch, out, parts):
+    monkeypatch.chdir(place if not out.endswith("place}") else place.parent)
+    out = out.format(place=place, name=place.name)
+    if out.startswith("memory"):
+        part(f"{out}/b", range(10, 20))
+        part(f"{out}/a/x", range(10))
+    told = CliRunner().invoke(main, ["merge", out, *parts])
+    assert told.exit_code == 0, told.output
+    expected = [*range(10, 20), *range(10)] if len(parts) == 2 else list(range(10))
+    assert ids(out, batch_size=1) == expected
+
+
 def write(folder, columns, samples, **options):
     with Writer(columns=columns, out=str(folder), **options) as writer:
         for sample in samples:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os.path
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +12,7 @@ import click
 from streamplug.cli import examples
 from streamplug.display.terminal import say
 from streamplug.interfaces.storage import public_url
+from streamplug.plugin.location import is_url, join, local_path
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.merge import merge_index
 
@@ -29,13 +32,26 @@ def merge(
 ) -> None:
     """Write one index.json for all the shards of several data sets.
 
-    Each part is a data set in a directory below OUT. Samples come in the order of the parts. Without PARTS,
-    the command merges all directories below OUT with an index.json, sorted by name. It neither reads nor
-    moves shards.
+    Each PART is a data set in a directory below OUT: a path relative to OUT or to the working directory, or a
+    URL. Samples come in the order of the parts. Without PARTS, the command merges all directories below OUT
+    with an index.json, sorted by name. It neither reads nor moves shards.
     """
-    places = (list(parts), out) if parts else (out,)
+    places = ([_resolve_part(part, out) for part in parts], out) if parts else (out,)
     shards = merge_index(*places, storage_options=storage_options)
     if as_json:
         click.echo(json.dumps({"shards": shards}))
     else:
         say(f"{public_url(out)}: {shards:,} shards in one index.json")
+
+
+def _resolve_part(part: str, out: str) -> str:
+    """Return the location of a part, whose path may be relative to `out` or to the working directory."""
+    name = os.path.normpath(part)
+    if is_url(part) or Path(part).expanduser().is_absolute() or name.split("/")[0] in (".", ".."):
+        return part
+    root = local_path(out)
+    if root is not None:
+        path = Path(part)
+        if path.absolute().is_relative_to(root.absolute()) or path.exists():
+            return part
+    return join(out, name)
