@@ -352,6 +352,17 @@ def test_inspect_tells_how_many_bytes_a_value_has(tmp_path):
     assert [line.strip() for line in shown.splitlines()[-4:]] == [f"{n} bytes" for n in range(4)]
 
 
+def test_inspect_shows_json_that_looks_like_bytes(tmp_path):
+    values = [{"base64": value} for value in (5, None, [1], "a", "?", "é", "YQ==\n")]
+    with MDSWriter(out=tmp_path / "set", columns={"x": "json"}) as writer:
+        for value in values:
+            writer.write({"x": value})
+    shown = run("inspect", tmp_path / "set", "--samples", len(values))
+    assert shown.exit_code == 0, shown.output
+    lines = [json.loads(line) for line in shown.stdout.splitlines()[-len(values) :]]
+    assert lines == values
+
+
 def test_inspect_writes_a_page(sets, tmp_path):
     page = tmp_path / "page.html"
     result = run("inspect", sets[0], "--html", page, "--samples", 2, "--measured", 10)

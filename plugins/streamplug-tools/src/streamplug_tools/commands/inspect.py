@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -144,7 +145,8 @@ def _spread(values: tuple[int, int, int]) -> str:
 
 
 def _short(value: object) -> str:
-    if isinstance(value, dict) and value.keys() == {"base64"}:
-        return f"{len(b64decode(value['base64'])):,} bytes"
+    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
+        with suppress(ValueError):  # else it is a value of the data set that only looks like bytes
+            return f"{len(b64decode(value['base64'], validate=True)):,} bytes"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MAX_CELL_CHARS else f"{text[: _MAX_CELL_CHARS - 1]}…"
