@@ -79,8 +79,7 @@ class Destination:
         if not self._append and not exist_ok:
             self._check_empty()
         make_directory(self.folder, durable=True)
-        # Without a storage, the directory is empty: an earlier writer has written nothing.
-        self._own(take_over=exist_ok or self._append or self.storage is None)
+        self._own(take_over=exist_ok or self._append)
         if exist_ok:
             self._clear()
         elif not self._append:
