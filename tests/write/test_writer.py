@@ -556,19 +556,24 @@ def test_a_failed_upload_of_the_index_can_be_made_up_for_by_the_same_call(
     assert StreamingDataset(local=str(far)).size == 13
 
 
-def test_a_fork_is_told_to_open_a_new_writer(tmp_path, storage):
+@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_fork_is_told_to_open_a_new_writer(tmp_path, storage, is_local, durable):
     def use():
+        writer.write(sample(3))
         with pytest.raises(StreamplugError, match="open a new writer"):
             writer.finish()
+        assert (names(folder) if folder.exists() else []) == before
 
+    folder = tmp_path / "set"
     writer = MDSWriter(
-        columns=COLUMNS, out=f"uploads://{tmp_path}/far", max_samples_per_shard=1, max_workers=1
+        columns=COLUMNS, out=folder if is_local else f"uploads://{folder}", durable=durable
     )
-    with writer:
-        writer.write(sample(1))
-        writer.write(sample(2))
-        assert in_fork(use) == 0
-    assert StreamingDataset(local=str(tmp_path / "far")).size == 2
+    writer.write(sample(1))
+    before = names(folder) if folder.exists() else []
+    assert in_fork(use) == 0
+    writer.finish()
+    assert StreamingDataset(local=str(folder)).size == 1
 
 
 def test_no_index_names_a_shard_whose_upload_failed_although_the_error_was_caught(

@@ -21,6 +21,7 @@ from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import make
+from streamplug.transfer.pool import check_process
 from streamplug.types import Int64
 from streamplug.write.append import AppendedDataset
 from streamplug.write.columns import format_of, make_columns, make_encoder
@@ -292,6 +293,7 @@ class Writer(Configurable, section="writer"):
         self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
     def _flush(self) -> None:
+        check_process(self._destination.process)
         self._pack()
         number, count = len(self._entries), self._num_rows
         if self._appended is not None:
