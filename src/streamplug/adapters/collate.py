@@ -13,6 +13,7 @@ from streamplug.types import ColumnValues
 
 Collate = Callable[[list[Any]], Any]
 
+_CONTAINERS = (dict, list, tuple)  # that torch collates item by item
 _COLLATE_ERRORS = (TypeError, RuntimeError, ValueError, KeyError)
 """Exceptions that torch raises for values that it cannot collate."""
 
@@ -36,18 +37,7 @@ def collate_samples(samples: list[Any], collate: Collate) -> Any:
         ConfigError: If torch cannot collate a column, or samples, or dicts of a column, have different keys.
     """
     are_dicts = all(isinstance(sample, dict) for sample in samples)
-    if are_dicts:  # torch drops the columns that the first sample lacks
-        keys = samples[0].keys()
-        for sample in samples:
-            if sample.keys() != keys:
-                raise ConfigError(
-                    f"a sample of a batch has the columns {list(sample)}, others {list(keys)}; choose those "
-                    "that all have with columns= of the data set, or make all samples alike by transform= of "
-                    "the loader, or give it collate_fn="
-                )
-        for name, value in samples[0].items():
-            if isinstance(value, dict):
-                _check_keys(name, [sample[name] for sample in samples])
+    _check_keys("", samples)
     try:
         return collate(samples)
     except _COLLATE_ERRORS:
@@ -65,29 +55,42 @@ def collate_samples(samples: list[Any], collate: Collate) -> Any:
 def _collate_column(name: str, values: list[Any], collate: Collate) -> Any:
     if all(map(has_torch_dtype, values)) and len({value.shape for value in values}) > 1:
         return UnequalArrays(values)
-    if values and isinstance(values[0], dict):
-        _check_keys(name, values)
+    _check_keys(name, values)
     try:
         return collate(values)
     except _COLLATE_ERRORS as error:
         raise _collate_error(name, values, error) from error
 
 
-def _check_keys(name: str, values: list[Any]) -> None:
-    """Check that dicts of a column have the same keys, as torch drops those that the first one lacks."""
-    if not all(isinstance(value, dict) for value in values):
+def _check_keys(place: str, values: list[Any]) -> None:
+    """Check that all dicts of a place have the same keys, as torch drops those that the first one lacks."""
+    first = values[0] if values else None
+    if not isinstance(first, _CONTAINERS) or not all(isinstance(v, type(first)) for v in values):
         return
-    keys = values[0].keys()
-    for value in values:
-        if value.keys() != keys:
-            raise ConfigError(
-                f"column {name!r}: a dict of a batch has the keys {list(value)}, others {list(keys)}; give "
-                "the loader transform= or batch_transform= that makes them alike, or collate_fn=, or read "
-                "other columns by columns= of the data set"
-            )
-    for key, value in values[0].items():
-        if isinstance(value, dict):
-            _check_keys(f"{name}.{key}", [value[key] for value in values])
+    if isinstance(first, dict):
+        for value in values:
+            if value.keys() != first.keys():
+                raise _keys_error(place, list(value), list(first))
+        keys: Sequence[Any] = list(first)
+    else:
+        keys = range(min(map(len, values)))  # torch refuses different lengths
+    for key in keys:
+        if isinstance(first[key], _CONTAINERS):
+            _check_keys(f"{place}.{key}" if place else str(key), [value[key] for value in values])
+
+
+def _keys_error(place: str, some: list[Any], others: list[Any]) -> ConfigError:
+    if not place:
+        return ConfigError(
+            f"a sample of a batch has the columns {some}, others {others}; choose those that all have with "
+            "columns= of the data set, or make all samples alike by transform= of the loader, or give it "
+            "collate_fn="
+        )
+    return ConfigError(
+        f"column {place!r}: a dict of a batch has the keys {some}, others {others}; give the loader "
+        "transform= or batch_transform= that makes them alike, or collate_fn=, or read other columns by "
+        "columns= of the data set"
+    )
 
 
 def _collate_error(name: str, values: Sequence[Any], error: Exception) -> ConfigError:
