@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -158,6 +159,21 @@ def test_functions_of_one_line_have_keys_of_their_own():
         lambda v: v in {1, 2}, lambda v: v in {1, 3}, lambda v: v in {1.0, 2},
     ]  # fmt: skip
     assert len(set(map(function_key, functions))) == len(functions)
+
+
+def test_objects_of_classes_of_a_function_may_be_captured():
+    @dataclass
+    class Options:
+        limit: int
+
+    class Node:
+        pass
+
+    parent, child = Node(), Node()
+    parent.children, child.parent = {child}, parent
+    first, second = (function_key(partial(scale, by=Options(n))) for n in (1, 2))
+    assert first != second
+    assert function_key(partial(scale, by=parent)) == function_key(partial(scale, by=parent))
 
 
 def test_a_captured_value_that_cannot_be_pickled_is_refused():

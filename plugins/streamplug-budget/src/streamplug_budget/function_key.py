@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from io import BytesIO
@@ -18,6 +17,7 @@ from xxhash import xxh3_128
 from streamplug.errors import ConfigError
 
 _CACHED_FUNCTION = type(lru_cache(len))
+_PLAIN = (str, bytes, int, float, bool)
 _DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)  # of slots and of the dictionary
 
 
@@ -47,6 +47,7 @@ class _FunctionKeys:
     def __init__(self) -> None:
         self._functions: dict[Any, str | None] = {}
         self._classes: dict[type, str] = {}
+        self._sets: set[int] = set()  # in progress
 
     def key(self, function: Any) -> str:
         key = self.function_key(function) if type(function) is FunctionType else None
@@ -76,8 +77,8 @@ class _FunctionKeys:
         return digest.hexdigest()
 
     def class_key(self, class_: type) -> str | None:
-        """Return the key of a class; None if it can be imported, as its pickle is its name then."""
-        if _is_importable(class_):
+        """Return the key of a class of the script or of a function; None for one whose pickle is its name."""
+        if class_.__module__ != "__main__" and "<locals>" not in class_.__qualname__:
             return None
         if class_ not in self._classes:
             self._classes[class_] = class_.__qualname__  # if its methods refer to it
@@ -91,6 +92,15 @@ class _FunctionKeys:
             digest = xxh3_128(self.pickle((class_.__bases__, content)))
             self._classes[class_] = f"{class_.__qualname__} {digest.hexdigest()}"
         return self._classes[class_]
+
+    def set_key(self, values: Any) -> str:
+        """Return the key of a set, which does not depend on the order of its items in this process."""
+        if id(values) in self._sets:  # it is in one of its items
+            return "set"
+        self._sets.add(id(values))
+        items = [repr(v).encode() if type(v) in _PLAIN else self.pickle(v) for v in values]
+        self._sets.remove(id(values))
+        return f"{type(values).__name__} {xxh3_128(repr(sorted(items)).encode()).hexdigest()}"
 
     def pickle(self, value: Any) -> bytes:
         """Return a pickle of a value, with the files that define the classes in it."""
@@ -122,9 +132,8 @@ class _KeyPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has
             return self._keys.class_key(value)
         if kind is TypeVar:
             return str(value.__name__)
-        if kind in (set, frozenset):  # in an order that does not depend on the process
-            items = sorted(map(self._keys.pickle, value))
-            return f"{kind.__name__} {xxh3_128(repr(items).encode()).hexdigest()}"
+        if kind in (set, frozenset):
+            return self._keys.set_key(value)
         if kind is _CACHED_FUNCTION:
             return self._keys.key(value.__wrapped__)
         return None
@@ -145,13 +154,6 @@ def _constant_content(value: Any) -> Any:
     if isinstance(value, frozenset):
         return "frozenset", sorted(map(_constant_content, value), key=repr)
     return value
-
-
-def _is_importable(class_: type) -> bool:
-    found: Any = sys.modules.get(class_.__module__)
-    for name in class_.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is class_ and class_.__module__ != "__main__"
 
 
 def _read_source(thing: Any) -> bytes | None:
