@@ -40,7 +40,7 @@ def read(**options: Any) -> list[int]:
     return numbers
 
 
-def write_in_parts(out: Path, numbers: Iterable[int]) -> None:
+def write_in_parts(out: Any, numbers: Iterable[int], **options: Any) -> None:
     write_parts(
         lambda n: [sample(n), sample(n)],
         list(numbers),
@@ -49,6 +49,7 @@ def write_in_parts(out: Path, numbers: Iterable[int]) -> None:
         processes=0,
         exist_ok=True,
         max_samples_per_shard=1,
+        **options,
     )
 
 
@@ -190,6 +191,12 @@ WAYS = {
         read_set,
         [7, 7, 8, 8, 9, 9],
         (OLD,),
+    ),
+    "copy of parts": Way(
+        lambda d: write_in_parts(d / "far", NEW),
+        lambda d: write_in_parts((d / "set", f"file://{d}/far"), NEW, keep_local=True),
+        read_set,
+        [7, 7, 8, 8, 9, 9],
     ),
     "merge": Way(prepare_parts, merge, read_set, NEW + OLD),
     "convert": Way(lambda d: write(d / "from", NEW), convert, read_set, NEW),

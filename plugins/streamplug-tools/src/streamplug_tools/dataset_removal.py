@@ -58,8 +58,9 @@ def list_dataset(storage: Storage, *, with_reports: bool = True) -> list[str]:
 
 def remove_files(storage: Storage, keys: Sequence[str]) -> None:
     """Remove the files that `list_dataset` returned."""
-    # What only the index names would be somebody else's if the removal is cut off once the index is gone.
-    if named := [key for key in keys if not _is_own(key)]:
+    # Without it, they would be somebody else's if the removal is cut off once the index is gone.
+    named = [key for key in keys if not _is_own(key)]
+    if named or (keys and PLAN_NAME not in keys):
         storage.write(PLAN_NAME, json.dumps({REMOVED: named}).encode())
         keys = [*keys, PLAN_NAME]
     # The index is deleted first. The plan is last: it identifies the leftovers of a removal that was cut off.

@@ -10,7 +10,7 @@ from streamplug.errors import CorruptShardError, InvalidIndexError, UnknownNameE
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
-from streamplug.plugin_kit.file_commit import make_directory, sync_file
+from streamplug.plugin_kit.file_commit import make_directory, sync_directory, sync_file
 from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
@@ -56,8 +56,8 @@ def is_copied(home: Storage, copy: Path, number: int) -> bool:
     return (copy / name / INDEX_NAME).read_bytes() == index
 
 
-def fetch_part(home: Storage, number: int, folder: Path) -> None:
-    """Copy a part of a storage to a new local folder."""
+def fetch_part(home: Storage, number: int, folder: Path, *, durable: bool) -> None:
+    """Copy a part of a storage to a new local folder, and sync it to the disk if `durable`."""
     source, name = TimeoutStorage(home, DOWNLOAD_TIMEOUT_SECONDS), part_folder(number)
     data = call_with_retries(partial(source.read, f"{name}/{INDEX_NAME}"), _RETRIES)
     index = parse_index(data, home.url_of(f"{name}/{INDEX_NAME}"))
@@ -67,7 +67,10 @@ def fetch_part(home: Storage, number: int, folder: Path) -> None:
             fetch = partial(_fetch, source, f"{name}/{file.basename}", folder, file)
             call_with_retries(fetch, _RETRIES)
         (folder / INDEX_NAME).write_bytes(data)
-        sync_file(folder / INDEX_NAME)
+        if durable:
+            for path in folder.iterdir():
+                sync_file(path)
+            sync_directory(folder)
 
 
 def _fetch(source: Storage, key: str, folder: Path, file: FileInfo) -> None:
@@ -79,7 +82,6 @@ def _fetch(source: Storage, key: str, folder: Path, file: FileInfo) -> None:
             f"{source.url_of(key)} has {size} bytes, the index of its part says {file.bytes}; remove the "
             "part, and call again"
         )
-    sync_file(path)
 
 
 def _files(index: Index) -> list[FileInfo]:

@@ -139,9 +139,10 @@ class PartTask:
         scratch = copy / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
         folder = part_folder(number)
         try:
-            fetch_part(home, number, scratch)
+            durable = self.options.get("durable", True)
+            fetch_part(home, number, scratch, durable=durable)
             install_attempt(scratch, copy / folder)
-            if self.options.get("durable", True):
+            if durable:
                 sync_directory(copy)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
