@@ -20,7 +20,6 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,12 +28,12 @@ import xxhash
 
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import (
-    AccessDenied,
     AlreadyExists,
     ConfigError,
     DataError,
     NotFound,
     StorageError,
+    Transient,
 )
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
@@ -112,8 +111,12 @@ class VersionStore:
         # Asked last: it is there before the first version is missing.
         if self._exists(_EXPIRED_NAME):
             # The hint may be that of a slow commit, and later versions follow a gap.
-            with suppress(AccessDenied, NotFound):  # web servers may not list directories
+            try:
                 return max(self.versions(), default=version)
+            except Transient:
+                raise
+            except StorageError:  # web servers may not list directories
+                pass
         return version
 
     def _exists(self, name: str) -> bool:
