@@ -196,6 +196,20 @@ def test_loops_of_threads_have_their_own_generators(folders):
     assert sorted(found) == sorted([crops(alone), crops(alone)])
 
 
+class ReadingAhead(StreamingDataset):
+    def __iter__(self):
+        samples = super().__iter__()
+        with ThreadPoolExecutor(1) as pool:
+            ahead = pool.submit(next, samples, None)
+            while (sample := ahead.result()) is not None:
+                ahead = pool.submit(next, samples, None)
+                yield sample
+
+
+def test_a_subclass_may_read_ahead_in_a_thread(folders):
+    assert crops(make(folders, cls=ReadingAhead)) == crops(make(folders))
+
+
 def test_without_a_batch_size_each_sample_is_a_step(folders):
     dataset = make(folders, batch=None)
     for step, (n, found) in enumerate(crops(dataset)):
