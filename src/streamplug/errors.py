@@ -153,7 +153,10 @@ class CacheConflictError(StreamplugError, FileExistsError):
 
 @contextmanager
 def prefix_errors(place: str, kind: type[StreamplugError] = StreamplugError) -> Iterator[None]:
-    """Prefix the messages of errors of a kind, such as with the URL of a data set."""
+    """Prefix the messages of errors of a kind, such as with the URL of a data set.
+
+    Other attributes, such as `Transient.retry_after`, are not kept.
+    """
     try:
         yield
     except kind as error:

@@ -40,4 +40,4 @@ def test_a_seed_gives_the_same_world_each_time():
     ["the lock of the quota is not taken", "resuming skips a step", "downloads are not verified"],
 )
 def test_planted_defects_are_found(defect):
-    assert any(": ok; " not in line for line in run("1", "2", "3", "4", "--defect", defect))
+    assert any(": ok; " not in line for line in run("1", "2", "4", "5", "--defect", defect))
