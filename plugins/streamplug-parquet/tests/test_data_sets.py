@@ -568,6 +568,13 @@ def test_arrow_arrays_are_written_as_they_are(tmp_path):
         ("struct<a: int64>", {"a": 1, "b": 2}), ("struct<a: int64>", {"a": "x"}), ("timestamp[us]", 3),
         ("list<struct<a: int64>>", [{"b": 1}]), ("fixed_size_binary[2]", b"123"),
         ("decimal128(4, 1)", "1.5"), ("uint8", -1),
+        ("struct<a: int64>", {"a": 1.0}), ("struct<a: int64>", {"a": np.float64(2.9)}),
+        ("struct<a: int64>", (1.5,)), ("struct<a: int64>", [("a", 1.5)]), ("struct<a: string>", {"a": b"x"}),
+        ("struct<a: binary>", {"a": "x"}), ("struct<a: int64>", {"a": True}),
+        ("struct<a: list<int8>>", {"a": np.array([1.5])}), ("struct<a: list<int8>>", {"a": b"ab"}),
+        ("struct<a: list<string>>", {"a": np.array([b"x"])}), ("list<list<int32>>", [[1], [1.5]]),
+        ("list<list<int32>>", [[1], np.array([1.5], object)]), ("list<string>", "ab"),
+        ("list<struct<a: struct<b: int64>>>", [{"a": None}, None, {"a": {"b": 1.0}}]),
     ],
 )  # fmt: skip
 def test_other_values_are_refused_by_the_name_of_the_column(spec, value, tmp_path):
@@ -576,6 +583,42 @@ def test_other_values_are_refused_by_the_name_of_the_column(spec, value, tmp_pat
             out.write({"x": value})
         with pytest.raises(EncodeError, match="column 'x'"):
             out.write_batch({"x": [value]})
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "found"),
+    [
+        ("struct<a: int64>", {"a": 1.0}, pa.struct({"a": pa.float64()})),
+        ("struct<a: int64>", {"a": 1, "b": 2}, pa.struct({"a": pa.int64(), "b": pa.int64()})),
+        ("list<list<int32>>", [[1.0]], pa.list_(pa.large_list(pa.float32()))),
+        ("list<struct<a: string>>", [{"a": b"x"}], pa.list_(pa.struct({"a": pa.binary()}))),
+        ("list<string>", [1], pa.list_(pa.int64())),
+    ],
+)
+def test_arrow_arrays_of_other_types_are_refused_at_any_depth(spec, value, found, tmp_path):
+    out = Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet")
+    with out, pytest.raises(EncodeError, match="column 'x': takes "):
+        out.write_batch({"x": pa.array([value], found)})
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "found"),
+    [
+        ("struct<a: int64>", {"a": None}, pa.struct({"a": pa.null()})),
+        ("struct<a: double>", {"a": 3}, pa.struct({"a": pa.int32()})),
+        ("list<list<int64>>", [[3]], pa.large_list(pa.list_(pa.int8(), 1))),
+        (
+            "list<struct<key: string, value: int64>>",
+            [{"key": "a", "value": 1}],
+            pa.map_(pa.string(), pa.int32()),
+        ),
+        ("list<string>", ["x"], pa.list_(pa.dictionary(pa.int8(), pa.large_string()))),
+    ],
+)
+def test_arrow_arrays_of_narrower_types_are_taken_at_any_depth(spec, value, found, tmp_path):
+    with Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet") as out:
+        out.write_batch({"x": pa.array([value], found)})
+    assert StreamingDataset(local=str(tmp_path / "set"), batch_size=1)[0] == {"x": value}
 
 
 @pytest.mark.parametrize(

@@ -89,14 +89,12 @@ def _other(values: Any, type_: pa.DataType, error: Exception) -> EncodeTypeError
 
 
 def _of_list(values: Sequence[Any], type_: pa.DataType, *, nullable: bool) -> Any:
-    family = _family(type_)
-    taken = _INSTANCES.get(family, ())
     kinds = set(map(type, values))
     if nullable:
         kinds.discard(type(None))
     for kind in kinds:
-        if not issubclass(kind, taken) or (kind is bool and family != "bool"):
-            raise EncodeTypeError(f"takes values of {type_}, got {_example(values, kind)}")
+        if not takes_instances(kind, type_):
+            raise EncodeTypeError(f"takes values of {type_}, got {example(values, kind)}")
     for kind in kinds & {np.datetime64, np.timedelta64}:
         times = np.array([kind("NaT") if value is None else value for value in values])
         return _of_array(pa.array(times), type_)
@@ -106,10 +104,21 @@ def _of_list(values: Sequence[Any], type_: pa.DataType, *, nullable: bool) -> An
 def _of_array(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), type_)
-    family = _family(type_)
-    if _family(array.type) not in _TAKEN.get(family, {family}):
+    if not takes_arrays(array.type, type_):
         raise EncodeTypeError(f"takes values of {type_}, got an array of {array.type}")
     return array if array.type == type_ else array.cast(type_)
+
+
+def takes_instances(kind: type, type_: pa.DataType) -> bool:
+    """Return whether single values of a Python or NumPy type are values of an Arrow type."""
+    family = _family(type_)
+    return issubclass(kind, _INSTANCES.get(family, ())) and (kind is not bool or family == "bool")
+
+
+def takes_arrays(found: pa.DataType, type_: pa.DataType) -> bool:
+    """Return whether Arrow arrays of one type may be cast to another."""
+    family = _family(type_)
+    return _family(found) in _TAKEN.get(family, {family})
 
 
 def arrow_array(values: Any) -> pa.Array:
@@ -227,6 +236,7 @@ def _family(type_: pa.DataType) -> str:
     return str(type_).partition("[")[0]
 
 
-def _example(values: Sequence[Any], kind: type) -> str:
+def example(values: Sequence[Any], kind: type) -> str:
+    """Return the first value of a type, for an error."""
     value = next(value for value in values if type(value) is kind)
     return f"{kind.__name__}: {short_repr(value)}"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from streamplug.errors import ConfigError, EncodeError
-from streamplug_parquet.arrow_conversion import masked_error
+from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
+from streamplug_parquet.arrow_conversion import (
+    example,
+    masked_error,
+    takes_arrays,
+    takes_instances,
+)
 from streamplug_parquet.sizes import HEAD, width_of
-from streamplug_parquet.types import spec_of
+from streamplug_parquet.types import plain, spec_of
 
 ValueCopier: TypeAlias = "Callable[[Any], tuple[Any, int]]"
 """Copies a value and returns its size in bytes."""
@@ -47,28 +54,128 @@ def writable(type_: pa.DataType) -> None:
         raise ConfigError(f"{spec_of(type_)} is read, but not written, at this place of a column")
 
 
-def check_fields(value: Any, type_: pa.DataType) -> None:
-    """Refuse fields that the struct does not have, and masked arrays: Arrow would drop the fields and masks.
+def check_values(values: Sequence[Any], type_: pa.DataType, path: str = "") -> None:
+    """Refuse values that Arrow would convert or drop at some depth, such as 1.5 for an integer.
+
+    Args:
+        values: Values of `type_`, or None. All are checked together, as types repeat.
+        type_: A type that can be written.
+        path: Names of the fields around the values, for errors.
 
     Raises:
-        EncodeError: If there are such fields or arrays.
+        EncodeError: If a value has another type, a struct has other fields, or an array has a mask.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        raise masked_error()
-    if isinstance(value, dict) and pa.types.is_struct(type_):
-        fields = {field.name: field.type for field in type_}
-        if surplus := [name for name in value if name not in fields]:
-            raise EncodeError(f"takes the fields {list(fields)}, got {surplus}, too")
-        for name, inner in value.items():
-            check_fields(inner, fields[name])
-    elif isinstance(value, (list, tuple)) and _has_nested(type_):
-        for inner in value:
-            check_fields(inner, type_.value_type)
+    if pa.types.is_struct(type_):
+        records = _records(values, [field.name for field in type_])
+        surplus = set(chain.from_iterable(records)) - {field.name for field in type_}
+        if surplus:
+            raise _surplus_error(type_, surplus)
+        for field in type_:
+            inner = [record[field.name] for record in records if field.name in record]
+            check_values(inner, field.type, _join(path, field.name))
+    elif _is_list(type_):
+        lists, dtypes = _split_lists(values, type_, path)
+        for dtype in dtypes:
+            if not (_is_nested(type_.value_type) or takes_instances(dtype.type, type_.value_type)):
+                raise _type_error(type_.value_type, path, f"an array of {dtype}")
+        check_values(list(chain.from_iterable(lists)), type_.value_type, path)
+    else:
+        for kind in set(map(type, values)):
+            # Arrow itself requires scalars of the same type.
+            is_taken = kind is type(None) or issubclass(kind, pa.Scalar)
+            if not (is_taken or takes_instances(kind, type_)):
+                raise _type_error(type_, path, example(values, kind))
 
 
-def _has_nested(type_: pa.DataType) -> bool:
-    is_list = pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_)
-    return is_list and bool(pa.types.is_nested(type_.value_type))
+def _records(values: Sequence[Any], names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return structs as dicts. Arrow takes tuples of fields and lists of pairs, too, and refuses others."""
+    if set(map(type, values)) <= {dict, type(None)}:
+        return [value for value in values if value is not None]
+    records: list[Mapping[str, Any]] = []
+    for value in values:
+        if isinstance(value, dict):
+            records.append(value)
+        elif isinstance(value, tuple):
+            records.append(dict(zip(names, value)))
+        elif isinstance(value, Sequence):
+            with suppress(TypeError, ValueError):
+                records.append(dict(value))
+    return records
+
+
+def _split_lists(
+    values: Sequence[Any], type_: pa.DataType, path: str
+) -> tuple[list[Collection[Any]], set[np.dtype[Any]]]:
+    """Return the lists among values, and the dtypes of the arrays among them."""
+    kinds = set(map(type, values))
+    if kinds <= {list, tuple, type(None)}:
+        return [value for value in values if value is not None], set()
+    lists: list[Collection[Any]] = []
+    dtypes = set()
+    for value in values:
+        if isinstance(value, np.ma.MaskedArray):
+            raise masked_error()
+        if isinstance(value, (str, bytes, bytearray, memoryview)):
+            raise _type_error(type_, path, example([value], type(value)))
+        if isinstance(value, (pa.Array, pa.ChunkedArray)):
+            continue  # Arrow requires the same type
+        if hasattr(value, "__array__"):
+            array = np.asarray(value)
+            if array.dtype != object:
+                dtypes.add(array.dtype)
+            elif array.ndim:
+                lists.append(array.tolist())
+        elif isinstance(value, Collection) and not isinstance(value, dict):
+            lists.append(value)
+    return lists, dtypes
+
+
+def check_array_type(found: pa.DataType, type_: pa.DataType) -> None:
+    """Refuse Arrow arrays whose cast would convert values at some depth, or drop fields.
+
+    Raises:
+        EncodeError: If values of the type `found` are not values of `type_`.
+    """
+    _check_type(plain(found), type_, "")
+
+
+def _check_type(found: pa.DataType, type_: pa.DataType, path: str) -> None:
+    of = pa.types
+    if of.is_map(found):  # Arrow casts it to a list of its entries
+        found = pa.list_(pa.struct([("key", found.key_type), ("value", found.item_type)]))
+    if of.is_struct(type_) and of.is_struct(found):
+        types = {field.name: field.type for field in type_}
+        surplus = {field.name for field in found} - types.keys()
+        if surplus:
+            raise _surplus_error(type_, surplus)
+        for field in found:
+            _check_type(field.type, types[field.name], _join(path, field.name))
+    elif _is_list(type_) and hasattr(found, "value_type"):
+        _check_type(found.value_type, type_.value_type, path)
+    elif not of.is_null(found) and not takes_arrays(found, type_):
+        raise _type_error(type_, path, f"an array of {found}")
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_))
+
+
+def _is_nested(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(type_))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _type_error(type_: pa.DataType, path: str, got: str) -> EncodeTypeError:
+    where = f" in the field {path!r}" if path else ""
+    return EncodeTypeError(f"takes values of {spec_of(type_)}{where}, got {got}")
+
+
+def _surplus_error(type_: pa.DataType, surplus: set[Any]) -> EncodeError:
+    names = sorted(map(str, surplus))
+    return EncodeError(f"takes the fields {[field.name for field in type_]}, got {names}, too")
 
 
 def value_copier(type_: pa.DataType) -> ValueCopier:

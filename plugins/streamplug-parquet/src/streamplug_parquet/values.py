@@ -32,7 +32,13 @@ from streamplug_parquet.arrow_conversion import (
     stacked,
     strict,
 )
-from streamplug_parquet.nested import ValueCopier, check_fields, value_copier, writable
+from streamplug_parquet.nested import (
+    ValueCopier,
+    check_array_type,
+    check_values,
+    value_copier,
+    writable,
+)
 from streamplug_parquet.sizes import HEAD, sizes_of, width_of
 from streamplug_parquet.types import spec_of
 
@@ -339,11 +345,11 @@ class Nested(ArrowValue):
         writable(self.type)
         if not isinstance(values, _ARROW):
             values = list(values)
-            for value in values:
-                check_fields(value, self.type)
+            check_values(values, self.type)
         try:
             array = pa.array(values, self.type) if isinstance(values, list) else arrow_array(values)
             if array.type != self.type:
+                check_array_type(array.type, self.type)
                 array = array.cast(self.type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise EncodeTypeError(f"takes values of {spec_of(self.type)}: {error}") from error
