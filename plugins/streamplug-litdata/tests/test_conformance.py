@@ -250,6 +250,39 @@ class TestJson(ValueTests):
         return st.lists(st.none() | st.booleans() | st.integers() | texts, max_size=4)
 
 
+def _nested_lists(body, count):
+    """Return a dict of lists, each of which has the same bytes."""
+    items = b"".join(struct.pack("<I", 4) + b"%04d" % n + body for n in range(count))
+    return b"\x05" + struct.pack("<I", count) + items
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x06" + struct.pack("<2I", 2000, 0),  # dicts without keys
+        b"\x06" + struct.pack("<2I", 3000, 1) + struct.pack("<I", 1) + b"a",
+        b"\x06" + struct.pack("<2I", 1, 1 << 31),
+        b"\x04" + struct.pack("<I", 2000),
+        b"\x05" + struct.pack("<I", 2000),
+    ],
+)
+def test_more_items_than_bytes_follow_are_refused(body):
+    decode = JsonItem().decode
+    with pytest.raises(DecodeError, match=r"\d+ (items in the|dicts have no keys)"):
+        decode(memoryview(_nested_lists(body, 100)))
+
+
+def test_lists_of_dicts_in_the_binary_form_are_read():
+    keys = struct.pack("<I", 1) + b"a" + struct.pack("<I", 1) + b"b"
+    records = b"\x10\x14\x01" + b"\x12" + struct.pack("<q", 7) + b"\x10"
+    body = b"\x06" + struct.pack("<2I", 2, 2) + keys + records
+    expected = [{"a": None, "b": True}, {"a": 7, "b": None}]
+    found = JsonItem().decode(memoryview(_nested_lists(body, 2)))
+    assert found == {"0000": expected, "0001": expected}
+    empty = _nested_lists(b"\x06" + struct.pack("<2I", 0, 0), 1)
+    assert JsonItem().decode(memoryview(empty)) == {"0000": []}
+
+
 class TestTree(ValueTests):
     cls = Tree
     wrong = ([1], None, {"x": 1})

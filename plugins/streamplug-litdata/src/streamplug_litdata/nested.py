@@ -50,9 +50,8 @@ def _tagged(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if tag in _SINGLE:
         return _SINGLE[tag](data, at)
     (count,) = struct.unpack_from("<I", data, at)
-    if count > len(data):
-        raise DecodeError(f"{count} items in {len(data)} bytes")
     at += 4
+    _check_count(data, at, count)
     if tag == 5:
         values = {}
         for _ in range(count):
@@ -62,6 +61,12 @@ def _tagged(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if tag not in _READERS_BY_TAG:
         raise DecodeError(f"no value has the tag {tag}")
     return _READERS_BY_TAG[tag](data, at, count)
+
+
+def _check_count(data: bytes, at: int, count: int) -> None:
+    """Refuse more items than bytes follow: each item takes at least one."""
+    if count > len(data) - at:
+        raise DecodeError(f"{count} items in the {len(data) - at} bytes from byte {at} on")
 
 
 def _part(data: bytes, at: int, size: int) -> tuple[bytes, int]:
@@ -110,7 +115,12 @@ def _bools(data: bytes, at: int, count: int) -> tuple[list[bool], int]:
 def _records(data: bytes, at: int, count: int) -> tuple[list[dict[str, Any]], int]:
     """Read dicts with the same keys and plain values."""
     (width,) = struct.unpack_from("<I", data, at)
-    keys, at = _texts(data, at + 4, min(width, len(data)))
+    at += 4
+    _check_count(data, at, width)
+    keys, at = _texts(data, at, width)
+    if count and not keys:  # nothing would bound their number, as they take no bytes
+        raise DecodeError(f"{count} dicts have no keys")
+    _check_count(data, at, count * width)
     records = []
     for _ in range(count):
         record = {}
