@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow")
@@ -13,7 +14,7 @@ from click.testing import CliRunner  # noqa: E402
 from streamplug import StreamingDataset, write_from  # noqa: E402
 from streamplug.cli import main  # noqa: E402
 from streamplug.errors import DataError, EncodeError  # noqa: E402
-from streamplug.plugin_kit.arrow import maps_as_dicts, to_python  # noqa: E402
+from streamplug.plugin_kit.arrow import maps_as_dicts, to_python, value_sizes  # noqa: E402
 
 TEXT_TO_INT = pa.map_(pa.string(), pa.int32())
 CASES = {
@@ -103,3 +104,32 @@ def test_parquet_with_a_map_is_converted_to_json_objects(tmp_path):
     done = CliRunner().invoke(main, [*command, "--format", "mds", "--columns", "m:json"])
     assert done.exit_code == 0, done.stderr
     assert [sample["m"] for sample in StreamingDataset(local=str(tmp_path / "set"))[:]] == rows
+
+
+TEXT = pa.string()
+SIZES = {
+    "numbers": (pa.array([1, None], pa.int8()), 40.0),
+    "text": (pa.array(["abc", None, ""]), [67, 64, 64]),
+    "a view of text": (pa.array(["abc", None, "x" * 50], pa.string_view()), [67, 64, 114]),
+    "fixed bytes": (pa.array([b"ab"], pa.binary(2)), 66.0),
+    "a dictionary": (pa.array(["abc", None, "abc"]).dictionary_encode(), [67, 8, 67]),
+    "nulls in lists": (pa.array([[None] * 3, []], pa.list_(pa.null())), [88, 64]),
+    "lists of one size": (pa.array([[None] * 3], pa.list_(pa.null(), 3)), 88.0),
+    "text in them": (pa.array([["a", "b"], ["", "abc"]], pa.list_(TEXT, 2)), [194, 195]),
+    "structs": (pa.array([{"a": 1, "b": "x"}]), [64 * 3 + 40 + 65]),
+    "maps": (pa.array([[("a", 1)], []], TEXT_TO_INT), [64 + 65 + 40, 64]),
+    "views of lists": (pa.array([["a"], ["b", ""]], pa.list_view(TEXT)), [129, 193]),
+    "runs": (pa.RunEndEncodedArray.from_arrays(pa.array([9], pa.int32()), ["a"]), 65.0),
+}
+
+
+@pytest.mark.parametrize(("array", "expected"), SIZES.values(), ids=SIZES)
+def test_sizes_of_values_count_them_as_python_objects(array, expected):
+    assert np.array_equal(value_sizes(array), expected)
+    if not isinstance(expected, float):
+        assert np.array_equal(value_sizes(array.slice(1)), expected[1:])
+
+
+def test_sizes_of_values_take_no_memory_for_nulls():
+    lists = pa.FixedSizeListArray.from_arrays(pa.nulls(1 << 31), 1 << 30)
+    assert value_sizes(lists) == 64 + 8 * (1 << 30)

@@ -587,3 +587,51 @@ def test_rows_that_would_fill_the_memory_are_refused(tmp_path, monkeypatch, code
     monkeypatch.setattr(Encoding, "max_value_bytes", 1 << 20)
     assert refuses(tmp_path / "set")
     assert opened(tmp_path / "set", max_value_bytes=1 << 30)[99] == {"x": "x" * (1 << 20)}
+
+
+def lists_of_nulls(pa):
+    return pa.ListArray.from_arrays(pa.array([*[0] * 200, 1 << 23], pa.int32()), pa.nulls(1 << 23))
+
+
+def repeated_text(pa):
+    return pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int8()), ["x" * (1 << 18)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "make_array"),
+    [
+        ("list", lists_of_nulls),
+        (
+            "list",
+            lambda pa: pa.FixedSizeListArray.from_arrays(pa.nulls(200 << 23), 1 << 23),
+        ),
+        ("str", repeated_text),
+        (
+            "list",
+            lambda pa: pa.ListArray.from_arrays(
+                pa.array(range(201), pa.int32()), repeated_text(pa)
+            ),
+        ),
+    ],
+    ids=["nulls", "nulls of one size", "text", "lists of text"],
+)
+def test_values_that_take_few_bytes_in_rows_are_refused(tmp_path, monkeypatch, kind, make_array):
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(memory_bounds, "MIN_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(Encoding, "max_value_bytes", 1 << 20)
+    sink, array = pa.BufferOutputStream(), make_array(pa)
+    with pa.ipc.new_stream(sink, pa.schema({"x": array.type})) as file:
+        file.write_batch(pa.RecordBatch.from_arrays([array], ["x"]))
+    rows, count = sink.getvalue().to_pybytes(), len(array)
+    head = np.full(count + 2, 4 * (count + 2), "<u4")
+    head[0] = count
+    data = head.tobytes() + rows + struct.pack("<I", len(rows)) + b"LDARW01\0"
+    write(tmp_path / "set", [[b""]], ["pickle"], dict_of(x=LEAF), types={"x": kind})
+    chunk_of(tmp_path / "set", data, count)
+    monkeypatch.setattr(memory_bounds, "MAX_EXPANSION", 2)
+
+    def act():
+        with pytest.raises(DecodeError, match=r"column 'x': .* max_value_bytes="):
+            next(iter(opened(tmp_path / "set", batch_size=count, shuffle=False).batches()))
+
+    assert takes_less_of_the_system(30 << 20, act)

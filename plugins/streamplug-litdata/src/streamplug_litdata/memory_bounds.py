@@ -6,8 +6,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from streamplug.errors import CorruptShardError
+from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column
+from streamplug.plugin_kit.arrow import ValueSizes
+from streamplug.types import Int64
 
 MIN_LIMIT_BYTES, MAX_EXPANSION = 1 << 30, 100
 """Bytes that are always permitted; ratio of decompressed to stored bytes that is."""
@@ -26,13 +28,39 @@ def check_decoded_size(size: int, stored: int, columns: Sequence[Column]) -> Non
     Raises:
         CorruptShardError: If it takes more than 1 GiB, 100 times its stored size, and `max_value_bytes`.
     """
-    values = max((column.encoding.max_value_bytes for column in columns), default=0)
-    limit = max(MIN_LIMIT_BYTES, MAX_EXPANSION * stored, values)
+    limit = _decoded_limit(stored, columns)
     if size > limit:
         raise CorruptShardError(
             f"it takes {size} bytes when decompressed, {stored} in its file, more than the limit of {limit}; "
             f"if you trust its writer, pass max_value_bytes={size} to the stream"
         )
+
+
+def check_value_sizes(sizes: ValueSizes, rows: Int64, stored: int, column: Column) -> None:
+    """Refuse rows whose values take far more memory as Python objects than the file.
+
+    Args:
+        sizes: Sizes of all values of the column, as `value_sizes` of the plugin kit returns them.
+        rows: Numbers of the rows, shape ``[n]``.
+        stored: Bytes of the file.
+        column: The column.
+
+    Raises:
+        DecodeError: If they take more than 1 GiB, 100 times the stored size, and `max_value_bytes`.
+    """
+    size = sizes * len(rows) if isinstance(sizes, float) else float(sizes[rows].sum())
+    limit = _decoded_limit(stored, [column])
+    if size > limit:
+        raise DecodeError(
+            f"column {column.name!r}: {len(rows)} values take about {size:.0f} bytes, more than the limit of "
+            f"{limit}; use a smaller batch_size, or if you trust the writer, pass max_value_bytes={size:.0f} "
+            "to the stream"
+        )
+
+
+def _decoded_limit(stored: int, columns: Sequence[Column]) -> int:
+    values = max((column.encoding.max_value_bytes for column in columns), default=0)
+    return max(MIN_LIMIT_BYTES, MAX_EXPANSION * stored, values)
 
 
 def decoded_bytes(messages: Iterator[Any]) -> int:

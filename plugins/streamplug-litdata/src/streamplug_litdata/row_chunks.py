@@ -14,10 +14,11 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.interfaces import Column, Encoding, ShardReader
 from streamplug.plugin import make
+from streamplug.plugin_kit.arrow import ValueSizes, value_sizes
 from streamplug.plugin_kit.decoding import undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import decoded, head_size, offsets_of
-from streamplug_litdata.memory_bounds import check_decoded_size, decoded_bytes
+from streamplug_litdata.memory_bounds import check_decoded_size, check_value_sizes, decoded_bytes
 from streamplug_litdata.specs import Options, Spec
 
 MARK = b"LDARW01\0"
@@ -59,7 +60,10 @@ class _ArrowColumn:
         array: The Arrow array.
         there: Mask of values that are not None, or None if all are.
         values: Zero-copy view of the values as leaves, or None if Arrow stores them differently.
+        sizes: Bytes of the values as Python objects, if `values` is None.
     """
+
+    sizes: ValueSizes = 0.0
 
     def __init__(self, array: Any, kind: str | None) -> None:
         self.array = array
@@ -70,6 +74,7 @@ class _ArrowColumn:
             # Lists of different lengths would not fit into an array of scalars.
             if kind in _SCALAR_KINDS and array.type.num_fields:
                 raise CorruptShardError(f"its values are {array.type}, the index says {kind}")
+            self.sizes = value_sizes(array)
 
 
 def _values(array: Any, kind: str | None) -> _ValueRanges | None:
@@ -193,6 +198,7 @@ class RowsReader(ShardReader):
             return decoded(column, rows, data, begins[rows], sizes[rows])
         import pyarrow as pa
 
+        check_value_sizes(known.sizes, rows, len(self._data), column)
         values: list[Any] = known.array.take(pa.array(rows)).to_pylist()
         own = self._specs[column.name].encoding(column.name, Options(), _make)
         if type(column.encoding) is type(own):
