@@ -35,6 +35,15 @@ def test_frames(data):
         clips.with_max_value_bytes(2 * frame - 1).decode(memoryview(data))
 
 
+def test_the_limit_holds_after_the_first_error(data):
+    width, height = Video(data).size
+    video = Video(data, width * height * 3 - 1)
+    for _ in range(2):
+        with pytest.raises(DecodeError, match=MATCH):
+            video.frames(indices=[0], size=(1, 1))
+        assert "takes more than" in repr(video)
+
+
 def test_frames_that_are_larger_than_the_header_says(data):
     video = Video(data, 2 * Video(data).size[0] * Video(data).size[1] * 3)
     video._stream.codec_context.options = {"max_pixels": "100"}

@@ -15,7 +15,7 @@ from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.audio import Audio
 from streamplug_av.clip_options import ClipOptions, checked_size
-from streamplug_av.container import decode_errors, start_seconds
+from streamplug_av.container import decode_errors, select_stream, start_seconds
 from streamplug_av.media_file import MediaFile
 from streamplug_av.png import frame_png
 from streamplug_av.timeline import (
@@ -61,7 +61,8 @@ class Video(MediaFile):
 
     @cached_property
     def _stream(self) -> Any:
-        stream = super()._stream
+        # Not that of the base class: it would stay in the cache, unchecked, if the check fails.
+        stream = select_stream(self._container, self._kind)
         width, height = stream.codec_context.width, stream.codec_context.height
         self._check_size(1, height, width)
         # A file whose frames are larger than its header says is damaged for FFmpeg.
