@@ -55,3 +55,11 @@ def test_columns_are_found_by_id_or_else_by_name():
         column.find_in(pa.schema([("old", pa.string())]))
     with pytest.raises(ConfigError, match="column 'u'"):
         TableColumn(pa.field("u", pa.dense_union([pa.field("a", INT64)])), True, ["u"]).as_column()
+
+
+def test_a_field_id_of_a_file_that_is_no_integer_is_refused():
+    column = TableColumn(with_field_id(pa.field("a", INT64), 7), True, ["a"])
+    damaged = pa.schema([pa.field("a", INT64, metadata={"PARQUET:field_id": "abcdefgh"})])
+    for table_column in (column, TableColumn(pa.field("a", INT64), True, ["a"])):
+        with pytest.raises(CorruptShardError, match="column 'a' has the field id b'abcdefgh'"):
+            table_column.find_in(damaged)

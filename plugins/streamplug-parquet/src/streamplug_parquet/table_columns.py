@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.interfaces import Column
+from streamplug.plugin_kit.codec_errors import short_repr
 from streamplug_parquet.encodings import ArrowTypes
 from streamplug_parquet.types import plain, spec_of
 
@@ -61,7 +62,8 @@ class TableColumn:
         """Return the column of a file; None if the file does not have it.
 
         Raises:
-            CorruptShardError: If the file has it with a type that is not one of the table's.
+            CorruptShardError: If the file has it with a type that is not one of the table's, or a field id
+                is no integer.
         """
         own = _id_of(self.field)
         if own is not None and any(_id_of(field) is not None for field in schema):
@@ -100,7 +102,12 @@ def with_field_id(field: pa.Field, number: int) -> pa.Field:
 
 def _id_of(field: pa.Field) -> int | None:
     value = (field.metadata or {}).get(_FIELD_ID)
-    return None if value is None else int(value)
+    try:
+        return None if value is None else int(value)
+    except ValueError:  # files may store any metadata
+        raise CorruptShardError(
+            f"column {field.name!r} has the field id {short_repr(value)}, which is no integer"
+        ) from None
 
 
 def _ids_fit(stored: pa.Field, expected: pa.Field) -> bool:
