@@ -273,6 +273,8 @@ def test_pickles_are_decoded_in_any_pipeline_only_if_asked_for(tars):
         (np.full((2, 2), np.nan), "values from 0 to 1"),
         (np.zeros((2, 2), np.int64), "of int64"),
         (np.zeros((2, 2, 2), np.uint8), r"not \[2, 2, 2\]"),
+        (np.ma.array(np.zeros((2, 2), np.uint8), mask=True), "an array without a mask"),
+        (np.ma.array(np.zeros((2, 2))), "an array without a mask"),
         (7, "array or an image of Pillow, got int"),
     ],
 )

@@ -46,7 +46,7 @@ def image_file(extension: str, image: Any) -> bytes:
             ``[height, width, channels]`` with 1, 3 or 4 channels; or an image of Pillow.
 
     Raises:
-        EncodeTypeError: If it is neither.
+        EncodeTypeError: If it is neither, or an array with a mask.
         EncodeError: If it has another shape or other values, or cannot be stored so.
         ConfigError: If Pillow is not installed.
     """
@@ -75,6 +75,8 @@ def image_file(extension: str, image: Any) -> bytes:
 
 
 def _pixels(image: Any) -> Any:
+    if isinstance(image, np.ma.MaskedArray):
+        raise EncodeTypeError("expected an array without a mask; call its filled() first")
     if image.dtype.kind == "f":
         low, high = (float(image.min()), float(image.max())) if image.size else (0.0, 0.0)
         if not -_ROUNDING < low <= high < 1 + _ROUNDING:
