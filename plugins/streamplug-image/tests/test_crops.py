@@ -271,6 +271,14 @@ def test_a_file_may_go_on_after_its_end():
     assert ImageFiles()(make("encoding", "jpeg")).decode(memoryview(data)) == data
 
 
+def test_files_that_are_decoded_to_verify_them_are_limited():
+    data = memoryview(file_of(picture((30, 40))) + bytes(100))
+    encoding = ImageFiles()(make("encoding", "jpeg"))
+    assert encoding.with_max_value_bytes(30 * 40 * 3).decode(data) == data
+    with pytest.raises(DecodeError, match="max_value_bytes=3599"):
+        encoding.with_max_value_bytes(30 * 40 * 3 - 1).decode(data)
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 def test_damaged_files_are_found(kind):
     encoding = ImageFiles()(make("encoding", "bytes"))

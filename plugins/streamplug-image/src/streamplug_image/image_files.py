@@ -45,13 +45,13 @@ class _FileBytes(Encoding):
     def decode(self, data: memoryview) -> bytes:
         file = bytes(data)
         if read_header(data) is None or not file.endswith(JPEG_END):
-            _verify(data)
+            _verify(data, self.max_value_bytes)
         return file
 
 
-def _verify(data: memoryview) -> None:
-    """Raise `DecodeError` if an image file, which Pillow opens, is damaged as far as is known."""
-    picture = open_file(data)
+def _verify(data: memoryview, max_value_bytes: int) -> None:
+    """Raise `DecodeError` if an image file for Pillow is too large, or damaged as far as is known."""
+    picture = open_file(data, max_value_bytes)
     try:
         if picture.format == "JPEG":  # it may go on after its end, and is decoded to find out
             picture.load()
