@@ -97,6 +97,22 @@ def test_text_that_repeats_is_read_one_by_one_and_refused_in_batches_that_are_to
     assert takes_less_of_the_system(30 * MB, act)
 
 
+def test_nested_values_that_would_be_many_objects_are_refused(tmp_path):
+    structs = pa.StructArray.from_arrays([pa.nulls(400_000, pa.int32())], ["a"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 400_000], pa.int32()), structs)
+    write(tmp_path, lists)
+    assert opened(tmp_path)[0]["x"] == [{"a": None}]
+    dataset = opened(tmp_path)
+
+    def act():
+        with pytest.raises(DecodeError, match=rf"column 'x': 1 values take \d+ bytes, {REMEDY}"):
+            dataset[1]
+        with pytest.raises(DecodeError, match=rf"column 'x': \d+ values take \d+ bytes, {REMEDY}"):
+            next(iter(dataset.batches()))
+
+    assert takes_less_of_the_system(30 * MB, act)
+
+
 def test_text_that_shares_prefixes_is_measured_before_it_is_decoded(tmp_path):
     options = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}}
     write(tmp_path, pa.array(["x" * MB] * 100), **options)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, Encoding
 from streamplug.plugin_kit import decoding
-from streamplug.plugin_kit.arrow import maps_as_dicts
+from streamplug.plugin_kit.arrow import maps_as_dicts, value_sizes
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.budget import VARIABLE
 from streamplug_parquet.memory_bounds import decoded_limit
@@ -88,27 +88,41 @@ class Pieces(Chunk):
     def _check_size(self, rows: Int64) -> None:
         """Refuse rows that take too much memory: a dictionary has repeated values once."""
         size = int((np.asarray(self._stops)[rows] - np.asarray(self._starts)[rows]).sum())
-        if size > (limit := decoded_limit(len(self._data))):
-            raise DecodeError(
-                f"{len(rows)} values take {size} bytes, more than the limit of {limit}; use a smaller "
-                f"batch_size, or set {VARIABLE}={size}"
-            )
+        _check_limit(len(rows), size, decoded_limit(len(self._data)))
 
 
 class Others(Chunk):
     """Values that Arrow converts to Python objects."""
 
-    def __init__(self, array: pa.Array) -> None:
-        self._array, self.nbytes = array, array.nbytes
+    def __init__(self, array: pa.Array, limit: int) -> None:
+        """Convert values of an array, up to `limit` bytes of Python objects at once."""
+        self._array, self.nbytes, self._limit = array, array.nbytes, limit
         self._convert = maps_as_dicts(array.type)
+        sizes = value_sizes(array)
+        total = sizes * len(array) if isinstance(sizes, float) else float(sizes.sum())
+        # Nested values take many times their bytes in the file as objects.
+        self._sizes = np.broadcast_to(sizes, len(array)) if total > limit else None
 
     def one(self, row: int) -> Any:
+        if self._sizes is not None:
+            _check_limit(1, int(self._sizes[row]), self._limit)
         value = self._array[row].as_py()
         return value if self._convert is None else self._convert(value)
 
     def take(self, rows: Int64) -> list[Any]:
+        if self._sizes is not None:
+            _check_limit(len(rows), int(self._sizes[rows].sum()), self._limit)
         values: list[Any] = self._array.take(pa.array(rows)).to_pylist()
         return values if self._convert is None else [self._convert(value) for value in values]
+
+
+def _check_limit(count: int, size: int, limit: int) -> None:
+    """Raise `DecodeError` if values of rows that are read at once take more bytes than the limit."""
+    if size > limit:
+        raise DecodeError(
+            f"{count} values take {size} bytes, more than the limit of {limit}; use a smaller batch_size, or "
+            f"set {VARIABLE}={size}"
+        )
 
 
 class Perhaps(Chunk):
@@ -125,13 +139,14 @@ class Perhaps(Chunk):
         return [self.one(row) for row in rows.tolist()]
 
 
-def chunk_of(column: Column, array: pa.Array, type_: pa.DataType) -> Chunk:
+def chunk_of(column: Column, array: pa.Array, type_: pa.DataType, limit: int) -> Chunk:
     """Return the chunk of a column.
 
     Args:
         column: The column.
         array: Its values, of type `type_`.
         type_: Type according to the index.
+        limit: Maximum bytes of the Python objects that are made of nested values at once.
 
     Raises:
         DecodeError: If the column's encoding cannot decode the values.
@@ -148,12 +163,12 @@ def chunk_of(column: Column, array: pa.Array, type_: pa.DataType) -> Chunk:
         if temporal and not encoding.shape:
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             return Perhaps(array.to_numpy(zero_copy_only=False), valid)
-        return Others(array)
+        return Others(array, limit)
     if isinstance(encoding, Text):
         return _pieces(array, _text)
     if type(encoding) is Binary:
         return _pieces(array, bytes)
-    return Others(array)
+    return Others(array, limit)
 
 
 def numbers_of(array: pa.Array, encoding: Fixed) -> NDArray[Any]:

@@ -152,7 +152,7 @@ class ParquetReader(ShardReader):
         if plan.dictionaries:
             nested = (table.column(name) for name in names if not self._stays_dictionary(name))
             plan.check_expansion(sum(map(expanded_size, nested)), describe(group, names))
-        return {column.name: self._chunk(group, column, table) for column in columns}
+        return {column.name: self._chunk(group, column, table, plan.limit) for column in columns}
 
     def _read(
         self, group: int, names: Sequence[str], dictionaries: Sequence[str], unit: str | None = None
@@ -212,7 +212,7 @@ class ParquetReader(ShardReader):
         """Return whether repeated values of a column are not expanded before they are requested."""
         return bool(pa.types.is_string(self._types[name]) or pa.types.is_binary(self._types[name]))
 
-    def _chunk(self, group: int, column: Column, table: pa.Table) -> Chunk:
+    def _chunk(self, group: int, column: Column, table: pa.Table, limit: int) -> Chunk:
         where = describe(group, [column.name])
         rows = self._bounds[group + 1] - self._bounds[group]
         try:
@@ -223,7 +223,7 @@ class ParquetReader(ShardReader):
                 array = array.cast(type_)
             if len(array) != rows:
                 raise CorruptShardError(f"it has {len(array)} values for {rows} rows")
-            return chunk_of(column, array, type_)
+            return chunk_of(column, array, type_, limit)
         except DecodeError as error:
             raise DecodeError(f"{where}: {error}") from error
         except Exception as error:

@@ -16,6 +16,7 @@ from streamplug.interfaces import Column
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one
 from streamplug_parquet.footer import schema_of
+from streamplug_parquet.memory_bounds import decoded_limit
 from streamplug_parquet.reader import ParquetReader
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.values import ArrowValue
@@ -83,7 +84,9 @@ class TableFileReader(ParquetReader):
                     f"it has no column {column.name!r}, whose values the table requires"
                 )
             array = pa.array([value], table_column.type)
-            self._constants[column.name] = chunk_of(column, array, table_column.type)
+            self._constants[column.name] = chunk_of(
+                column, array, table_column.type, decoded_limit(array.nbytes)
+            )
         self._is_plain = (
             not len(self._kept_before_deleted)
             and not self._constants
