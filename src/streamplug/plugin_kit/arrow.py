@@ -101,7 +101,7 @@ def _nested_sizes(array: Any) -> ValueSizes:
         start, size = array.offset, type_.list_size
         items = value_sizes(array.values[start * size : (start + len(array)) * size])
         if isinstance(items, float):
-            return _OBJECT_BYTES + size * items
+            return float(_OBJECT_BYTES + size * items)
         return _floats(_OBJECT_BYTES + items.reshape(len(array), size).sum(axis=1))
     if hasattr(type_, "value_type"):
         return _list_sizes(array, value_sizes(array.values))
