@@ -29,9 +29,8 @@ def claim_directory(
 ) -> None:
     """Claim a directory as the cache of a data set; replace a damaged copy of the index.
 
-    The content of the index.json is stored in the directory. For files without one, `selection` is their
-    key, and `versions` the digest of their names, sizes and versions, after the name of their
-    client and a space.
+    The content of the index.json is stored in the directory. For files without one, `selection` is their key,
+    and `versions` the digest of their names, sizes and versions, after the name of their client and a space.
 
     Raises:
         CacheConflictError: If it holds another data set, or another version of this one, or shares files with

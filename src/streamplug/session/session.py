@@ -66,9 +66,8 @@ class Session:
         After a change of the world, the generator goes on with the next step; that of a worker ends.
         """
         log = self._block_logs.pop(get_ident(), None)
-        if (
-            log is None and len(self._block_logs) == 1
-        ):  # a subclass may read ahead in another thread
+        # A subclass may read ahead in another thread.
+        if log is None and len(self._block_logs) == 1:
             log = self._block_logs.popitem()[1]
         epoch, first, blocks = self.begin_blocks(rows)
         process = self.placement.worker()

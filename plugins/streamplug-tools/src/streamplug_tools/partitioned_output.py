@@ -29,6 +29,7 @@ from streamplug.plugin.location import (
 )
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import try_file_lock
+from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import make_temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
@@ -45,6 +46,7 @@ from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME, remove_attempts
 
 _LOG = logging.getLogger("streamplug.write")
 _RETRIES = 2
+_MAX_READS_IN_FLIGHT = 16
 _PART_INDEX = re.compile(rf"part-([0-9]{{5,18}})/{re.escape(INDEX_NAME)}")
 
 
@@ -86,50 +88,24 @@ class PartitionedOutput:
 
     def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> list[Storage]:
         """Write the plan, or check that it equals the existing ones; return where it was written."""
-        made = [home for home in self._homes if _read_plan(home) != plan]
-        old = [self._replaceable_files(home, plan, exist_ok=exist_ok, alone=alone) for home in made]
-        for home, keys in zip(made, old):  # once all are checked
+        old = {}
+        for home in self._homes:
+            existing = _read_plan(home)
+            if existing != plan:
+                old[home] = _replaceable_files(home, existing, plan, exist_ok=exist_ok, alone=alone)
+        for home, keys in old.items():  # once all are checked
             remove_files(home, keys)
-            home.delete(INDEX_NAME)
             home.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
-        return made
-
-    def _replaceable_files(
-        self, home: Storage, plan: dict[str, Any], *, exist_ok: bool, alone: bool
-    ) -> list[str]:
-        """Return the files of another data set that is to be replaced; raise if it must not be."""
-        existing, has_index = _read_plan(home), home.exists(INDEX_NAME)
-        if existing is None and not has_index:
-            check_empty(home)  # its parts would be taken for ours, and be removed after a failure
-            return []
-        if not (alone or exist_ok):
-            raise OutputExistsError(
-                f"{home.url} is being written by another process of this machine, as another data set; "
-                "choose another place, or end that process"
-            )
-        unfinished = not has_index and _is_ours(existing)
-        if not (exist_ok or unfinished):
-            other = _difference(existing, plan) if existing else "it was written otherwise"
-            raise OutputExistsError(
-                f"{home.url} already holds a data set, or a part of one: {other}; choose another place, or "
-                "pass exist_ok=True (--exist-ok) to replace it"
-            )
-        done = sum(_PART_INDEX.fullmatch(info.key) is not None for info in home.list("part-"))
-        if unfinished and done:
-            _LOG.warning(
-                "%s: %d finished parts of a data set that was not completed are replaced by another one",
-                home.url,
-                done,
-            )
-        return list_dataset(home)
+        return list(old)
 
     def finished(self, count: int) -> tuple[set[int], set[int]]:
         """Return the numbers of the finished parts, and of those that only the local copy lacks."""
         done = self._at_home(count)
-        copy = self._copy
-        missing = (
-            set() if copy is None else {n for n in done if not is_copied(self._storage, copy, n)}
-        )
+        if self._copy is None:
+            return done, set()
+        numbers, check = sorted(done), partial(is_copied, self._storage, self._copy)
+        copied = map_threads(check, numbers, _MAX_READS_IN_FLIGHT)
+        missing = {number for number, is_there in zip(numbers, copied) if not is_there}
         return done - missing, missing
 
     def _at_home(self, count: int) -> set[int]:
@@ -221,6 +197,36 @@ def _is_ours(plan: Any) -> bool:
         return False
     is_plan = plan.keys() >= {"parts_digest", "columns"} and isinstance(plan.get("parts"), int)
     return is_plan or REMOVED in plan
+
+
+def _replaceable_files(
+    home: Storage, existing: Any, plan: dict[str, Any], *, exist_ok: bool, alone: bool
+) -> list[str]:
+    """Return the files of another data set that is to be replaced; raise if it must not be."""
+    has_index = home.exists(INDEX_NAME)
+    if existing is None and not has_index:
+        check_empty(home)  # its parts would be taken for ours, and be removed after a failure
+        return []
+    if not (alone or exist_ok):
+        raise OutputExistsError(
+            f"{home.url} is being written by another process of this machine, as another data set; "
+            "choose another place, or end that process"
+        )
+    unfinished = not has_index and _is_ours(existing)
+    if not (exist_ok or unfinished):
+        other = _difference(existing, plan) if existing else "it was written otherwise"
+        raise OutputExistsError(
+            f"{home.url} already holds a data set, or a part of one: {other}; choose another place, or "
+            "pass exist_ok=True (--exist-ok) to replace it"
+        )
+    done = sum(_PART_INDEX.fullmatch(info.key) is not None for info in home.list("part-"))
+    if unfinished and done:
+        _LOG.warning(
+            "%s: %d finished parts of a data set that was not completed are replaced by another one",
+            home.url,
+            done,
+        )
+    return list_dataset(home)
 
 
 def _remove_output(home: Storage, made_folders: Sequence[Path]) -> None:

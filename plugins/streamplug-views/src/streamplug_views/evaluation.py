@@ -110,9 +110,6 @@ class EvaluationTask:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_opened"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
     def share(self) -> EvaluationTask:
         """Return a task for other machines, which see no files in the temporary or cache directory of this.
 
