@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import time
@@ -165,6 +166,24 @@ def test_a_worker_that_is_killed_ends_the_loop(folder):
         # Or else torch says so once more when any other child ends, wherever this process is then.
         iterator._shutdown_workers()
     assert not shared()
+
+
+def test_workers_end_at_once_after_an_error(folder):
+    before = set(multiprocessing.active_children())
+
+    def transform(sample: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError(f"sample {sample['id']}")
+
+    def loop() -> None:
+        list(StreamingDataLoader(make(folder), num_workers=2, transform=transform))
+
+    gc.disable()  # torch waits 5 s for each worker of a loop that is collected
+    try:
+        with pytest.raises(ValueError, match="sample"):
+            loop()
+        assert set(multiprocessing.active_children()) <= before
+    finally:
+        gc.enable()
 
 
 # -- transforms -----------------------------------------------------------------------

@@ -15,7 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_work
 from streamplug import dataset
 from streamplug.adapters.message_batching import messages_after, round_robin
 from streamplug.adapters.shared_memory import SharedArrays
-from streamplug.adapters.torch_batches import WorkerBatches, identity
+from streamplug.adapters.torch_batches import WorkerBatches, identity, release_after_error
 from streamplug.adapters.torch_device import find_device, move_batches
 from streamplug.adapters.torch_transfers import TorchSource, start_transfers
 from streamplug.adapters.torch_transform import random_transform
@@ -267,6 +267,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             run.epoch(run.clock.next()[0], self.dataset.session.world)
         with self._starting_epoch() as (epoch, first):  # workers may fail before they begin it
             source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
+            if self.num_workers:
+                source = release_after_error(source)
             self._loop, self._loops = sets, self._loops + 1
             run.set_loader_position(epoch, first)
             if self.persistent_workers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, takewhile
@@ -129,6 +130,21 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         """Return whether a batch of some samples is not dropped as a short one."""
         run = self.dataset.session.run
         return not self._drop_last or size == run.batch or run.varies
+
+
+def release_after_error(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield from torch's iterator over workers; after an error, hold no reference to it.
+
+    An error of a worker refers to itself and to that iterator through the frames of torch that raised it.
+    When such a cycle is collected, the queues end before the workers are told to, and torch waits 5 s for
+    each of them.
+    """
+    try:
+        yield from batches
+    except Exception as error:
+        del batches
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 def identity(batch: Any) -> Any:
