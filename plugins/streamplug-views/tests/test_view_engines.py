@@ -128,6 +128,9 @@ class OtherMachine(Engine):
 
 @pytest.mark.parametrize("workspace", ["directory", "url"])
 def test_machines_need_no_common_directory_for_rows(tmp_path, monkeypatch, workspace):
+    # Its own, as that of the system has files of tests that run at the same time.
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(OtherMachine, "folder", tmp_path / "machine")
     register_engine("other", OtherMachine)
     store = f"memory://{tmp_path.name}-{workspace}"
