@@ -73,6 +73,14 @@ def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(place):
     assert list(place.glob("*/*")) == []
 
 
+def test_what_is_written_after_the_owner_has_ended_goes(place):
+    with TemporaryDirectory() as first:
+        (first.parent / "kept").mkdir()
+    (first / "1").mkdir(parents=True)
+    with TemporaryDirectory() as second:
+        assert {path.stem for path in second.parent.iterdir()} == {second.name, "kept"}
+
+
 def test_a_place_that_somebody_else_has_made_is_refused(place, tmp_path_factory, monkeypatch):
     with TemporaryDirectory() as mine:
         home = mine.parent

@@ -20,6 +20,7 @@ from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import file_lock, try_file_lock
 
 _LOCK = ".lock"
+_NAME_BYTES = 8
 
 
 class TemporaryDirectory:
@@ -35,7 +36,7 @@ class TemporaryDirectory:
 
     def _made(self, home: Path) -> Path:
         while True:
-            path = home / token_hex(8)
+            path = home / token_hex(_NAME_BYTES)
             lock = path.with_suffix(_LOCK)
             self._held.enter_context(file_lock(lock, "for temporary files"))
             if lock.exists():  # else another process removed it as stale before we held it
@@ -92,6 +93,10 @@ def remove_stale_directories(home: Path) -> None:
             if free:
                 shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
                 lock.unlink(missing_ok=True)
+    for path in home.glob("[0-9a-f]" * 2 * _NAME_BYTES):
+        # Written anew by a worker that outlived the owner: owners make the lock file first.
+        if not path.with_suffix(_LOCK).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def temp_root() -> Path:
