@@ -84,6 +84,25 @@ def test_keys_to_exclude_need_the_name_of_their_column():
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--on", "id"], "--on: only with --add or --exclude-keys"),
+        (["--missing", "drop"], "--missing: only with --add and --on"),
+        (["--add", "captions", "--missing", "drop"], "--missing: only with --add and --on"),
+        (
+            ["--exclude-keys", "bad", "--on", "id", "--missing", "drop"],
+            "--missing: only with --add and --on",
+        ),
+        (["--seed", "0"], "--seed: only with --sample"),
+        (["--engine", "ray", "--workspace", "w"], "--engine, --workspace: only with --where"),
+    ],
+)
+def test_options_without_an_effect_are_refused(options, words):
+    assert words in run("create", "crawl", "view", *options, code=2)
+    assert not Path("view").exists()
+
+
 def test_messages_of_a_log_are_printed_as_they_are():
     for message in ("closes [/bold]", "drops [red]", "clears \x1b[2J"):
         View.of("crawl").where("n > 3").commit("view", message=message)

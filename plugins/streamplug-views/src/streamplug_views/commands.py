@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from streamplug_tools.commands.options import parse_pairs, split_list
+from streamplug_tools.commands.options import parse_pairs, refuse_options, split_list
 from streamplug_tools.commands.source_options import name_format
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.progress import progress_bars
@@ -126,8 +126,7 @@ def create(source: str, out: str, *, as_json: bool, message: str, **options: Any
 
     Operations are applied in the order of the options above.
     """
-    if options["exclude_keys"] and options["on"] is None:
-        raise click.UsageError("--exclude-keys needs --on, the column of the keys")
+    _check_use(options)
     stream = Stream(
         remote=source, format=options["src_format"], storage_options=options["storage_options"]
     )
@@ -152,6 +151,20 @@ def create(source: str, out: str, *, as_json: bool, message: str, **options: Any
     for step in made.steps:
         say(f"{step.samples:>14,} samples after {step.step}")
     say(f"{commit.url}: version {commit.version} written, {commit.samples:,} samples")
+
+
+def _check_use(options: dict[str, Any]) -> None:
+    """Raise if an option has no effect, or needs another one."""
+    if options["exclude_keys"] and options["on"] is None:
+        raise click.UsageError("--exclude-keys needs --on, the column of the keys")
+    if not (options["add"] or options["exclude_keys"]):
+        refuse_options({"on"}, "only with --add or --exclude-keys")
+    if not options["add"] or options["on"] is None:
+        refuse_options({"missing"}, "only with --add and --on")
+    if options["sample"] is None:
+        refuse_options({"seed"}, "only with --sample")
+    if not options["where"]:
+        refuse_options({"engine", "workspace"}, "only with --where")
 
 
 def _apply(made: View, options: dict[str, Any]) -> View:

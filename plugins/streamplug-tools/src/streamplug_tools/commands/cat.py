@@ -6,11 +6,10 @@ import sys
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from streamplug.cli import examples
 from streamplug_tools import as_lines, convert
-from streamplug_tools.commands.options import job_options, make_columns, run_job
+from streamplug_tools.commands.options import job_options, make_columns, refuse_options, run_job
 from streamplug_tools.commands.source_options import make_streams
 from streamplug_tools.json_lines import strict_line
 
@@ -65,15 +64,9 @@ def cat(
     if out is not None:
         run_job(convert, sources, out, options, begin=begin, end=end)
         return
+    names = {str(parameter.name) for parameter in context.command.params}
+    refuse_options(names - _PRINTING, "only with --out")
     streams, columns = make_streams(sources, options), make_columns(options)
-    out_options = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if context.get_parameter_source(parameter.name or "") == ParameterSource.COMMANDLINE
-        and parameter.name not in _PRINTING
-    ]
-    if out_options:
-        raise click.UsageError(f"{', '.join(out_options)}: only with --out")
     # click.echo would write line by line.
     for line in as_lines(streams, begin=begin, end=end, select=columns.select, drop=columns.drop):
         sys.stdout.write(f"{strict_line(line)}\n")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from streamplug.display.terminal import say
 from streamplug.errors import ConfigError
@@ -132,6 +133,27 @@ def run_job(
             **arguments,
         )
     print_result(result, as_json=options["as_json"])
+
+
+def refuse_options(names: Collection[str], rule: str) -> None:
+    """Refuse options of the current command that would have no effect.
+
+    Args:
+        names: Names of their parameters.
+        rule: When they have an effect, such as "only with --out".
+
+    Raises:
+        click.UsageError: If one of them is on the command line, even with its default.
+    """
+    context = click.get_current_context()
+    passed = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names
+        and context.get_parameter_source(parameter.name) == ParameterSource.COMMANDLINE
+    ]
+    if passed:
+        raise click.UsageError(f"{', '.join(passed)}: {rule}")
 
 
 @contextmanager
