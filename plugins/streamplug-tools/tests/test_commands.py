@@ -104,6 +104,24 @@ def test_split_makes_sets_by_fractions_samples_or_bytes(sets, tmp_path):
     assert refused.stderr.startswith("error: --fractions 'a=half': could not convert")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["split", "{0}", "{out}", "--samples", "70", "--seed", "0"],
+            "--seed: only with --fractions",
+        ),
+        (["inspect", "{0}", "--measured", "9"], "--measured: only with --html"),
+        (["inspect", "{0}", "--allow-unsafe-types"], "--allow-unsafe-types: only with --html"),
+    ],
+)
+def test_options_without_an_effect_are_refused(sets, tmp_path, arguments, words):
+    refused = run(*(text.format(*sets, out=tmp_path / "out") for text in arguments))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"Error: {words}\n" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", [".", "..", "../a", "a/b", "a\\b"])
 def test_split_writes_below_its_directory(sets, tmp_path, name):
     refused = run("split", sets[0], tmp_path / "out", "--fractions", f"{name}=1")

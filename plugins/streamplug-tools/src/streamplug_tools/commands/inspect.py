@@ -20,6 +20,7 @@ from streamplug.display.tables import make_console, pairs_table, rows_table
 from streamplug.display.terminal import say
 from streamplug_tools import DatasetInfo, as_lines
 from streamplug_tools import inspect as look_at
+from streamplug_tools.commands.options import refuse_options
 from streamplug_tools.commands.source_options import make_streams, source_options
 from streamplug_tools.json_lines import strict_line
 from streamplug_tools.report import page_about
@@ -71,6 +72,8 @@ def inspect(
     **options: Any,
 ) -> None:
     """Show columns, shards, sizes and a few samples of a data set."""
+    if page is None:
+        refuse_options({"measured", "allow_unsafe_types"}, "only with --html")
     stream = make_streams([source], options)[0]
     if page is not None:
         text = page_about(

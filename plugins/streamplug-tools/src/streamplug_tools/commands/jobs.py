@@ -18,6 +18,7 @@ from streamplug_tools.commands.options import (
     make_output,
     parse_fractions,
     print_result,
+    refuse_options,
     resumable,
     run_job,
 )
@@ -234,6 +235,8 @@ def split(
     """
     if sum(item is not None for item in (samples, bytes_, fractions)) != 1:
         raise click.UsageError("give one of --samples, --bytes and --fractions")
+    if fractions is None:
+        refuse_options({"seed"}, "only with --fractions")
 
     def outputs(name: str) -> tools.Output:
         return make_output(join_url(out, name), options)
