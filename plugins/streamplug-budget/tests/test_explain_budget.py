@@ -45,6 +45,9 @@ def test_a_state_tells_the_batches(folder, tmp_path):
     assert [use["sample"] for use in json.loads(output)] == expected
     code, output = explain(folder, "--sample", expected[0], "--state", path, "--json")
     assert [use["step"] for use in json.loads(output)] == [2]
+    code, output = explain(folder, "--step", 2, "--state", path, "--batch-size", 3)
+    assert code == 2
+    assert "--batch-size: not with a --state that defines it" in output
 
 
 def test_what_a_file_does_not_have_is_said(folder, tmp_path):

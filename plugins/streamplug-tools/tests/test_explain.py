@@ -121,6 +121,36 @@ def test_what_has_no_meaning_is_refused(folder):
     assert (code, output) == (1, "error: --step=1000: epoch 0 has the steps 0 to 499\n")
 
 
+def test_options_without_an_effect_are_refused(folder, tmp_path):
+    dataset = StreamingDataset(local=folder, batch_size=8)
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(dataset.state_dict()))
+    for options, words in (
+        (("--sample", 3, "--rank", 0), "--rank: only with --step"),
+        (("--step", 0, "--block-size", 9), "--block-size: only with --shuffle"),
+        (
+            ("--step", 0, "--state", saved, "--shuffle", "global", "--seed", 3),
+            "--shuffle, --seed: not with a --state that defines it",
+        ),
+    ):
+        code, output = run(folder, *options)
+        assert code == 2
+        assert f"Error: {words}\n" in output
+
+
+def test_options_complete_a_state_that_lacks_them(folder, tmp_path):
+    saved = tmp_path / "state.json"
+    state = {"epoch": 0, "sample_in_epoch": 8, "num_canonical_nodes": 1, "shuffle_seed": 9176}
+    saved.write_text(json.dumps(state))
+    code, output = run(
+        folder, "--step", 1, "--state", saved, "--shuffle", "global", "--batch-size", 8
+    )
+    assert code == 0, output
+    code, output = run(folder, "--step", 1, "--state", saved, "--canonical-nodes", 2)
+    assert code == 2
+    assert "Error: --canonical-nodes: not with a --state that defines it\n" in output
+
+
 def test_a_state_tells_what_an_epoch_takes(folder, tmp_path):
     arguments = {"shuffle": True, "batch_size": 8, "epoch_size": 80, "sampling_method": "fixed"}
     dataset = StreamingDataset(local=folder, **arguments)

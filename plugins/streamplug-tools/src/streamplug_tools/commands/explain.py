@@ -9,29 +9,27 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import click
-from click.core import ParameterSource
 
 from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
 from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import StateError
 from streamplug.session.sample_usage import SampleUse
+from streamplug_tools.commands.options import refuse_options
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.explain_dataset import is_config, open_dataset
 
-_LOCATION_OPTIONS = frozenset(
-    (
-        *(
-            "algorithm",
-            "seed",
-            "shuffle_block_size",
-            "num_canonical_nodes",
-            "partition",
-            "batching",
-        ),
-        "storage_options",
-    )
-)
+_STATE_KEYS = {
+    "algorithm": "shuffle_algo",
+    "seed": "shuffle_seed",
+    "shuffle_block_size": "shuffle_block_size",
+    "num_canonical_nodes": "num_canonical_nodes",
+    "partition": "partition_algo",
+    "batching": "batching_method",
+    "batch_size": "batch_budget",
+}
+"""Key of the state that replaces each option."""
+_CONFIG_OPTIONS = {*_STATE_KEYS, "storage_options"} - {"batch_size"}
 """Options that a config file replaces."""
 
 
@@ -124,10 +122,7 @@ class _RowsOfDocuments(Protocol):
 )
 @storage_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@click.pass_context
 def explain(
-    context: click.Context,
-    /,
     locations: tuple[str, ...],
     saved: Path | None,
     *,
@@ -142,11 +137,17 @@ def explain(
     The command reads only the index. Without a config file, --state or the other options define the order.
     If the config or the state defines the samples as rows of tokens, the documents of each row are listed.
     """
-    if is_config(locations) and (names := _location_options(context)):
-        raise click.UsageError(f"{', '.join(names)}: only for a URL; set it in the config")
+    if is_config(locations):
+        refuse_options(_CONFIG_OPTIONS, "only for a URL; set it in the config")
     if (options["step"] is None) == (options["sample_id"] is None):
         raise click.UsageError("give either --step or --sample")
+    if options["step"] is None:
+        refuse_options({"rank"}, "only with --step")
+    if saved is None and options["algorithm"] is None:
+        refuse_options({"shuffle_block_size"}, "only with --shuffle")
     state = _read_state(saved) if saved else {}
+    names = [name for name, key in _STATE_KEYS.items() if key in state]
+    refuse_options(names, "not with a --state that defines it")
     dataset = open_dataset(locations, state, options)
     if state:
         dataset.load_state_dict(state)
@@ -170,15 +171,6 @@ def _read_state(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise StateError(f"{path} holds no state: save the result of state_dict() as JSON")
     return state
-
-
-def _location_options(context: click.Context) -> list[str]:
-    return [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name in _LOCATION_OPTIONS
-        and context.get_parameter_source(parameter.name) == ParameterSource.COMMANDLINE
-    ]
 
 
 def _as_dict(use: SampleUse, dataset: StreamingDataset) -> dict[str, Any]:
