@@ -74,6 +74,21 @@ def test_the_block_size_is_shown_where_it_is_used(written, shuffle, order):
     assert order in done.output
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--port", 0], "--port: only with --serve"),
+        (["--serve", "--needs", 9], "--needs: not with --serve"),
+        (["--prefetch-factor", 4], "--prefetch-factor: only with --workers of 1 or more"),
+    ],
+)
+def test_options_without_an_effect_are_refused(written, options, words, monkeypatch):
+    monkeypatch.setattr("streamplug_simulate.command.serve_page", lambda *_, **__: None)
+    done = invoke(written, "--batch-size", 10, *options)
+    assert done.exit_code == 2
+    assert f"Error: {words}\n" in done.output
+
+
 def test_json_tells_the_same(written):
     result = json.loads(
         invoke(written, "--batch-size", 10, "--cache-limit", "300kb", "--json").output

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from streamplug_tools.commands.options import refuse_options
 from streamplug_tools.commands.source_options import make_streams, source_options
 from streamplug_tools.options import JobProgress
 from streamplug_tools.progress import progress_bars
@@ -138,9 +139,15 @@ def simulate(
     """
     if as_json and serve:
         raise click.UsageError("give --json or --serve, not both")
+    if serve:
+        refuse_options({"needs"}, "not with --serve")
+    else:
+        refuse_options({"port"}, "only with --serve")
     texts = {name: options[name] for name in _SETTINGS}
     with open_dataset(*_config_of(source, options)) as plan:
         scenario = plan.scenario(**parse_arguments(texts))
+        if not scenario.workers:
+            refuse_options({"prefetch_factor"}, "only with --workers of 1 or more")
         if not serve:
             result = simulated(plan, scenario, needs)
             if as_json:
