@@ -135,6 +135,7 @@ def test_split_writes_below_its_directory(sets, tmp_path, name):
     [
         ["split", "--fractions", "id=0.5,id=0.5"],
         ["convert", "--rename", "id=a,id=b"],
+        ["proc", "--set", "id=id + 1", "--set", "id=id + 2"],
         ["convert", "--columns", "id:int32", "--columns", "id:int16"],
     ],
 )

@@ -181,7 +181,12 @@ def proc(
     if command:
         run_job(tools.process_with, [source], out, options, command=command)
     else:
-        values = dict(map(_parse_expression, expressions))
+        values: dict[str, str] = {}
+        for text in expressions:
+            name, expression = _parse_expression(text)
+            if name in values:
+                raise ConfigError(f"--set: {name!r} is given twice")
+            values[name] = expression
         run_job(tools.process, [source], out, options, expressions=values)
 
 
