@@ -166,6 +166,11 @@ def test_what_cannot_be_done_is_said(arguments, words):
     assert words in str(result.exception)
 
 
+def test_an_error_names_the_options_of_the_subcommand():
+    result = CliRunner().invoke(main, ["view", "create", "crawl", "view", "--version", "1"])
+    assert result.stderr.startswith("error: --version=1: ")
+
+
 def test_a_page_says_where_columns_and_rows_come_from(tmp_path):
     View.of("crawl").where("n >= 20").add("captions", on="id", missing="drop").commit("view")
     info = inspect("view")

@@ -18,18 +18,21 @@ from streamplug.plugin.catalog import COMMANDS
 from streamplug.plugin_kit.disk import OUTPUT_REMEDIES
 
 _TRACEBACK = "streamplug.traceback"
+_COMMAND = "streamplug.command"
 _MAX_SUMMARY_CHARS = 1000  # click cuts summaries at the width of the terminal unless they are set
 _EXIT_INTERRUPTED = 130
 
 
 def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[_COMMAND] = context.command  # the last is the subcommand that runs
     if value:
-        context.find_root().meta[_TRACEBACK] = True
+        context.meta[_TRACEBACK] = True
 
 
 _TRACEBACK_OPTION = click.Option(
     ["--traceback"],
     is_flag=True,
+    is_eager=True,  # before options whose values are refused
     expose_value=False,
     callback=_remember,
     help="Print the traceback of an error.",
@@ -68,8 +71,7 @@ class _CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except StreamplugError as error:
-            name = str(ctx.invoked_subcommand)
-            _fail(ctx, use_option_names(str(error), self.get_command(ctx, name)))
+            _fail(ctx, use_option_names(str(error), ctx.meta.get(_COMMAND)))
         except KeyboardInterrupt as error:
             say(f"interrupted; {str(error) or 'run the command again to start over'}", err=True)
             ctx.exit(_EXIT_INTERRUPTED)
@@ -92,7 +94,7 @@ def _complete(command: click.Command) -> None:
 
 def _fail(context: click.Context, text: str) -> NoReturn:
     """Print the current exception, and exit."""
-    if context.find_root().meta.get(_TRACEBACK):
+    if context.meta.get(_TRACEBACK):
         say(traceback.format_exc().rstrip(), err=True)
     else:
         say(f"error: {text}", err=True)
