@@ -151,6 +151,16 @@ def test_options_complete_a_state_that_lacks_them(folder, tmp_path):
     assert "Error: --canonical-nodes: not with a --state that defines it\n" in output
 
 
+def test_errors_name_the_options(folder):
+    arguments = ("--canonical-nodes", 7, "--nodes", 2, "--ranks", 2, "--partition", "orig")
+    code, output = run(folder, "--step", 0, *arguments)
+    assert code == 1
+    assert "error: --canonical-nodes=7 and 2 nodes: --partition='orig' needs" in output
+    code, output = run(folder, "--step", 0, "--shuffle", "window", "--seed", -1)
+    assert code == 2
+    assert "Invalid value for '--seed': -1 is not in the range x>=0" in output
+
+
 def test_a_state_tells_what_an_epoch_takes(folder, tmp_path):
     arguments = {"shuffle": True, "batch_size": 8, "epoch_size": 80, "sampling_method": "fixed"}
     dataset = StreamingDataset(local=folder, **arguments)

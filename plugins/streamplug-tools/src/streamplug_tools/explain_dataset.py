@@ -34,17 +34,17 @@ def open_dataset(
         batch_size = budget.get("max_samples")
     if is_config(locations):
         return _open_configured(locations[0], batch_size, world)
-    algorithm = state.get("shuffle_algo", options["algorithm"])
+    algorithm = state.get("shuffle_algo", options["shuffle_algo"])
     arguments = {
         **_mixture(locations, state, options["storage_options"]),
         "batch_size": batch_size,
         "shuffle": algorithm is not None,
         "shuffle_algo": algorithm or "window",
-        "shuffle_seed": state.get("shuffle_seed", options["seed"]),
+        "shuffle_seed": state.get("shuffle_seed", options["shuffle_seed"]),
         "shuffle_block_size": state.get("shuffle_block_size", options["shuffle_block_size"]),
         "num_canonical_nodes": state.get("num_canonical_nodes", options["num_canonical_nodes"]),
-        "partition_algo": state.get("partition_algo", options["partition"]),
-        **_batching(state, options["batching"]),
+        "partition_algo": state.get("partition_algo", options["partition_algo"]),
+        **_batching(state, options["batching_method"]),
         "allow_unsafe_types": True,  # nothing is decoded
         "world": world,
     }

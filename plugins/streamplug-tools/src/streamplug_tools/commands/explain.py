@@ -19,18 +19,15 @@ from streamplug_tools.commands.options import refuse_options
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.explain_dataset import is_config, open_dataset
 
-_STATE_KEYS = {
-    "algorithm": "shuffle_algo",
-    "seed": "shuffle_seed",
-    "shuffle_block_size": "shuffle_block_size",
-    "num_canonical_nodes": "num_canonical_nodes",
-    "partition": "partition_algo",
-    "batching": "batching_method",
-    "batch_size": "batch_budget",
+_ORDER_OPTIONS = {
+    "shuffle_algo",
+    "shuffle_seed",
+    "shuffle_block_size",
+    "num_canonical_nodes",
+    "partition_algo",
+    "batching_method",
 }
-"""Key of the state that replaces each option."""
-_CONFIG_OPTIONS = {*_STATE_KEYS, "storage_options"} - {"batch_size"}
-"""Options that a config file replaces."""
+"""Options that a config file replaces, or the key of this name in a state."""
 
 
 @runtime_checkable
@@ -89,11 +86,18 @@ class _RowsOfDocuments(Protocol):
 )
 @click.option(
     "--shuffle",
-    "algorithm",
+    "shuffle_algo",
     metavar="NAME",
     help="Shuffle algorithm, such as window.  [default: not shuffled]",
 )
-@click.option("--seed", type=int, default=9176, show_default=True, help="Seed of the shuffle.")
+@click.option(
+    "--seed",
+    "shuffle_seed",
+    type=click.IntRange(0),
+    default=9176,
+    show_default=True,
+    help="Seed of the shuffle.",
+)
 @click.option(
     "--block-size",
     "shuffle_block_size",
@@ -108,6 +112,7 @@ class _RowsOfDocuments(Protocol):
 )
 @click.option(
     "--partition",
+    "partition_algo",
     metavar="NAME",
     default="elastic",
     show_default=True,
@@ -115,6 +120,7 @@ class _RowsOfDocuments(Protocol):
 )
 @click.option(
     "--batching",
+    "batching_method",
     metavar="NAME",
     default="random",
     show_default=True,
@@ -138,15 +144,17 @@ def explain(
     If the config or the state defines the samples as rows of tokens, the documents of each row are listed.
     """
     if is_config(locations):
-        refuse_options(_CONFIG_OPTIONS, "only for a URL; set it in the config")
+        refuse_options({*_ORDER_OPTIONS, "storage_options"}, "only for a URL; set it in the config")
     if (options["step"] is None) == (options["sample_id"] is None):
         raise click.UsageError("give either --step or --sample")
     if options["step"] is None:
         refuse_options({"rank"}, "only with --step")
-    if saved is None and options["algorithm"] is None:
+    if saved is None and options["shuffle_algo"] is None:
         refuse_options({"shuffle_block_size"}, "only with --shuffle")
     state = _read_state(saved) if saved else {}
-    names = [name for name, key in _STATE_KEYS.items() if key in state]
+    names = {name for name in _ORDER_OPTIONS if name in state}
+    if "batch_budget" in state:
+        names.add("batch_size")
     refuse_options(names, "not with a --state that defines it")
     dataset = open_dataset(locations, state, options)
     if state:
