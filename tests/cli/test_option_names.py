@@ -42,6 +42,33 @@ def test_errors_before_a_command_stay():
     assert use_option_names("split=1", None) == "split=1"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "no index; check remote=, local= and split=, and region",
+            "no index; check the location, and region",
+        ),
+        ("no file; pass remote= if the set lies elsewhere", "no file; check the location"),
+        (
+            "unsafe; pass allow_unsafe_types=True, or leave the column out with columns=",
+            "unsafe; pass allow_unsafe_types=True",
+        ),
+        ("bad; read only others, with columns=, or convert it", "bad; convert it"),
+    ],
+)
+def test_advice_names_no_argument_that_the_command_lacks(text, expected):
+    assert use_option_names(text, command) == expected
+
+
+def test_the_format_of_a_source_is_not_named_as_that_of_the_new_data_set():
+    options = [click.Option(["--src-format"]), click.Option(["--format", "format_"])]
+    job = click.Command("job", params=options)
+    text = "; files that need no index, such as Parquet, are read with their format= (--src-format)"
+    expected = "; files that need no index, such as Parquet, are read with --src-format"
+    assert use_option_names(text, job) == expected
+
+
 def test_columns_to_read_are_named_by_the_options_that_choose_them():
     options = [click.Option([f"--{name}"]) for name in ("columns", "select", "drop")]
     job = click.Command("job", params=options)

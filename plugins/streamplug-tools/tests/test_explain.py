@@ -151,6 +151,12 @@ def test_options_complete_a_state_that_lacks_them(folder, tmp_path):
     assert "Error: --canonical-nodes: not with a --state that defines it\n" in output
 
 
+def test_errors_advise_what_the_command_can_do(tmp_path):
+    code, output = run(tmp_path, "--step", 0)
+    assert code == 1
+    assert output.endswith("its writer has not finished; check the location\n")
+
+
 def test_errors_name_the_options(folder):
     arguments = ("--canonical-nodes", 7, "--nodes", 2, "--ranks", 2, "--partition", "orig")
     code, output = run(folder, "--step", 0, *arguments)

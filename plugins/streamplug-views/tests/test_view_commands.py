@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,31 @@ def test_what_cannot_be_done_is_said(arguments, words):
     result = CliRunner().invoke(view, arguments)
     assert result.exit_code == 1
     assert words in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["create", "crawl", "v", "--add", "more"],
+            "has columns ['id', 'n'] already; rename one first\n",
+        ),
+        (["compact", "view", "more"], ": it was written otherwise; choose another place\n"),
+        (
+            ["create", "crawl", "v", "--concat", "view/x"],
+            "; check the location; files that need no index",
+        ),
+        (["create", "gone", "v", "--where", "n"], "does not exist; check the location\n"),
+    ],
+)
+def test_errors_advise_what_the_command_can_do(arguments, words):
+    run("create", "crawl", "view", "--where", "n > 1")
+    shutil.copytree("crawl", "gone")
+    for path in Path("gone").glob("*.mds"):
+        path.unlink()
+    result = CliRunner().invoke(main, ["view", *arguments])
+    assert result.exit_code == 1
+    assert words in result.stderr
 
 
 def test_an_error_names_the_options_of_the_subcommand():

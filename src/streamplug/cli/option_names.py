@@ -7,6 +7,23 @@ from collections.abc import Iterator
 
 import click
 
+_ADVICE = (
+    ("remote", "check remote=, local= and split=", "check the location"),
+    ("remote", "check remote= and split=", "check the location"),
+    ("remote", "pass remote= if the set lies elsewhere", "check the location"),
+    ("exist_ok", ", or pass exist_ok=True (--exist-ok) to replace it", ""),
+    ("columns", ", or leave the column out with columns=", ""),
+    ("columns", "read fewer columns with columns=, or ", ""),
+    ("columns", "read only others, with columns=, or ", ""),
+    ("columns", "choose others with columns=, or ", ""),
+    (
+        "src_format",
+        "; files that need no index, such as Parquet, are read with their format= (--src-format)",
+        "",
+    ),
+)
+"""Arguments, advice that names them, and what commands say that have no such option."""
+
 
 def use_option_names(text: str, command: click.Command | None) -> str:
     """Replace ``name=`` in an error by the option of a command, or its argument, of that name."""
@@ -20,6 +37,11 @@ def use_option_names(text: str, command: click.Command | None) -> str:
         )
         text = text.replace("with columns=", "with --select")
     alternatives = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    for name, advice, replacement in _ADVICE:
+        if name not in names:
+            text = text.replace(advice, replacement)
+    # Not --format, which in most commands is that of the new data set.
+    text = text.replace("with their format= (--src-format)", "with --src-format")
     # Without a value, as in "pass split=, or …", the mark goes as well.
     pattern = rf"(?<![\w'\"`.=-])({alternatives})=(True\b|[\w'\"\[({{.-]|)"
 

@@ -197,7 +197,7 @@ class Add(Operation):
         if taken := sorted(set(names) & set(snapshot.columns)):
             raise ConfigError(
                 f"{self}: the view has columns {taken} already; choose others with columns=, or "
-                "rename one"
+                "rename one first"
             )
         matches: RowMapping
         if self.on is None:

@@ -32,7 +32,7 @@ from streamplug_tools.report.text_format import many
     required=True,
     help="Format of the files, such as webdataset.",
 )
-@click.option("--force", is_flag=True, help="Replace an existing index.json.")
+@click.option("--force", "exist_ok", is_flag=True, help="Replace an existing index.json.")
 @storage_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def index(
@@ -40,7 +40,7 @@ def index(
     location: str,
     *,
     format_: str,
-    force: bool,
+    exist_ok: bool,
     storage_options: dict[str, Any] | None,
     as_json: bool,
 ) -> None:
@@ -55,7 +55,7 @@ def index(
             status.update(Text(visible(what)))
 
         scanned = scan_index(
-            location, format_, storage_options=storage_options, exist_ok=force, report=report
+            location, format_, storage_options=storage_options, exist_ok=exist_ok, report=report
         )
     if as_json:
         click.echo(json.dumps(asdict(scanned), indent=2))
