@@ -89,6 +89,12 @@ def test_options_without_an_effect_are_refused(written, options, words, monkeypa
     assert f"Error: {words}\n" in done.output
 
 
+def test_a_batch_size_is_in_the_config_or_an_option(written):
+    done = invoke(written)
+    assert done.exit_code == 1
+    assert done.output == "error: no batch size: give batch_size in the config, or --batch-size\n"
+
+
 def test_json_tells_the_same(written):
     result = json.loads(
         invoke(written, "--batch-size", 10, "--cache-limit", "300kb", "--json").output

@@ -128,7 +128,7 @@ class SimulatedDataset(StreamingDataset):
         if self.session.run.varies:  # the mean, for rates and estimates
             merged["batch_size"] = self._mean_batch_size(merged)
         if merged["batch_size"] is None:
-            raise ConfigError("no batch size: give batch_size= in the config, or --batch-size")
+            raise ConfigError("no batch size: give batch_size in the config, or --batch-size")
         return Scenario(**merged)
 
     def _mean_batch_size(self, options: Mapping[str, Any]) -> int:
