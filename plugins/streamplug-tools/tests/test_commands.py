@@ -122,6 +122,15 @@ def test_options_without_an_effect_are_refused(sets, tmp_path, arguments, words)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("fractions", ["a=0", "a=0.6,b=0.5", "a=-1"])
+def test_shares_of_nothing_or_of_more_than_all_are_refused(sets, tmp_path, fractions):
+    refused = run("split", sets[0], tmp_path / "out", "--fractions", fractions)
+    assert refused.exit_code == 1
+    words = "each must be 0 or more, and their sum more than 0 and at most 1\n"
+    assert refused.stderr.endswith(words)
+    assert refused.stderr.startswith("error: --fractions={")
+
+
 @pytest.mark.parametrize("name", [".", "..", "../a", "a/b", "a\\b"])
 def test_split_writes_below_its_directory(sets, tmp_path, name):
     refused = run("split", sets[0], tmp_path / "out", "--fractions", f"{name}=1")

@@ -189,7 +189,9 @@ def split_by_fractions(
     """
     total = sum(fractions.values())
     if not fractions or min(fractions.values()) < 0 or not 0 < total < 1 + 1e-9:
-        raise ConfigError(f"fractions={fractions}: must be 0 or more, and 1 or less together")
+        raise ConfigError(
+            f"fractions={fractions}: each must be 0 or more, and their sum more than 0 and at most 1"
+        )
     with open_job(sources, columns, on_progress) as job:
         size = job.table.size
         bounds = [round(size * float(share)) for share in np.cumsum([0.0, *fractions.values()])]
