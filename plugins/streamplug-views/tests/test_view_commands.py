@@ -159,6 +159,10 @@ def test_only_a_view_is_compacted():
         (["create", "crawl", "view", "--rename", "n=a,n=b"], "--rename: 'n' is given twice"),
         (["create", "nowhere", "view"], "check the location, with the split if there is one"),
         (["diff", "crawl", "1"], "crawl has no version 1"),
+        (
+            ["create", "crawl", "view", "--where", "n", "--engine", "raay", "--workspace", "w"],
+            "unknown engine 'raay'",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said(arguments, words):

@@ -210,6 +210,7 @@ def evaluate(
         raise ConfigError(
             f"engine={context.engine!r} needs workspace=, a directory or a URL that all its machines see"
         )
+    engine: Engine = make("engine", context.engine)  # raises even if one task needs none
     place = absolute_location(context.shared or str(context.workspace.path))
     options = context.stream.storage_options
     options = options if same_scheme(place, context.stream.location.parent) else None
@@ -230,7 +231,6 @@ def evaluate(
         if count == 1:
             task(0)
         else:
-            engine: Engine = make("engine", context.engine)
             shared = task if engine_name == "local" else task.share()
             with run_tasks(engine, shared, range(count)) as finished:
                 for done, _ in enumerate(finished, 1):
