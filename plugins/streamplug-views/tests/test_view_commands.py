@@ -154,6 +154,8 @@ def test_only_a_view_is_compacted():
     [
         (["log", "crawl"], "there is no view"),
         (["show", "nowhere"], "there is no view"),
+        (["expire", "nowhere", "--keep", "1", "--yes"], "there is no view"),
+        (["expire", "crawl", "--keep", "1"], "there is no view"),
         (["show", "crawl", "²"], "tag '²': use letters, digits"),
         (["create", "crawl", "view", "--rename", "n"], "expected OLD=NEW"),
         (["create", "crawl", "view", "--rename", "n=a,n=b"], "--rename: 'n' is given twice"),

@@ -163,9 +163,11 @@ def expire(
         The versions, and the names of their files.
 
     Raises:
-        StreamplugError: If the view cannot be read, or its files cannot be removed.
+        StreamplugError: If there is no view, it cannot be read, or its files cannot be removed.
     """
-    return open_store(location, storage_options).expire(keep, dry_run=dry_run)
+    store = open_store(location, storage_options)
+    store.latest()  # raises if there is no view
+    return store.expire(keep, dry_run=dry_run)
 
 
 def diff(
