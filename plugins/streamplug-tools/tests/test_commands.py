@@ -174,6 +174,7 @@ def test_cat_prints_samples(sets):
     result = run("cat", *sets[:1], sets[0], "--begin", "99", "--end", "102", "--drop", "text")
     assert result.stdout == '{"id": 99}\n{"id": 0}\n{"id": 1}\n'
     assert run("cat", sets[0], "--end", "1", "--select", "text").stdout == '{"text": "text 0"}\n'
+    assert run("cat", sets[0], "--end", "1", "--traceback").exit_code == 0
     refused = run("cat", sets[0], "--format", "mds", "--json")
     assert refused.exit_code == 2
     assert "--format, --json: only with --out" in refused.stderr
