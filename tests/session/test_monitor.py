@@ -177,6 +177,26 @@ def test_a_fork_counts_with_its_parent_and_ends_nothing_of_it(make, noted):
     assert dataset.stats().samples == SIZE + 4
 
 
+FORK = """
+import os, sys
+from streamplug.dataset import StreamingDataset
+def main():
+    global iterator  # which is closed when most modules are gone
+    iterator = StreamingDataset(local=sys.argv[1], batch_size=4).batches()
+    next(iterator)
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+main()
+"""
+
+
+def test_a_fork_that_ends_in_a_loop_says_nothing(folder):
+    command = [sys.executable, "-c", FORK, str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_copy_counts_for_itself(make, noted):
     dataset = make()
     list(dataset)

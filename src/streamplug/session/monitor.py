@@ -37,13 +37,12 @@ class RankTotals:
             batches, samples = map(sum, zip((0, 0), *counts))
             return self.counters.totals(batches=batches, samples=samples)
 
-    def end_block(self, block: Block, *, count: bool) -> None:
+    def end_block(self, block: Block) -> None:
         """Forget a block, and count what was yielded of it."""
         with self.counters.lock():
             self.live.discard(block)
-            if count:
-                batches, samples = block.yielded()
-                self.counters.add(batches=batches, samples=samples)
+            batches, samples = block.yielded()
+            self.counters.add(batches=batches, samples=samples)
 
 
 class Monitor:
@@ -65,8 +64,10 @@ class Monitor:
         try:
             yield
         finally:
-            # A forked process ends its copy of the loop, too.
-            self.stats.end_block(block, count=pid == os.getpid())
+            if pid == os.getpid():
+                self.stats.end_block(block)
+            else:  # A forked process ends its copy of the loop, too, perhaps when it can import nothing more.
+                self.stats.live.discard(block)
 
     def check_between(self, step: int) -> None:
         """Raise `ConfigError` if the batch of `step` is being yielded sample by sample."""
