@@ -177,13 +177,27 @@ def test_workers_end_at_once_after_an_error(folder):
     def loop() -> None:
         list(StreamingDataLoader(make(folder), num_workers=2, transform=transform))
 
-    gc.disable()  # torch waits 5 s for each worker of a loop that is collected
+    gc.disable()  # which would end them later
     try:
         with pytest.raises(ValueError, match="sample"):
             loop()
         assert set(multiprocessing.active_children()) <= before
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_of_a_loop_in_a_reference_cycle_end_at_once(folder, persistent):
+    before = set(multiprocessing.active_children())
+    loader = StreamingDataLoader(make(folder), num_workers=2, persistent_workers=persistent)
+    cycle: list[Any] = [loader, iter(loader)]
+    cycle.append(cycle)
+    next(cycle[1])
+    del loader, cycle
+    began = time.monotonic()
+    gc.collect()
+    assert time.monotonic() - began < 4  # torch waits 5 s for a worker that it cannot tell to end
+    assert set(multiprocessing.active_children()) <= before
 
 
 # -- transforms -----------------------------------------------------------------------

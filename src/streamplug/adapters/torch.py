@@ -15,7 +15,12 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_work
 from streamplug import dataset
 from streamplug.adapters.message_batching import messages_after, round_robin
 from streamplug.adapters.shared_memory import SharedArrays
-from streamplug.adapters.torch_batches import WorkerBatches, identity, release_after_error
+from streamplug.adapters.torch_batches import (
+    WorkerBatches,
+    identity,
+    release_after_error,
+    start_iterator,
+)
 from streamplug.adapters.torch_device import find_device, move_batches
 from streamplug.adapters.torch_transfers import TorchSource, start_transfers
 from streamplug.adapters.torch_transform import random_transform
@@ -240,7 +245,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
         settings |= {"batch_size": None, "collate_fn": identity}
-        return iter(DataLoader(batches, **settings))
+        return start_iterator(DataLoader(batches, **settings))
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of the next one if batches vary in size."""

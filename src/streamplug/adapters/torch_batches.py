@@ -7,11 +7,11 @@ import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.dtypes import has_torch_dtype
@@ -135,9 +135,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
 def release_after_error(batches: Iterator[Any]) -> Iterator[Any]:
     """Yield from torch's iterator over workers; after an error, hold no reference to it.
 
-    An error of a worker refers to itself and to that iterator through the frames of torch that raised it.
-    When such a cycle is collected, the queues end before the workers are told to, and torch waits 5 s for
-    each of them.
+    An error of a worker refers to itself and to that iterator through the frames of torch that raised it: the
+    workers would go on until such a cycle is collected.
     """
     try:
         yield from batches
@@ -145,6 +144,29 @@ def release_after_error(batches: Iterator[Any]) -> Iterator[Any]:
         del batches
         traceback.clear_frames(error.__traceback__)
         raise
+
+
+class _OpenQueues:
+    """Keeps the queues of an iterator, which holds the only reference to this, out of garbage collection."""
+
+    _queues: ClassVar[dict[int, Any]] = {}
+
+    def __init__(self, iterator: Any) -> None:
+        self._queues[id(self)] = getattr(iterator, "_index_queues", None)
+
+    def __del__(self) -> None:
+        self._queues.pop(id(self), None)
+
+
+def start_iterator(loader: DataLoader[Any]) -> Any:
+    """Return torch's iterator over workers, which end at once even if it is part of a reference cycle.
+
+    When a cycle is collected, callbacks of weak references come first: they would end the queues of the
+    iterator before it tells the workers to end, and torch would wait 5 s for each of them.
+    """
+    iterator: Any = iter(loader)
+    iterator.streamplug_queues = _OpenQueues(iterator)
+    return iterator
 
 
 def identity(batch: Any) -> Any:
