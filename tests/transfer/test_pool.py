@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -167,3 +169,33 @@ def test_an_iteration_does_not_hang_in_a_fork(tmp_path):
 
     assert in_fork(go_on) == 0
     assert first + [sample["n"] for sample in iterator] == list(range(1000))
+
+
+EXIT = """
+import multiprocessing.util, threading, weakref
+from streamplug.plugin_kit.cancellation import sleep
+from streamplug.transfer.pool import ThreadPool
+
+class Client:
+    pass
+
+client, closed, running = Client(), threading.Event(), threading.Event()
+weakref.finalize(client, closed.set)
+
+def work():
+    running.set()
+    try:
+        sleep(60)
+    finally:
+        print("closed" if closed.is_set() else "open")
+
+pool = ThreadPool(1)
+pool.submit(work)
+running.wait()
+"""
+
+
+def test_jobs_are_stopped_at_exit_before_clients_close_their_connections():
+    command = [sys.executable, "-c", EXIT]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "open\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from collections import deque
@@ -237,9 +238,17 @@ def map_threads(
         pool.stop()
 
 
-def _call_at_exit(stop: Callable[[], None]) -> Callable[[], object]:
+def _call_at_exit(stop: Callable[[], None]) -> Callable[[], None]:
     """Register `stop` for the end of this process; return a function that unregisters it."""
     from multiprocessing.util import Finalize
 
+    # Before clients close their connections, as handlers run in reverse order: jobs would see errors.
+    atexit.register(stop)
     # Children forked by multiprocessing exit without atexit handlers.
-    return Finalize(None, stop, exitpriority=100).cancel
+    finalizer = Finalize(None, stop, exitpriority=100)
+
+    def cancel() -> None:
+        atexit.unregister(stop)
+        finalizer.cancel()
+
+    return cancel
