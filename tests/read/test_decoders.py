@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import traceback
 
 import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, DecodeError
 from streamplug.interfaces import Encoding
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin import make
@@ -104,6 +105,24 @@ def test_what_a_decoder_refuses_names_the_column(data_set):
 def test_a_stop_iteration_of_a_decoder_loses_no_column(data_set):
     with pytest.raises(RuntimeError, match="StopIteration"):
         StreamingDataset(local=data_set("a", 0), decoders={"text": lambda _: next(iter(()))})
+
+
+class Picky(Shifted):
+    def decode(self, data):
+        raise ValueError("not that one")
+
+
+def test_the_error_of_a_decoder_is_shown_once(data_set):
+    dataset = StreamingDataset(
+        local=data_set("a", 0), batch_size=4, decoders={"n": lambda stored: Picky(stored, 0)}
+    )
+    with pytest.raises(
+        DecodeError, match="sample 0, column 'n': ValueError: not that one"
+    ) as raised:
+        next(dataset.batches())
+    shown = "".join(traceback.format_exception(raised.value))
+    assert shown.count("\nValueError: not that one") == 1
+    assert "During handling" not in shown
 
 
 def _numbers(dataset, pipe):

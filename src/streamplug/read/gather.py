@@ -59,11 +59,12 @@ def gather_batches(
     where = _where(shards, groups, slice(0, len(shards)))
     batches = layout.take_parts(*where, columns, parts=parts) if layout else iter(())
     for part in parts:
+        batch: Batch | None
         try:
             batch = dict(zip(names, next(batches)))
-        except Exception:  # noqa: BLE001 - this ends the generator: later batches are read this way, too
-            batch = read_batch(part)
-        yield batch
+        except Exception:  # noqa: BLE001 - this ends the generator: later batches are read below, too
+            batch = None  # not read here, where its error would seem to be another one
+        yield read_batch(part) if batch is None else batch
 
 
 def slice_columns(columns: Mapping[str, ColumnValues], parts: Sequence[slice]) -> Iterator[Batch]:
