@@ -186,6 +186,31 @@ def test_workers_end_at_once_after_an_error(folder):
         gc.enable()
 
 
+def slow(sample: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.05)
+    return sample
+
+
+def test_workers_end_at_once_after_an_interrupt_that_is_kept(folder):
+    before = set(multiprocessing.active_children())
+
+    def loop() -> None:
+        for _ in StreamingDataLoader(make(folder), num_workers=2, transform=slow):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)  # in the middle of the wait for a batch
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt) as interrupted:
+            loop()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert set(multiprocessing.active_children()) <= before, interrupted  # as a notebook keeps it
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_of_a_loop_in_a_reference_cycle_end_at_once(folder, persistent):
     before = set(multiprocessing.active_children())

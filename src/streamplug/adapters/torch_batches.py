@@ -136,11 +136,12 @@ def release_after_error(batches: Iterator[Any]) -> Iterator[Any]:
     """Yield from torch's iterator over workers; after an error, hold no reference to it.
 
     An error of a worker refers to itself and to that iterator through the frames of torch that raised it: the
-    workers would go on until such a cycle is collected.
+    workers would go on until such a cycle is collected. So does a KeyboardInterrupt, which an interactive
+    session keeps.
     """
     try:
         yield from batches
-    except Exception as error:
+    except BaseException as error:
         del batches
         traceback.clear_frames(error.__traceback__)
         raise
