@@ -18,6 +18,7 @@ from urllib.parse import quote
 import pytest
 from filelock import FileLock
 from streamplug_testing.answers import recording
+from streamplug_testing.http import free_port
 
 AZURITE = "3.35.0"
 CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -61,12 +62,6 @@ def answers(url):
         return True
     except OSError:
         return False
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Emulator:
@@ -217,6 +212,7 @@ def recorder():
 
 @pytest.fixture
 def refusing():
-    """The URL of a server that is gone."""
-    with recording() as gone:
-        return gone.url
+    """The URL of a server that is gone, whose port nobody else can get."""
+    with socket.socket() as gone:
+        gone.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{gone.getsockname()[1]}"

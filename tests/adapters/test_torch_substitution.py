@@ -6,10 +6,10 @@ import json
 import logging
 import multiprocessing
 import os
-import socket
 
 import numpy as np
 import pytest
+from streamplug_testing.http import free_port
 
 torch = pytest.importorskip("torch")
 
@@ -164,9 +164,7 @@ def rank_process(folder, rank, port, queue):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forked")
 def test_ranks_stay_in_step(make, folder, tmp_path):
     found, _ = expected(make, tmp_path)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     ranks = [

@@ -11,7 +11,6 @@ import json
 import multiprocessing
 import os
 import runpy
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streamplug_testing.http import free_port
 
 from streamplug import MDSWriter
 
@@ -140,9 +140,7 @@ def write() -> Callable[..., int]:
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """moto: Amazon S3; any key and secret will do."""
     pytest.importorskip("moto")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     log = tmp_path_factory.mktemp("moto") / "log"
     with log.open("wb") as out:

@@ -8,7 +8,6 @@ import os
 import runpy
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streamplug_testing.http import free_port
 
 LEASH = 280
 """Seconds after which a rank ends by itself, whatever happens to the test."""
@@ -170,12 +170,6 @@ class Group:
             for path in self.scratch.iterdir()
             if not (killed and path.name.startswith("pymp-"))
         }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

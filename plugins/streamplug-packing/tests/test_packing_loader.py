@@ -9,7 +9,6 @@ import os
 import pickle
 import re
 import signal
-import socket
 import time
 from collections import Counter
 from importlib import import_module
@@ -21,6 +20,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from streamplug_packing import PackedSamples, PackingDataLoader  # noqa: E402
+from streamplug_testing.http import free_port  # noqa: E402
 from streamplug_testing.processes import other_process  # noqa: E402
 
 from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
@@ -591,9 +591,7 @@ def test_a_list_of_all_states_has_the_own_one(folder, monkeypatch):
 
 
 def test_ranks_stay_in_step(folder, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     job = {"folder": folder, "workers": 0, "packs_per_epoch": 17, "loops": 3}
     job["out"] = f"{tmp_path}/{{rank}}"
     environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}

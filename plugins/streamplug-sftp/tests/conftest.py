@@ -13,6 +13,7 @@ from pathlib import Path
 
 import asyncssh
 import pytest
+from streamplug_testing.http import free_port
 
 PASSWORD = "s3cr3t-pass word"
 
@@ -64,9 +65,7 @@ def openssh_server(tmp_path_factory, run_server):
     folder = prepare(tmp_path_factory.mktemp("openssh"))
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # sshd insists, also where it is not used
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (folder / "config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
         f"AuthorizedKeysFile {folder}/id.pub\nUsePAM no\nStrictModes no\nMaxStartups 100\n"

@@ -376,10 +376,11 @@ def test_a_server_that_says_nothing_is_transient():
 
 
 def test_a_connection_that_is_refused_is_transient():
-    with socket.create_server(("127.0.0.1", 0)) as gone:
+    with socket.socket() as gone:  # nobody else can get its port
+        gone.bind(("127.0.0.1", 0))
         port = gone.getsockname()[1]
-    with pytest.raises(Transient):
-        SftpStorage(f"sftp://me@127.0.0.1:{port}/", config=False).read("k")
+        with pytest.raises(Transient):
+            SftpStorage(f"sftp://me@127.0.0.1:{port}/", config=False).read("k")
 
 
 def test_a_missing_file_keeps_the_connection(server, between):

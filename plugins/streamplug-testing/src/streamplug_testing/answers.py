@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import socket
 import threading
 import time
 import traceback
@@ -226,11 +227,12 @@ class AnswerTests(ConformanceBase):
         self._check_transient(storage, operation, tmp_path)
 
     def test_a_connection_that_is_refused_is_transient(self) -> None:
-        with recording() as requests:
-            url = requests.url
-        storage = self.make_storage(url)
-        self._check_transient(storage, "read")
-        storage.close()
+        # Bound, so that no other process gets the port, but not listening.
+        with socket.socket() as gone:
+            gone.bind(("127.0.0.1", 0))
+            storage = self.make_storage(f"http://127.0.0.1:{gone.getsockname()[1]}")
+            self._check_transient(storage, "read")
+            storage.close()
 
     def _check_transient(self, storage: Storage, operation: str, folder: Path = Path()) -> None:
         with pytest.raises(Transient) as caught:

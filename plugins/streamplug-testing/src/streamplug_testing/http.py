@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.server
+import random
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -125,3 +127,17 @@ def serving(root: Path) -> Iterator[FileServer]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def free_port() -> int:
+    """Return a free port of 127.0.0.1, for a server that binds it later.
+
+    It is below the ports that the system assigns, so that no other process is assigned it meanwhile.
+    """
+    # Not of the global generator: processes may have given it the same seed.
+    numbers = random.SystemRandom()
+    while True:
+        port = numbers.randrange(20_000, 32_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
