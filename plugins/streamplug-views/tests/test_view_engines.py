@@ -24,12 +24,23 @@ from streamplug import (
 )
 from streamplug.cache.user_cache import user_cache_dir
 from streamplug.errors import ConfigError, WriterError
+from streamplug.plugin import registry
 from streamplug.plugin.location import open_storage
 from streamplug.plugin_kit.tasks import pack_task
 from streamplug.transfer.tempdir import temp_root
 
 # Of sockets and files that clusters leave to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def own_registrations():
+    """Forget what a test registers: others, such as those of tests/fuzz, use every name that there is."""
+    before = registry.registrations()
+    yield
+    for kind, names in registry.registrations().items():
+        for name in names.keys() - before[kind].keys():
+            registry.unregister(kind, name)
 
 
 @pytest.fixture
