@@ -104,12 +104,9 @@ def soon(holds):
 
 
 def shared():
-    # Not semaphores: other tests, which run meanwhile, have those; streamplug makes none.
-    return {
-        path.name
-        for path in SHARED_MEMORY.iterdir()
-        if not path.name.startswith(("sem.", "torch_"))
-    }
+    # Not what other tests, which run meanwhile, have: semaphores, tensors and simulated worlds.
+    others = ("sem.", "torch_", "streamplug-world-")
+    return {path.name for path in SHARED_MEMORY.iterdir() if not path.name.startswith(others)}
 
 
 @pytest.mark.parametrize("torch", [False, True])
