@@ -59,7 +59,7 @@ class Stalls:
         return data
 
 
-def far(server, timeout=0.6, retries=1, **wishes):
+def far(server, timeout=0.3, retries=1, **wishes):
     return StreamingDataset(
         remote=f"{server.url}/set",
         download_timeout=timeout,
@@ -78,7 +78,7 @@ def whole(dataset):
 def test_an_index_that_does_not_come_is_an_error(server, tmp_path, access, half_way):
     stalls = Stalls(server, INDEX_NAME, half_way=half_way)
     local = {} if access == "range" else {"local": str(tmp_path / "near")}
-    with pytest.raises(Transient, match=r"set/index.json: nothing arrived for 0.6 s"):
+    with pytest.raises(Transient, match=r"set/index.json: nothing arrived for 0.3 s"):
         far(server, access=access, **local)
     # At first in memory, where a slow answer cannot be told from none.
     assert stalls.asked == 3
@@ -91,8 +91,8 @@ def test_an_index_that_comes_slowly_arrives(server, root, tmp_path, monkeypatch)
     index.write_text(index.read_text() + " " * 400_000)
     monkeypatch.setattr(http, "_CHUNK", 10_000)
     server.gate.set()
-    server.holds = lambda path: path.endswith(INDEX_NAME) and time.sleep(0.2) is None
-    assert whole(far(server, timeout=2.0, retries=0, local=str(tmp_path / "near")))
+    server.holds = lambda path: path.endswith(INDEX_NAME) and time.sleep(0.1) is None
+    assert whole(far(server, timeout=1.0, retries=0, local=str(tmp_path / "near")))
     # One that was read in memory had to be given up.
     asked = [request[0] for request in server.requests if request[1].endswith(INDEX_NAME)]
     assert asked.count("GET") == 2
@@ -103,7 +103,7 @@ def test_samples_by_range_that_do_not_come_are_an_error(server, half_way):
     dataset = far(server, access="range")
     first = int(dataset._reader.starts[1])
     stalls = Stalls(server, SHARD, half_way=half_way)
-    with pytest.raises(Transient, match=rf"set/{SHARD}: nothing arrived for 0.6 s"):
+    with pytest.raises(Transient, match=rf"set/{SHARD}: nothing arrived for 0.3 s"):
         dataset[first]
     assert stalls.asked == 2
     assert dataset[0]["n"] == 0
