@@ -26,6 +26,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     """Serves files, with ranges, as a real server does."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *args):
         pass
