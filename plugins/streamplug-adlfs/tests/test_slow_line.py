@@ -51,11 +51,15 @@ def slow(container):
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_slow_download_is_not_one_that_stalls(container, slow, tmp_path):
-    data = bytes(range(256)) * (3 << 15)  # some six seconds of the line
+def test_a_slow_download_is_not_one_that_stalls(container, slow, tmp_path, monkeypatch):
+    # Parts so small that each arrives long before the timeout, also on a busy machine.
+    monkeypatch.setattr("streamplug_adlfs.filesystem._PART", 1 << 20)
+    data = bytes(range(256)) * (3 << 14)  # some three seconds of the line
     container.put("k", data)
     options = {**container.options, "endpoint_url": slow}
-    TimeoutStorage(AzureStorage(f"az://{container.name}", **options), 4.0).download(
+    began = time.monotonic()
+    TimeoutStorage(AzureStorage(f"az://{container.name}", **options), 2.0).download(
         "k", tmp_path / "k"
     )
+    assert time.monotonic() - began > 2.0
     assert (tmp_path / "k").read_bytes() == data
