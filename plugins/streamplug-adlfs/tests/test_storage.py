@@ -256,6 +256,9 @@ def test_answers_become_our_errors(recorder, anonymous, status, code, wanted):
 
 def test_a_busy_server_is_asked_again(recorder, anonymous, monkeypatch):
     monkeypatch.setattr("streamplug_adlfs.options.ATTEMPTS", 2)
+    monkeypatch.setattr(
+        "streamplug_adlfs.filesystem.ExponentialRetry.get_backoff_time", lambda *_: 0.01
+    )
     recorder.answers = [(503, error("ServerBusy")), (206, b"data")]
     recorder.headers["Content-Range"] = "bytes 0-3/4"
     assert anonymous.read("k") == b"data"
