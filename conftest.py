@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import multiprocessing.util
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -64,11 +67,24 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _user_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have what is kept of data sets that are read in place go with the other files of the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
+def _own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep caches and temporary files from processes of tests at the same time, and from later runs.
+
+    Caches are found by URL, and servers of tests often have the same: ports are few.
+    """
+    # While the temporary directory is the system's: multiprocessing removes its own after this ends.
+    cache = tmp_path_factory.mktemp("user-cache")
+    multiprocessing.util.get_temp_dir()
+    with (
+        # Not in another: the names of sockets have to be short.
+        tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as temporary,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.delenv("STREAMPLUG_CACHE_DIR", raising=False)
+        Path(temporary).chmod(0o755)  # for tests that give up being root
+        patch.setenv("TMPDIR", temporary)
+        patch.setattr(tempfile, "tempdir", None)
         yield
 
 
