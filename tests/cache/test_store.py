@@ -560,10 +560,11 @@ def test_a_process_that_is_stopped_holds_nobody_up(plain, monkeypatch, caplog, q
 
 
 def test_a_slow_holder_of_a_lock_is_waited_for(plain, caplog):
-    done = threading.Event()
+    held, done = threading.Event(), threading.Event()
 
     def write() -> None:
         with cache_lock(plain.near, "shard.0"), staging_path(plain.near, "shard.0") as part:
+            held.set()
             for _ in range(20):
                 with part.open("ab") as stream:
                     stream.write(b"x")
@@ -573,9 +574,9 @@ def test_a_slow_holder_of_a_lock_is_waited_for(plain, caplog):
 
     thread = threading.Thread(target=write)
     thread.start()
-    time.sleep(0.1)
+    assert held.wait(60)
     assert plain.store(timeout=0.5).ensure(0)["data"].read_bytes() == RAW[0]
-    assert done.wait(1)
+    assert done.wait(60)
     thread.join()
     assert not plain.remote.downloads
     assert not caplog.messages
