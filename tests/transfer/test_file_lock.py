@@ -64,14 +64,19 @@ def test_who_is_left_behind_waits_no_longer(tmp_path, monkeypatch):
 
 
 def test_a_child_does_not_prolong_its_parents_lock(tmp_path):
-    path = tmp_path / "lock"
-    gate = multiprocessing.get_context("fork").Event()
+    path, context = tmp_path / "lock", multiprocessing.get_context("fork")
+    runs, gate = context.Event(), context.Event()
+
+    def wait():
+        runs.set()
+        gate.wait()
+
     with file_lock(path, "to test"):
-        child = multiprocessing.get_context("fork").Process(target=gate.wait)
+        child = context.Process(target=wait)
         child.start()
+        assert runs.wait(60)
         # As if this process had died: its copy is closed without a word to the system.
         (descriptor,) = locks._open
-        time.sleep(0.2)
         os.close(descriptor)
         locks._open.clear()
         with try_file_lock(path) as free:
