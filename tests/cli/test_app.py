@@ -45,21 +45,21 @@ def failing(monkeypatch):
 def test_a_full_disk_is_one_line_too(failing):
     result = CliRunner().invoke(main, ["overflow"])
     assert (result.exit_code, result.output) == (
-        1,
+        2,
         "error: standard output: No space left on device; make room there, or write to another disk\n",
     )
 
 
 def test_an_error_of_ours_is_one_line(failing):
     result = CliRunner().invoke(main, ["fail"])
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "error: the value 3 has no meaning\n"
 
 
 @pytest.mark.parametrize("arguments", [["--traceback", "fail"], ["fail", "--traceback"]])
 def test_the_traceback_is_shown_on_demand(failing, arguments):
     result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith("Traceback (most recent call last):")
     assert "ConfigError: the value 3 has no meaning" in result.stderr
 
@@ -164,7 +164,7 @@ def test_a_broken_command_fails_alone(install, target, reason):
     install(("a-dist", "bad", target), ("hello-dist", "hello", "hello_command:hello"))
     assert CliRunner().invoke(main, ["hello"]).stdout == "hello\n"
     failed = CliRunner().invoke(main, ["bad", "--option", "argument"])
-    assert failed.exit_code == 1
+    assert failed.exit_code == 2
     assert failed.stderr.startswith(f"error: the command bad cannot be loaded: a-dist: {reason}")
     listed = CliRunner().invoke(main, ["--help"])
     assert listed.exit_code == 0
@@ -174,7 +174,7 @@ def test_a_broken_command_fails_alone(install, target, reason):
 def test_a_command_of_two_distributions_is_refused(install):
     install(("b", "hello", "hello_command:hello"), ("a", "hello", "hello_command:hello"))
     failed = CliRunner().invoke(main, ["hello"])
-    assert failed.exit_code == 1
+    assert failed.exit_code == 2
     assert "provided by a and by b: uninstall one" in failed.stderr
 
 

@@ -337,7 +337,7 @@ def test_commands_check_files_and_print_the_schema(place, tmp_path):
     assert (result.exit_code, result.stdout) == (0, f"{path}: dataset: OK\n")
     path.write_text(json.dumps({"local": place, "shuffle_alg": "x"}))
     result = CliRunner().invoke(main, ["config", "check", str(path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr == "error: shuffle_alg: no such key. Did you mean 'shuffle_algo'?\n"
     result = CliRunner().invoke(main, ["config", "schema"])
     assert json.loads(result.stdout)["properties"]["writer"]
@@ -406,7 +406,7 @@ def test_a_misspelt_name_is_found_without_opening_anything(
 ):
     monkeypatch.chdir(tmp_path)
     result = checked(tmp_path, {**RIGHT, section: {**RIGHT[section], **change}})
-    assert result.exit_code == 1, result.output
+    assert result.exit_code == 2, result.output
     assert result.stderr.startswith("error: ")
     assert said in result.stderr
 

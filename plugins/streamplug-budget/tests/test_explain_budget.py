@@ -53,10 +53,10 @@ def test_a_state_tells_the_batches(folder, tmp_path):
 def test_what_a_file_does_not_have_is_said(folder, tmp_path):
     _, path = save_state(folder, tmp_path, measure=len)
     code, output = explain(folder, "--step", 2, "--state", path)
-    assert code == 1
+    assert code == 2
     assert "whose samples a function measured" in output
     code, output = explain(folder, "--step", 2, "--batching", "budget")
-    assert code == 1
+    assert code == 2
     assert "--batching=budget: its options are in a config file or a state" in output
 
 
@@ -81,5 +81,5 @@ def test_a_run_is_simulated(folder, tmp_path):
     assert [epoch["steps"] for epoch in found["epochs"]] == [steps]
     assert 0 < found["quality"]["displacement"] < 199
     refused = CliRunner().invoke(main, [*command, "--batch-size", "8"])
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "batches of a budget have as many samples as it allows" in refused.output

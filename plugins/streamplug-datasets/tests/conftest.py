@@ -65,7 +65,7 @@ def refused(convert):
 
     def run(line):
         result = convert(line)
-        assert result.code == 1, result.out
+        assert result.code == 2, result.out
         return result.error
 
     return run

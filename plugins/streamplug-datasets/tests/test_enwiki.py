@@ -186,8 +186,8 @@ def test_a_finished_set_is_replaced_only_on_request(home, converted, refused):
     converted(f"{TEXT} --compression gz")
     error = refused(f"{TEXT} --compression bz2")
     assert "already holds a data set, or a part of one" in error
-    assert "here, that is --replace" in error
-    converted(f"{TEXT} --compression bz2 --replace")
+    assert "pass --exist-ok to" in error
+    converted(f"{TEXT} --compression bz2 --exist-ok")
 
 
 def test_arguments_that_mean_nothing_are_refused(home, refused):

@@ -259,7 +259,7 @@ def test_a_data_set_with_reports_of_failures_is_replaced(site, tmp_path, convert
     metadata(tmp_path, [f"{site.url}/{name}" for name in ("gone.jpg", "small.jpg") * 4])
     converted(f"{CRAWL} --part 1 --max-failed 1")
     assert len(list((tmp_path / "converted" / "failures").iterdir())) == 8
-    [summary] = converted(f"{CRAWL} --part 4 --image-size 12 --replace")
+    [summary] = converted(f"{CRAWL} --part 4 --image-size 12 --exist-ok")
     assert (summary["samples"], summary["failed"]) == (8, {"status 404": 4})
     widths = [int(sample["width"]) for sample in StreamingDataset(local="converted")[:]]
     assert widths == [0, 16] * 4

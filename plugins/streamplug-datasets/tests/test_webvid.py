@@ -335,7 +335,7 @@ def test_run_stops_where_too_much_fails_and_goes_on_there(site, tmp_path, conver
     for n in range(10, 20):
         (site.root / f"{n}.mp4").rename(site.root / f"{n}.away")
     result = convert(LINE)
-    assert result.code == 1
+    assert result.code == 2
     assert (
         "10 of 10 samples failed (status 404: 10), more than --max-failed 0.9 allows"
         in result.error

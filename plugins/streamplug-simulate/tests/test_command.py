@@ -91,7 +91,7 @@ def test_options_without_an_effect_are_refused(written, options, words, monkeypa
 
 def test_a_batch_size_is_in_the_config_or_an_option(written):
     done = invoke(written)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.output == "error: no batch size: give batch_size in the config, or --batch-size\n"
 
 
@@ -121,7 +121,7 @@ def test_a_config_is_taken_with_what_is_told_beside(written, tmp_path):
     assert (result["scenario"]["batch_size"], result["scenario"]["step_seconds"]) == (10, 0.5)
     assert "is for a URL" in invoke(config, "--split", "train").output
     assert "not both" in invoke(config, "--json", "--serve").output
-    assert invoke(config, "--nodes", "none").exit_code == 1
+    assert invoke(config, "--nodes", "none").exit_code == 2
 
 
 def test_a_page_holds_all_runs_of_which_two_settings_differ(written, tmp_path, caplog):

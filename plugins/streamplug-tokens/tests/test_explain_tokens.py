@@ -93,7 +93,7 @@ def test_a_state_of_token_rows_tells_how_they_are_made(corpus, tmp_path, view):
     for place in (corpus, config_of(tmp_path, corpus, view)):
         code, output = run(place, "--step", 1, "--state", saved, "--json")
         if place != corpus:  # its seed is another one
-            assert (code, "shuffle_seed: saved 9176, now 5" in output) == (1, True)
+            assert (code, "shuffle_seed: saved 9176, now 5" in output) == (2, True)
             continue
         assert code == 0, output
         documents = StreamingDataset(local=corpus)
@@ -109,7 +109,7 @@ def test_a_refused_state_says_in_words_what_differs(corpus, tmp_path):
     def refusal(place, dataset):
         saved.write_text(json.dumps(dataset.state_dict()))
         code, output = run(place, "--step", 1, "--state", saved)
-        assert code == 1
+        assert code == 2
         assert not re.search(r"\b[0-9a-f]{16}", output)  # no digests
         return " ".join(output.split())
 
@@ -153,7 +153,7 @@ def test_a_state_whose_tokens_mean_nothing_is_refused(corpus, tmp_path, tokens, 
     saved = tmp_path / "state.json"
     saved.write_text(json.dumps({"version": 1, "tokens": tokens}))
     code, output = run(corpus, "--step", 0, "--state", saved)
-    assert code == 1
+    assert code == 2
     assert output.startswith("error: the state has tokens=")
     assert message in output
 

@@ -125,7 +125,7 @@ def test_options_without_an_effect_are_refused(sets, tmp_path, arguments, words)
 @pytest.mark.parametrize("fractions", ["a=0", "a=0.6,b=0.5", "a=-1"])
 def test_shares_of_nothing_or_of_more_than_all_are_refused(sets, tmp_path, fractions):
     refused = run("split", sets[0], tmp_path / "out", "--fractions", fractions)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     words = "each must be 0 or more, and their sum more than 0 and at most 1\n"
     assert refused.stderr.endswith(words)
     assert refused.stderr.startswith("error: --fractions={")
@@ -134,7 +134,7 @@ def test_shares_of_nothing_or_of_more_than_all_are_refused(sets, tmp_path, fract
 @pytest.mark.parametrize("name", [".", "..", "../a", "a/b", "a\\b"])
 def test_split_writes_below_its_directory(sets, tmp_path, name):
     refused = run("split", sets[0], tmp_path / "out", "--fractions", f"{name}=1")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert f"{name!r} is not the name of a directory in OUT" in refused.stderr
     assert not (tmp_path / "out").exists()
 
@@ -151,7 +151,7 @@ def test_split_writes_below_its_directory(sets, tmp_path, name):
 def test_a_name_may_not_be_given_twice(sets, tmp_path, options):
     command, *options = options
     refused = run(command, sets[0], tmp_path / "out", *options)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert f"error: {options[0]}: 'id' is given twice" in refused.stderr
 
 
@@ -238,14 +238,14 @@ def test_inspect_tells_what_a_set_is(sets):
 @pytest.mark.parametrize("command", WRITES)
 def test_what_is_not_there_and_what_is_there_already_is_told_in_a_line(sets, tmp_path, command):
     missing = written(command, [str(tmp_path / "none")] * 2, tmp_path / "out")
-    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert (missing.exit_code, missing.stdout) == (2, "")
     assert missing.stderr.startswith(f"error: {tmp_path}/none/index.json does not exist")
     unknown = written(command, sets, tmp_path / "out", "--select", "ids")
     assert "Did you mean 'id'" in unknown.stderr
     assert not (tmp_path / "out").exists()
     assert written(command, sets, tmp_path / "out").exit_code == 0
     there = written(command, sets, tmp_path / "out", "--drop", "text")
-    assert (there.exit_code, there.stdout) == (1, "")
+    assert (there.exit_code, there.stdout) == (2, "")
     assert there.stderr.startswith(f"error: {tmp_path}/out")
     assert "already holds a data set" in there.stderr
     assert written(command, sets, tmp_path / "out", "--drop", "text", "--exist-ok").exit_code == 0
@@ -254,7 +254,7 @@ def test_what_is_not_there_and_what_is_there_already_is_told_in_a_line(sets, tmp
 @pytest.mark.parametrize("command", ["diff", "inspect"])
 def test_what_is_not_there_is_told_in_a_line(tmp_path, command):
     missing = run(command, *[tmp_path / "none"] * (2 if command == "diff" else 1))
-    assert missing.exit_code == 1
+    assert missing.exit_code == 2
     assert missing.stderr.startswith(f"error: {tmp_path}/none/index.json does not exist")
 
 
@@ -276,7 +276,7 @@ def test_only_the_columns_that_are_selected_must_be_in_all_sets(sets, tmp_path):
     assert run("select", sets[0], tmp_path / "b", *options).exit_code == 0
     for options in ([], ["--select", "id,text"], ["--drop", "id"]):
         failed = run("cat", *sets, *options)
-        assert failed.exit_code == 1
+        assert failed.exit_code == 2
         assert "only some have the columns" in failed.stderr
 
 
@@ -367,7 +367,7 @@ def test_an_engine_is_named(sets, tmp_path):
         assert done.exit_code == 0
         assert ids(tmp_path / f"out{number}") == list(range(100))
     done = run("convert", sets[0], tmp_path / "other", "--engine", "locl")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "'local'" in done.stderr
     done = run("convert", sets[0], tmp_path / "other", "--engine", "dask", "--processes", 2)
     assert "processes=2" in done.stderr
@@ -400,7 +400,7 @@ def test_inspect_writes_a_page(sets, tmp_path):
     plain = json.loads(run("inspect", sets[0], "--json").stdout)
     assert json.loads(run("inspect", sets[0], "--html", page, "--json").stdout) == plain
     refused = run("inspect", sets[0], "--html", tmp_path / "none" / "page.html")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "none/page.html" in refused.stderr
     assert "Traceback" not in refused.stderr
 

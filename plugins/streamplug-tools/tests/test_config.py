@@ -36,7 +36,7 @@ def test_rows_of_tokens_need_their_distribution(check, monkeypatch):
     )
     monkeypatch.delitem(vars(streamplug), "TokenDataset", raising=False)
     code, output = check({"dataset": {"local": "set", "tokens": {"column": "tokens"}}})
-    assert code == 1
+    assert code == 2
     assert output == (
         "error: tokens: TokenDataset is in streamplug-tokens, which is not installed: "
         "pip install streamplug-tokens\n"
@@ -50,11 +50,11 @@ def test_packs_have_keys_of_their_own(check, monkeypatch):
     assert check({"dataset": {"local": "set"}, "loader": loader})[0] == 0
     code, output = check({"dataset": {"local": "set"}, "loader": {**loader, "open_bin": 8}})
     assert (code, output) == (
-        1,
+        2,
         "error: loader.open_bin: no such key. Did you mean 'open_bins'?\n",
     )
     code, output = check({"dataset": {"local": "set"}, "loader": {**loader, "size": 8}})
-    assert (code, output) == (1, "error: loader.size=8: expected text\n")
+    assert (code, output) == (2, "error: loader.size=8: expected text\n")
     monkeypatch.setattr(config, "find_spec", lambda name: None if "packing" in name else name)
     assert "pip install streamplug-packing" in check({"loader": loader})[1]
 

@@ -108,7 +108,7 @@ def test_errors_are_one_line(source, tmp_path):
         (["--format", "nothing"], "unknown format 'nothing'"),
     ):
         result = run(source, tmp_path / "out", *arguments)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr.startswith("error: ")
         assert said in result.stderr
     assert "index.json does not exist" in run(tmp_path / "none", tmp_path / "out").stderr
@@ -189,7 +189,7 @@ def test_formats_of_files_without_an_index_are_detected_and_named(tmp_path):
         assert f"{source}: read as jsonl" in done.stderr
     (lines / "b.csv").write_text("a\n1\n")
     done = CliRunner().invoke(main, ["cat", str(lines)])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "jsonl (1), csv (1); choose one by --src-format" in done.stderr
     (tmp_path / "empty").mkdir()
     done = CliRunner().invoke(main, ["cat", str(tmp_path / "empty")])

@@ -84,7 +84,7 @@ def test_a_state_tells_of_a_mixture(folder, tmp_path, changes):
     ]
     assert [use["sample"] for use in uses if not use["stream"]] == [n for n in expected if n < 1000]
     code, output = run(folder, "--step", 1, "--state", saved)
-    assert code == 1
+    assert code == 2
     assert "streams" in output
 
 
@@ -116,9 +116,9 @@ def test_what_has_no_meaning_is_refused(folder):
     assert code == 2
     assert "give either --step or --sample" in output
     code, output = run(folder, "--step", 0, "--ranks", 3, "--nodes", 2)
-    assert (code, output) == (1, "error: --ranks=3 is not a multiple of --nodes=2\n")
+    assert (code, output) == (2, "error: --ranks=3 is not a multiple of --nodes=2\n")
     code, output = run(folder, "--step", 1000)
-    assert (code, output) == (1, "error: --step=1000: epoch 0 has the steps 0 to 499\n")
+    assert (code, output) == (2, "error: --step=1000: epoch 0 has the steps 0 to 499\n")
 
 
 def test_options_without_an_effect_are_refused(folder, tmp_path):
@@ -153,14 +153,14 @@ def test_options_complete_a_state_that_lacks_them(folder, tmp_path):
 
 def test_errors_advise_what_the_command_can_do(tmp_path):
     code, output = run(tmp_path, "--step", 0)
-    assert code == 1
+    assert code == 2
     assert output.endswith("its writer has not finished; check the location\n")
 
 
 def test_errors_name_the_options(folder):
     arguments = ("--canonical-nodes", 7, "--nodes", 2, "--ranks", 2, "--partition", "orig")
     code, output = run(folder, "--step", 0, *arguments)
-    assert code == 1
+    assert code == 2
     assert "error: --canonical-nodes=7 and 2 nodes: --partition='orig' needs" in output
     code, output = run(folder, "--step", 0, "--shuffle", "window", "--seed", -1)
     assert code == 2
@@ -185,7 +185,7 @@ def test_a_file_that_holds_no_state_is_refused(folder, tmp_path, text, message):
     saved = tmp_path / "state.json"
     saved.write_text(text)
     code, output = run(folder, "--step", 0, "--state", saved)
-    assert code == 1
+    assert code == 2
     assert output.startswith(f"error: {saved} {message}")
 
 
@@ -212,7 +212,7 @@ def test_rows_of_tokens_name_the_distribution_that_reads_them(folder, tmp_path, 
     config.write_text(json.dumps({"dataset": {"local": folder, "tokens": {}}}))
     for arguments in ((folder, "--state", saved), (config,)):
         code, output = run(*arguments, "--step", 0)
-        assert code == 1
+        assert code == 2
         assert output.startswith(
             "error: rows of tokens are read by streamplug-tokens, which is not"
         )

@@ -16,7 +16,7 @@ def test_another_action_is_refused(tmp_path):
 def test_an_error_names_the_option_that_replaces_an_index(tmp_path):
     (tmp_path / "index.json").write_text("{}")
     result = run("scan", str(tmp_path), "--format", "jsonl")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.endswith("index.json exists; pass --force to replace it\n")
 
 

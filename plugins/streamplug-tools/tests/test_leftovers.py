@@ -37,7 +37,7 @@ def convert(source, out, *options):
 
 def test_a_convert_that_failed_leaves_nothing_and_is_corrected(source, tmp_path):
     failed = convert(source, tmp_path / "out", "--columns", "text:int")
-    assert failed.exit_code == 1
+    assert failed.exit_code == 2
     assert "column 'text'" in failed.stderr
     assert not (tmp_path / "out").exists()
     done = convert(source, tmp_path / "out", "--columns", "text:bytes")
@@ -47,7 +47,7 @@ def test_a_convert_that_failed_leaves_nothing_and_is_corrected(source, tmp_path)
 
 def test_a_directory_that_was_there_stays(source, tmp_path):
     (tmp_path / "out").mkdir()
-    assert convert(source, tmp_path / "out", "--columns", "text:int").exit_code == 1
+    assert convert(source, tmp_path / "out", "--columns", "text:int").exit_code == 2
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -56,7 +56,7 @@ LATE = ["--size-limit", "400", "--columns", "id:uint8"]
 
 
 def test_parts_that_were_finished_before_the_failure_are_replaced_too(source, tmp_path, caplog):
-    assert convert(source, tmp_path / "out", *LATE).exit_code == 1
+    assert convert(source, tmp_path / "out", *LATE).exit_code == 2
     finished = list((tmp_path / "out").glob("part-*/index.json"))
     assert finished
     done = convert(source, tmp_path / "out", "--size-limit", "400", "--columns", "id:int16")
@@ -66,10 +66,10 @@ def test_parts_that_were_finished_before_the_failure_are_replaced_too(source, tm
 
 
 def test_files_of_the_user_among_the_leftovers_are_never_removed(source, tmp_path):
-    assert convert(source, tmp_path / "out", *LATE).exit_code == 1
+    assert convert(source, tmp_path / "out", *LATE).exit_code == 2
     (tmp_path / "out" / "notes.txt").write_text("mine")
     refused = convert(source, tmp_path / "out", "--columns", "id:int16")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "holds files that are not of its data set: 'notes.txt'" in refused.stderr
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
@@ -77,7 +77,7 @@ def test_files_of_the_user_among_the_leftovers_are_never_removed(source, tmp_pat
 def test_a_finished_set_is_still_not_replaced(source, tmp_path):
     assert convert(source, tmp_path / "out").exit_code == 0
     refused = convert(source, tmp_path / "out", "--drop", "text")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "already holds a data set" in refused.stderr
 
 

@@ -112,7 +112,7 @@ def test_command_merges(place):
     merged = CliRunner().invoke(main, ["merge", "memory://me:secret@host/merged"])
     assert merged.stdout.startswith("memory://host/merged: "), merged.output
     refused = CliRunner().invoke(main, ["merge", str(place / "b")])
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "no parts" in refused.stderr
 
 
@@ -165,7 +165,7 @@ def test_parts_whose_columns_differ_are_refused_and_nothing_is_written(
     write(tmp_path / "b", columns, [sample])
     (tmp_path / "index.json").write_text("of another set")
     refused = CliRunner().invoke(main, ["merge", str(tmp_path)])
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert said.format(a=tmp_path / "a", b=tmp_path / "b") in refused.stderr
     assert (tmp_path / "index.json").read_text() == "of another set"
     with pytest.raises(ConfigError, match="all parts of a data set need the same columns"):

@@ -62,10 +62,10 @@ def test_it_does_not_write_over_what_is_there(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/precious").write_text("x")
     result = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "is not empty" in result.output
     result = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path), "--clean"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "remove it yourself" in result.output
     assert (tmp_path / "data/precious").read_text() == "x"
 
@@ -88,7 +88,7 @@ def test_clean_removes_nothing_that_quickstart_did_not_write(tmp_path, name):
     path.parent.mkdir()
     path.write_text('{"shards": []}')
     result = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path), "--clean"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert f"{path.parent}: quickstart did not write it" in result.output
     assert path.exists()
 
@@ -102,7 +102,7 @@ def test_a_directory_that_others_may_have_prepared_is_refused(tmp_path, monkeypa
         tmp_path / "mine" / "quickstart"
     )
     result = CliRunner().invoke(main, ["quickstart"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert (tmp_path / "mine" / "quickstart" / "cache").exists()
 
 

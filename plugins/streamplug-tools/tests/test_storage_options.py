@@ -93,7 +93,7 @@ def test_the_option_reaches_the_storage(home, command, given, monkeypatch):
         (home / "lines" / "a.jsonl").write_text('{"n": 1}\n')
     monkeypatch.setenv("TOKEN", SECRET)
     refused = run(home, command)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "no token, or a wrong one" in refused.output
     result = run(home, command, "--storage-options", given)
     assert result.exit_code == 0, result.output
@@ -143,7 +143,7 @@ def test_a_second_location_may_have_options_of_its_own(home):
 @pytest.mark.parametrize("command", ["verify", "convert"])
 def test_what_means_nothing_is_refused_and_not_shown(home, command, given, message):
     result = run(home, command, "--storage-options", given)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.startswith(f"error: {message}")
 
 

@@ -117,7 +117,7 @@ def test_each_way_that_the_error_names_works_in_the_same_place(spec, write, tmp_
     source, out = write(array), tmp_path / "set"
     command = ["convert", source, out, "--src-format", "parquet", "--format", "mds"]
     refused = run(*command)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert f"column 'x' ({spec}): format mds has no encoding for such values" in refused.stderr
     named = re.findall(r"(x:\S+) \(", refused.stderr)
     assert [name.partition(":")[2] for name in named] == list(expected)

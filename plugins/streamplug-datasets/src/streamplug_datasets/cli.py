@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 import click
 
-from streamplug.display.terminal import say
-from streamplug.errors import OutputExistsError, StreamplugError
+from streamplug.cli import CommandGroup
 
 COMMANDS = {
     "ade20k": "ade20k",
@@ -27,27 +25,19 @@ COMMANDS = {
 """The module of each data set; it is imported when its command runs, or when help is asked for."""
 
 
-class _DatasetGroup(click.Group):
+class _DatasetCommands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+    def load_command(self, name: str) -> click.Command | None:
+        if name not in COMMANDS:
             return None
-        module = import_module(f"streamplug_datasets.convert.{COMMANDS[cmd_name]}")
-        command: click.Command = module.command
+        command: click.Command = import_module(
+            f"streamplug_datasets.convert.{COMMANDS[name]}"
+        ).command
         return command
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except StreamplugError as error:
-            say(f"error: {error}", err=True)
-            if isinstance(error, OutputExistsError):
-                say("here, that is --replace", err=True)
-            ctx.exit(1)
 
-
-@click.group(cls=_DatasetGroup)
+@click.group(cls=_DatasetCommands)
 def main() -> None:
     """Convert well-known data sets from their original files."""

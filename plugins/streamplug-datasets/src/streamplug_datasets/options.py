@@ -1,4 +1,4 @@
-"""What the commands of all data sets have in common."""
+"""Options of the commands of all data sets."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def converter(
     source: Any = FOLDER,
     whole: bool = True,
 ) -> Callable[[Callable[..., Sequence[Split]]], click.Command]:
-    """Make a command of a function that says which splits there are to write.
+    """Return a decorator that makes a command of a function, which returns the splits to write.
 
-    The function is called with `root`, `allow_partial`, `splits` if there are several, and what options of
-    its own give.
+    The function is called with `root`, with `splits` and `allow_partial` if the command has these options,
+    and with the values of its own options.
 
     Args:
-        splits: Names of the splits there may be.
+        splits: Names of the splits of the data set.
         compression: Default of ``--compression``.
         hashes: Default of ``--hashes``.
         size_limit: Default of ``--size-limit``.
         source: Type of ``--in``.
-        whole: Whether it can be told if all of the real data set is there: ``--allow-partial``.
+        whole: Whether the function checks that the original is complete, which adds ``--allow-partial``.
     """
 
     def command(plan: Callable[..., Sequence[Split]]) -> click.Command:
@@ -51,7 +51,7 @@ def converter(
             hashes: str,
             size_limit: str,
             processes: int | None,
-            replace: bool,
+            exist_ok: bool,
             as_json: bool,
             **options: Any,
         ) -> None:
@@ -65,7 +65,7 @@ def converter(
                     hashes=tuple(filter(None, hashes.split(","))),
                     size_limit=size_limit,
                     processes=processes,
-                    replace=replace,
+                    exist_ok=exist_ok,
                     report=lambda split, done, count: status.update(
                         Text(f"{split}: {done:,} of {count:,} parts")
                     ),
@@ -103,7 +103,7 @@ def _names(text: str, known: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             raise click.BadParameter(
-                f"{name!r}: there are {', '.join(known)}", param_hint="--splits"
+                f"no split {name!r}; the splits are {', '.join(known)}", param_hint="--splits"
             )
     return names
 
@@ -121,42 +121,49 @@ def _options(
         "--splits",
         default=",".join(splits),
         show_default=True,
-        help="Which splits to convert, with commas between.",
+        help="Splits to convert, separated by commas.",
     )
     partial = click.option(
         "--allow-partial",
         is_flag=True,
-        help="Take what there is, though the real data set has more.",
+        help="Convert what is there, even if the original data set has more.",
     )
     return [
-        click.option("--in", "root", type=source, required=True, help="Where the original is."),
-        click.option("--out", required=True, help="Path or URL; each split has a folder there."),
+        click.option(
+            "--in", "root", type=source, required=True, help="Location of the original data set."
+        ),
+        click.option(
+            "--out",
+            required=True,
+            help="Location of the output, with a directory per split.",
+        ),
         *([chosen] if splits else []),
         click.option(
             "--compression",
             default=compression,
             show_default=True,
-            help="Such as zstd:7; none for none.",
+            help="Compression, such as zstd:7, or none.",
         ),
         click.option(
             "--hashes",
             default=hashes,
             show_default=True,
-            help="Digests in the index, with commas between.",
+            help="Algorithms of the file checksums, separated by commas.",
         ),
         click.option(
             "--size-limit",
             default=size_limit,
             show_default=True,
-            help="Bytes of a shard before compression.",
+            help="Maximum size of a shard before compression, such as 64mb.",
         ),
         click.option(
             "--processes",
             type=click.IntRange(min=0),
-            help="How many write at once; by default one for each processor.",
+            help="Number of processes that write; with 0, the command writes without other processes.  "
+            "[default: one per processor]",
         ),
         *([partial] if whole else []),
-        click.option("--replace", is_flag=True, help="Remove another data set that is in --out."),
+        click.option("--exist-ok", is_flag=True, help="Replace an existing data set."),
         click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     ]
 

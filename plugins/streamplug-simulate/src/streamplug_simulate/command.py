@@ -15,6 +15,7 @@ from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
 from streamplug.display.terminal import say
+from streamplug.errors import ConfigError
 from streamplug_simulate import MAX_NEEDS, open_dataset
 from streamplug_simulate import simulate as simulated
 from streamplug_simulate.arguments import parse_arguments
@@ -166,7 +167,7 @@ def simulate(
             try:
                 html.write_text(page(plan, scenario, offered, runs), "utf-8")
             except OSError as error:
-                raise click.FileError(str(html), error.strerror) from None
+                raise ConfigError(f"--html {html}: {error.strerror}") from None
             say(f"{html}: written; {len(runs):,} runs", err=True)
         if serve:
             serve_page(plan, scenario, port=port, needs=PAGE_MAX_NEEDS)

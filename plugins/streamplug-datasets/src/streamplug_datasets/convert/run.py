@@ -48,7 +48,7 @@ class Settings:
         hashes: As for `streamplug.Writer`.
         size_limit: As for `streamplug.Writer`.
         processes: As for `streamplug.write_parts`.
-        replace: Whether to remove another data set that is there.
+        exist_ok: Whether to replace another data set that is there.
         report: Called with split, parts written, and parts of all.
     """
 
@@ -57,7 +57,7 @@ class Settings:
     hashes: tuple[str, ...] = ()
     size_limit: float | str | None = 1 << 26
     processes: int | None = None
-    replace: bool = False
+    exist_ok: bool = False
     report: Callable[[str, int, int], None] = lambda *_: None
 
 
@@ -99,7 +99,7 @@ def _convert(split: Split, settings: Settings) -> SplitSummary:
         columns=split.columns,
         out=out,
         processes=settings.processes,
-        exist_ok=settings.replace,
+        exist_ok=settings.exist_ok,
         on_progress=lambda done, count: settings.report(split.name, done, count),
         compression=settings.compression,
         hashes=settings.hashes,

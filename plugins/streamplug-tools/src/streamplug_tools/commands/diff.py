@@ -58,7 +58,8 @@ def diff(
 ) -> None:
     """Compare two data sets sample by sample.
 
-    Columns and numbers of samples of ONE and OTHER are compared first. The exit status is 1 if they differ.
+    Columns and numbers of samples of ONE and OTHER are compared first. The exit status is 1 if they differ,
+    and 2 after an error.
     """
     streams = make_streams([one, other], options, other_storage_options)
     with progress_bars() as on_progress:

@@ -18,6 +18,7 @@ from rich.table import Table
 from streamplug.cli import examples
 from streamplug.display.tables import make_console, pairs_table, rows_table
 from streamplug.display.terminal import say
+from streamplug.errors import ConfigError
 from streamplug_tools import DatasetInfo, as_lines
 from streamplug_tools import inspect as look_at
 from streamplug_tools.commands.options import refuse_options
@@ -82,7 +83,7 @@ def inspect(
         try:
             page.write_text(text, "utf-8")
         except OSError as error:
-            raise click.FileError(str(page), error.strerror) from None
+            raise ConfigError(f"--html {page}: {error.strerror}") from None
         if not as_json:
             say(f"{page}: written")
             return

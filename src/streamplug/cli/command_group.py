@@ -1,0 +1,91 @@
+"""Group of commands whose errors are one line."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, NoReturn
+
+import click
+
+from streamplug.cli.option_names import use_option_names
+from streamplug.display.terminal import say
+from streamplug.errors import StreamplugError
+from streamplug.plugin_kit.disk import OUTPUT_REMEDIES
+
+_TRACEBACK = "streamplug.traceback"
+_COMMAND = "streamplug.command"
+_MAX_SUMMARY_CHARS = 1000  # click cuts summaries at the width of the terminal unless they are set
+_EXIT_ERROR = 2  # as for wrong usage; 1 says that a check has failed or that data sets differ
+_EXIT_INTERRUPTED = 130
+
+
+def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[_COMMAND] = context.command  # the last is the subcommand that runs
+    if value:
+        context.meta[_TRACEBACK] = True
+
+
+_TRACEBACK_OPTION = click.Option(
+    ["--traceback"],
+    is_flag=True,
+    is_eager=True,  # before options whose values are refused
+    expose_value=False,
+    callback=_remember,
+    help="Print the traceback of an error.",
+)
+
+
+class CommandGroup(click.Group):
+    """Group that imports commands on use, and prints a StreamplugError as one line with exit status 2.
+
+    Errors name the options of the command instead of arguments in Python, and each command has
+    ``--traceback``. A subclass defines `load_command`, and ``list_commands`` of click.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.params.append(_TRACEBACK_OPTION)
+
+    def load_command(self, name: str) -> click.Command | None:
+        """Return a command, or None if there is none of this name."""
+        raise NotImplementedError
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002, D102 - of click
+        command = self.commands.get(cmd_name)
+        if command is None and (command := self.load_command(cmd_name)) is not None:
+            _complete(command)
+            self.add_command(command, cmd_name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: D102 - of click
+        try:
+            return super().invoke(ctx)
+        except StreamplugError as error:
+            _fail(ctx, use_option_names(str(error), ctx.meta.get(_COMMAND)))
+        except KeyboardInterrupt as error:
+            say(f"interrupted; {str(error) or 'run the command again to start over'}", err=True)
+            ctx.exit(_EXIT_INTERRUPTED)
+        except OSError as error:  # such as standard output on a full disk
+            remedy = OUTPUT_REMEDIES.get(error.errno or 0)
+            if remedy is None or isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                raise
+            _fail(ctx, f"{error.filename or 'standard output'}: {error.strerror}; {remedy}")
+
+
+def _complete(command: click.Command) -> None:
+    """Add --traceback to a command and its subcommands, whose lists show whole sentences."""
+    if _TRACEBACK_OPTION not in command.params:
+        command.params.append(_TRACEBACK_OPTION)
+        command.short_help = command.get_short_help_str(_MAX_SUMMARY_CHARS)
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            _complete(part)
+
+
+def _fail(context: click.Context, text: str) -> NoReturn:
+    """Print the current exception, and exit."""
+    if context.meta.get(_TRACEBACK):
+        say(traceback.format_exc().rstrip(), err=True)
+    else:
+        say(f"error: {text}", err=True)
+    context.exit(_EXIT_ERROR)
