@@ -173,6 +173,20 @@ def test_what_cannot_be_done_is_said(arguments, words):
     assert words in str(result.exception)
 
 
+def test_locations_without_an_index_have_formats_of_their_own():
+    for name, columns in (("rows", ("id", "n")), ("scores", ("id", "score"))):
+        lines = [json.dumps(dict.fromkeys(columns, f"{name}{n}")) for n in range(3)]
+        Path(f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    others = ("--concat", "rows.jsonl", "--add", "scores.jsonl", "--on", "id", "--missing", "null")
+    created = ("create", "rows.jsonl", "view", *others)
+    for formats in ([], ["jsonl"], ["jsonl", "jsonl", "jsonl"]):
+        options = [part for name in formats for part in ("--src-format", name)]
+        run(*created, *options)
+        assert StreamingDataset(remote="view").size == 6
+    refused = run(*created, "--src-format", "jsonl", "--src-format", "jsonl", code=2)
+    assert "--src-format is given 2 times for 3 sources" in refused
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -183,7 +197,7 @@ def test_what_cannot_be_done_is_said(arguments, words):
         (["compact", "view", "more"], ": it was written otherwise; choose another place\n"),
         (
             ["create", "crawl", "v", "--concat", "view/x"],
-            "; check the location; files that need no index",
+            "; check the location, with the split if there is one, or name the format",
         ),
         (["create", "gone", "v", "--where", "n"], "does not exist; check the location\n"),
     ],
@@ -194,7 +208,7 @@ def test_errors_advise_what_the_command_can_do(arguments, words):
     for path in Path("gone").glob("*.mds"):
         path.unlink()
     result = CliRunner().invoke(main, ["view", *arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert words in result.stderr
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import click
 from streamplug_tools.commands.options import parse_pairs, refuse_options, split_list
-from streamplug_tools.commands.source_options import name_format
+from streamplug_tools.commands.source_options import make_streams
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
 from streamplug.display.tables import make_console, rows_table
 from streamplug.display.terminal import say
-from streamplug.stream import Stream
 from streamplug_views import history
 from streamplug_views.compaction import compact as compact_view
 from streamplug_views.history import Version
@@ -64,7 +63,9 @@ def view() -> None:
 @click.option(
     "--src-format",
     metavar="NAME",
-    help="Format of SOURCE if it has no index.json.  [default: detected]",
+    multiple=True,
+    help="Format of data sets that have no index.json. Pass it once for all, or once for each: SOURCE, then "
+    "those of --concat, --add and --exclude-keys.  [default: detected]",
 )
 @click.option(
     "--concat",
@@ -127,22 +128,22 @@ def create(source: str, out: str, *, as_json: bool, message: str, **options: Any
     Operations are applied in the order of the options above.
     """
     _check_use(options)
-    stream = Stream(
-        remote=source, format=options["src_format"], storage_options=options["storage_options"]
-    )
-    format_ = name_format(stream).format
+    others = (*options["concat"], *options["add"], *options["exclude_keys"])
+    formats = [
+        stream.format for stream in make_streams([source, *others], {**options, "split": None})
+    ]
     with progress_bars() as on_progress:
         made = View.of(
             source,
             version=_version(options["version"]),
-            format=format_,
+            format=formats[0],
             storage_options=options["storage_options"],
             engine=options["engine"],
             workspace=options["workspace"],
             allow_unsafe_types=options["allow_unsafe_types"],
             on_progress=on_progress,
         )
-        made = _apply(made, options)
+        made = _apply(made, options, iter(formats[1:]))
         commit = made.commit(out, message=message)
     if as_json:
         steps = [asdict(step) for step in made.steps]
@@ -167,15 +168,15 @@ def _check_use(options: dict[str, Any]) -> None:
         refuse_options({"engine", "workspace"}, "only with --where")
 
 
-def _apply(made: View, options: dict[str, Any]) -> View:
-    for location in options["concat"]:
-        made = made.concat(location)
-    for location in options["add"]:
-        made = made.add(location, on=options["on"], missing=options["missing"])
+def _apply(made: View, options: dict[str, Any], formats: Iterator[str | None]) -> View:
+    for location, format_ in zip(options["concat"], formats):
+        made = made.concat(location, format=format_)
+    for location, format_ in zip(options["add"], formats):
+        made = made.add(location, on=options["on"], missing=options["missing"], format=format_)
     for expression in options["where"]:
         made = made.where(expression)
-    for location in options["exclude_keys"]:
-        made = made.exclude(keys=location, on=options["on"])
+    for location, format_ in zip(options["exclude_keys"], formats):
+        made = made.exclude(keys=location, on=options["on"], format=format_)
     if options["sample"] is not None:
         made = made.sample(options["sample"], seed=options["seed"])
     if names := parse_pairs(split_list(options["rename"]), "--rename", "="):
