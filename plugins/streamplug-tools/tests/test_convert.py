@@ -170,6 +170,7 @@ def test_what_cannot_be_is_refused(source, tmp_path):
         (Columns(rename={"id": "name"}), "two columns would be called 'name'"),
         (Columns(encodings={"names": "str"}), "Did you mean 'name'"),
         (Columns(select=["id"], drop=["id"]), "no column is left"),
+        (Columns(drop=["id"], rename={"id": "n"}), "rename=.'id'.: column 'id' is left out"),
     ):
         with pytest.raises(ConfigError, match=said):
             convert(source, out, columns=asked)

@@ -83,6 +83,12 @@ def test_what_cannot_be_joined_is_refused(source, others, tmp_path, write):
         ([source, others[0]], "id", Columns(drop=["half"]), "no column is taken of .*evens"),
         ([source, others[0]], "id", Columns(select=["halves"]), "Did you mean 'half'"),
         ([source, others[0]], "id", Columns(encodings={"halves": "str"}), "Did you mean 'half'"),
+        (
+            [source, others[0]],
+            "id",
+            Columns(drop=["name"], rename={"name": "n"}),
+            "rename=.'name'.: column 'name' is left out",
+        ),
     ):
         with pytest.raises(ConfigError, match=said):
             join(sources, out, by, columns=columns)

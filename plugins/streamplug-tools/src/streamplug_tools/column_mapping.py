@@ -104,10 +104,19 @@ def select_columns(
     selected = [n for n in columns if (select is None or n in select) and n not in drop]
     if not selected:
         raise ConfigError("no column is left to write; take fewer of them away")
+    check_renamed(rename, selected)
     names = [rename.get(name, name) for name in selected]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two columns would be called {twice[0]!r}; rename or drop one of them")
     return list(zip(selected, names))
+
+
+def check_renamed(rename: Collection[str], selected: Collection[str]) -> None:
+    """Raise a ConfigError if a renamed column is not among those that are written."""
+    if left_out := [name for name in rename if name not in selected]:
+        raise ConfigError(
+            f"rename={list(rename)}: column {left_out[0]!r} is left out; rename only columns that are written"
+        )
 
 
 def _map_column(

@@ -13,7 +13,7 @@ from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
-from streamplug_tools.column_mapping import ColumnMapping
+from streamplug_tools.column_mapping import ColumnMapping, check_renamed
 from streamplug_tools.copy import CopyInput, copy, map_table_columns
 from streamplug_tools.expressions import Expression
 from streamplug_tools.options import (
@@ -162,6 +162,7 @@ def _check(columns: Columns, names: set[str]) -> None:
         ("columns", columns.encodings, new),
     ):
         check_names(f"{what}={list(some)}", "the joined set", some, known)
+    check_renamed(columns.rename, [name for name in names if _is_selected(name, columns)])
 
 
 def match_sorted_keys(
