@@ -31,7 +31,7 @@ EPOCHS, WARM = (100, 10) if SOAK else (16, 6)
 SIZE, BATCH, WIDE = 240, 8, 4096
 
 COMMON = """
-import gc, json, os, sys, time
+import gc, json, multiprocessing, os, sys, time
 from pathlib import Path
 import torch
 from streamplug import StreamingDataLoader, StreamingDataset
@@ -97,8 +97,9 @@ loader = StreamingDataLoader(
     made(), num_workers=2, persistent_workers=True, multiprocessing_context=sys.argv[3]
 )
 for number, each in enumerate(loader):
-    if number == 3:
-        print(json.dumps(children()), flush=True)
+    if number == 3:  # workers of a fork server are not its children
+        workers = [worker.pid for worker in multiprocessing.active_children()]
+        print(json.dumps([*children(), *workers]), flush=True)
         time.sleep(600)
 """
 )
@@ -159,7 +160,9 @@ def shared() -> set[str]:
     return {path.name for path in Path("/dev/shm").iterdir()}
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"] if SOAK else ["fork"])
+@pytest.mark.parametrize(
+    "method", ["fork", "forkserver", "spawn"] if SOAK else ["fork", "forkserver"]
+)
 def test_workers_end_when_their_trainer_is_killed(folder, method):
     before = shared()
     with subprocess.Popen(

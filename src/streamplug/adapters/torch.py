@@ -22,7 +22,7 @@ from streamplug.adapters.torch_batches import (
     start_iterator,
 )
 from streamplug.adapters.torch_device import find_device, move_batches
-from streamplug.adapters.torch_transfers import TorchSource, start_transfers
+from streamplug.adapters.torch_transfers import TorchSource, prepare_worker
 from streamplug.adapters.torch_transform import random_transform
 from streamplug.config import Configurable, detect_world, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
@@ -72,9 +72,9 @@ class TorchPlacement(Placement):
         return World(nodes, ranks // nodes, rank=group.get_rank())
 
     def start_loop(self) -> None:
-        """Detect this rank's place for a loop, and let a worker of it pass batches cheaply."""
+        """Detect this rank's place for a loop, and prepare this process if it is a worker."""
         super().start_loop()
-        start_transfers()
+        prepare_worker()
 
     def worker_loop(self) -> WorkerLoop:
         """Return the loader loop that this process works for."""

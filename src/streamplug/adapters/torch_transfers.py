@@ -34,6 +34,7 @@ from streamplug.adapters.shared_memory import (
     map_arrays,
 )
 from streamplug.adapters.string_packing import StringLayout, StringList, are_large, pack_strings
+from streamplug.plugin_kit.parent_process import end_with_parent
 from streamplug.session.map_source import MapSource
 from streamplug.types import Sample
 
@@ -43,10 +44,15 @@ _SLOTS = 64
 _reduce_by_torch: Callable[[torch.Tensor], tuple[Any, ...]] = reduce_tensor
 
 
-def start_transfers() -> None:
-    """Set the hooks, if this process is a loader worker, and others can open its memory by a path."""
-    if get_worker_info() is not None and _has_paths():
-        _set_hooks()
+def prepare_worker() -> None:
+    """If this process is a loader worker, let it end with its parent, and set the hooks.
+
+    torch notices the death of the parent after seconds, and never in workers that ``forkserver`` has started.
+    """
+    if get_worker_info() is not None:
+        end_with_parent()
+        if _has_paths():  # by which others open its memory
+            _set_hooks()
 
 
 @cache
@@ -131,5 +137,5 @@ class TorchSource(MapSource):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
         """Return many samples, which are read together; torch's loaders call this for each batch."""
-        start_transfers()
+        prepare_worker()
         return super().__getitems__(indices)

@@ -6,7 +6,6 @@ Prefetching threads work inside a `Scope`. Whatever may take long checks it with
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -104,12 +103,6 @@ def ending(scope: Scope) -> Iterator[None]:
                 yield
     finally:
         scope.stop()
-
-
-def abandoned() -> bool:
-    """Return whether this is a worker process whose parent process has died."""
-    parent = multiprocessing.parent_process()
-    return parent is not None and not parent.is_alive()
 
 
 def check() -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from xxhash import xxh64
 
 from streamplug.errors import StorageError
-from streamplug.plugin_kit.cancellation import abandoned, check, idle, sleep
+from streamplug.plugin_kit.cancellation import check, idle, sleep
+from streamplug.plugin_kit.parent_process import abandoned
 
 STATE_DIR = ".streamplug"
 STAGING_DIR = "tmp"

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from streamplug.errors import StorageError, Transient
 from streamplug.plugin_kit.blocks import OversizeError
-from streamplug.plugin_kit.cancellation import Scope, abandoned, check, ending, inside
+from streamplug.plugin_kit.cancellation import Scope, check, ending, inside
+from streamplug.plugin_kit.parent_process import abandoned
 from streamplug.transfer.observer import current, task_context
 from streamplug.transfer.pool import Job
 from streamplug.transfer.threads import run_on_thread

@@ -8,12 +8,12 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from threading import Thread
 from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
 from streamplug.interfaces.engine import Task
+from streamplug.plugin_kit.parent_process import end_with_parent
 from streamplug.plugin_kit.tasks import describe_task_error, pack_task, run_packed_task
 
 _DEATHS = 3
@@ -123,16 +123,8 @@ class _Worker:
 
 
 def _serve(connection: Connection[Any, Any], task: bytes) -> None:
-    Thread(target=_end_with_parent, name="streamplug-orphan", daemon=True).start()
+    end_with_parent()  # another run may soon write the same part
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
             number = connection.recv()
             connection.send(run_packed_task(number, task))
-
-
-def _end_with_parent() -> None:
-    """Exit when the parent process dies, because another run may soon write the same part."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
