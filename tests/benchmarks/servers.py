@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from streamplug_testing.http import serving
+from streamplug_testing.http import free_port, serving
 
 _NGINX = """
 daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
@@ -43,7 +43,7 @@ def files(root: Path, rate: int) -> Iterator[tuple[str, int, int | None]]:
         with _process(_serve, str(root)) as port:
             yield "the server of the tests", port, None
         return
-    folder, port, paced = Path(tempfile.mkdtemp()), _free_port(), _free_port()
+    folder, port, paced = Path(tempfile.mkdtemp()), free_port(), free_port()
     user = "user root;" if Path.home() == Path("/root") else ""
     places = {"folder": folder, "root": root, "port": port, "paced": paced}
     (folder / "conf").write_text(_NGINX.format(**places, rate=rate, user=user))
@@ -119,13 +119,6 @@ def _delay(pipe: Any, port: int, seconds: float) -> None:
         await server.serve_forever()
 
     asyncio.run(serve())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
 
 
 def _wait_for(port: int) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from importlib.util import find_spec
 
 import pytest
+from streamplug_testing.http import free_port
 
 EXAMPLE = "train_jax.py"
 
@@ -17,10 +17,7 @@ def alone(run):
 
 def group(run, out, **options):
     """Run two processes together."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    both = {"processes": 2, "coordinator": address, **options}
+    both = {"processes": 2, "coordinator": f"127.0.0.1:{free_port()}", **options}
     return run.wait(*(run.start(EXAMPLE, out, process=n, **both) for n in range(2)), out=out)
 
 

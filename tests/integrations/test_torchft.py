@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from streamplug_testing.http import free_port
 
 EXAMPLE = "train_torchft.py"
 
@@ -15,9 +15,7 @@ EXAMPLE = "train_torchft.py"
 @pytest.fixture
 def lighthouse(tmp_path):
     """The address of a process that says who is there."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     options = ["--bind", address, "--min_replicas", "1", "--join_timeout_ms", "1000"]
     with (tmp_path / "said.txt").open("w") as said:
         process = subprocess.Popen(["torchft_lighthouse", *options], stdout=said, stderr=said)
