@@ -154,9 +154,10 @@ def write_iceberg(out: Path) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
 
     table = pa.table({name: [row[name] for row in ROWS] for name in COLUMNS})
-    catalog = SqlCatalog("fuzz", uri="sqlite:///:memory:", warehouse=f"file://{out.parent}")
-    catalog.create_namespace("n")
-    catalog.create_table("n.t", schema=table.schema, location=f"file://{out}").append(table)
+    place = {"uri": "sqlite:///:memory:", "warehouse": f"file://{out.parent}"}
+    with SqlCatalog("fuzz", **place) as catalog:
+        catalog.create_namespace("n")
+        catalog.create_table("n.t", schema=table.schema, location=f"file://{out}").append(table)
     latest = max((out / "metadata").glob("*.metadata.json"))
     (out / "metadata" / "version-hint.text").write_text(latest.name)
 

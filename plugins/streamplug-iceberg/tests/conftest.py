@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -158,8 +159,10 @@ class Tables:
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> Tables:
-    return Tables(tmp_path / "tables")
+def tables(tmp_path: Path) -> Iterator[Tables]:
+    made = Tables(tmp_path / "tables")
+    yield made
+    made.catalog.close()
 
 
 def read_by_pyiceberg(location: str, snapshot: int | None = None) -> list[dict]:

@@ -63,13 +63,14 @@ class TestIceberg(TableTests):
     def make_table(self, folder):
         from pyiceberg.catalog.sql import SqlCatalog
 
-        catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w")
-        catalog.create_namespace("n")
-        rows = {"id": list(range(20)), "text": [f"text {n}" for n in range(20)]}
-        table = catalog.create_table("n.t", schema=pa.table(rows).schema)
-        table.append(pa.table(rows))
-        table.append(pa.table({"id": [20, 21], "text": ["text 20", "text 21"]}))
-        table.delete("id = 7")
+        place = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
+        with SqlCatalog("c", **place) as catalog:
+            catalog.create_namespace("n")
+            rows = {"id": list(range(20)), "text": [f"text {n}" for n in range(20)]}
+            table = catalog.create_table("n.t", schema=pa.table(rows).schema)
+            table.append(pa.table(rows))
+            table.append(pa.table({"id": [20, 21], "text": ["text 20", "text 21"]}))
+            table.delete("id = 7")
         order = [20, 21, *(n for n in range(20) if n != 7)]  # deleting wrote a file anew
         return table.metadata_location, [{"id": np.int64(n), "text": f"text {n}"} for n in order]
 

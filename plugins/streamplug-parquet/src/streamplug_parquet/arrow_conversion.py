@@ -96,8 +96,11 @@ def _of_list(values: Sequence[Any], type_: pa.DataType, *, nullable: bool) -> An
         if not takes_instances(kind, type_):
             raise EncodeTypeError(f"takes values of {type_}, got {example(values, kind)}")
     for kind in kinds & {np.datetime64, np.timedelta64}:
-        times = np.array([kind("NaT") if value is None else value for value in values])
-        return _of_array(pa.array(times), type_)
+        # NumPy deprecates to convert NaT without a unit.
+        some = next(value for value in values if type(value) is kind)
+        times = np.array([some if value is None else value for value in values])
+        is_none = np.isnat(times) | [value is None for value in values]
+        return _of_array(pa.array(times, mask=is_none), type_)
     return pa.array(values, type_)
 
 
