@@ -134,7 +134,7 @@ def install(monkeypatch):
         found = []
         for distribution, name, target in points:
             point = EntryPoint(name, target, commands.GROUP)
-            vars(point)["dist"] = SimpleNamespace(name=distribution)
+            vars(point)["dist"] = SimpleNamespace(metadata={"Name": distribution})
             found.append(point)
         monkeypatch.setattr(commands, "entry_points", lambda group: found)
         commands._entry_points.cache_clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -89,10 +90,11 @@ def distribution_of(point: EntryPoint) -> str:
     """Return the normalized name of an entry point's distribution; `UNNAMED` if its metadata lack it."""
     if point.dist is None:
         return ""
-    try:  # an interrupted installation leaves metadata without a name, or none
-        name = point.dist.name
-    except (LookupError, OSError):
-        name = None
+    name = ""
+    with suppress(LookupError, OSError):  # an interrupted installation leaves none, or no metadata
+        metadata = point.dist.metadata
+        if "Name" in metadata:  # Python 3.13 warns of a missing one
+            name = metadata["Name"]
     return normalize(name or UNNAMED)
 
 

@@ -56,7 +56,7 @@ class Point:
     @property
     def dist(self) -> SimpleNamespace:
         """Name and version of the distribution."""
-        return SimpleNamespace(name=self.name, version="0")
+        return SimpleNamespace(metadata={"Name": self.name}, version="0")
 
     @property
     def value(self) -> str:
