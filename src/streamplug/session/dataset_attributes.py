@@ -85,7 +85,7 @@ class DatasetAttributes(DatasetRepr):
 
     @property
     def num_canonical_nodes(self) -> int:
-        """Number of canonical nodes: from the argument, the loaded state, or the default, in this order."""
+        """Number of canonical nodes, from the argument, the loaded state or the default, in this order."""
         return self._session.run.identity(self._session.world).num_canonical_nodes
 
     @property
