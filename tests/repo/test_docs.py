@@ -307,6 +307,14 @@ def test_links_lead_somewhere():
     ] == []
 
 
+def test_cards_lead_to_pages():
+    text = (ROOT / "docs" / "index.md").read_text()
+    cards = re.findall(r"^:::\{grid-item-card\} .*\n:link: (.*)\n(.*)$", text, re.MULTILINE)
+    assert len(cards) == text.count("{grid-item-card}")
+    assert {kind for _, kind in cards} == {":link-type: doc"}
+    assert [page for page, _ in cards if not (ROOT / "docs" / f"{page}.md").exists()] == []
+
+
 @pytest.mark.parametrize(
     "target", ["nowhere.md", "index.md#nowhere", "#nowhere", "http://example.com", "https://host"]
 )
