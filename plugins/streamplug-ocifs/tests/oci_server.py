@@ -41,6 +41,7 @@ class Store:
     key: rsa.RSAPrivateKey
     buckets: dict = field(default_factory=dict)
     uploads: dict = field(default_factory=dict)
+    failures: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def bucket(self, name):
@@ -164,7 +165,8 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, json.dumps(found).encode())
 
     def multipart(self, bucket, name, body):
-        uploads = self.server.store.uploads
+        store = self.server.store
+        uploads = store.uploads
         if self.command == "POST" and not name:
             upload = uuid.uuid4().hex
             uploads[upload] = {}
@@ -174,6 +176,9 @@ class Handler(BaseHTTPRequestHandler):
         parts = uploads.get(self.query.get("uploadId"))
         if parts is None:
             raise Refused(404, "NoSuchUpload")
+        if self.command == "PUT" and self.query["uploadPartNum"] == "2" and store.failures:
+            store.failures -= 1
+            raise Refused(503, "ServiceUnavailable")
         if self.command == "PUT":
             tag = uuid.uuid4().hex
             parts[int(self.query["uploadPartNum"])] = (tag, body)
@@ -193,6 +198,9 @@ class Handler(BaseHTTPRequestHandler):
         with store.lock:
             if self.command == "POST":
                 store.buckets[name] = {}
+            elif name == "uploads":  # how often parts fail; then how many uploads are open
+                store.failures = int(key)
+                return self.answer(200, str(len(store.uploads)).encode())
             elif self.command == "PUT":
                 store.bucket(name)[key] = body
             else:

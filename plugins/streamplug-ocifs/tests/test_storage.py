@@ -95,6 +95,24 @@ def test_uploads_in_parts(service, bucket, tmp_path):
     assert (tmp_path / "target").read_bytes() == data
 
 
+@pytest.mark.parametrize("failures", [1, 9])
+def test_an_upload_in_parts_that_fails_is_aborted(service, bucket, tmp_path, failures):
+    data = bytes(range(256)) * 4096
+    (tmp_path / "source").write_bytes(data)
+    storage = OciStorage(f"oci://{bucket}@tests", part_size=2**18, **service.options)
+    service.raw("GET", "uploads", str(failures))
+    try:
+        if failures == 1:  # the SDK tries twice
+            storage.upload(tmp_path / "source", "k")
+            assert service.raw("GET", bucket, "k") == data
+        else:
+            with pytest.raises(Transient, match="503"):
+                storage.upload(tmp_path / "source", "k")
+    finally:
+        left = service.raw("GET", "uploads", "0")
+    assert left == b"0"
+
+
 def test_a_missing_bucket_is_not_found(service):
     storage = OciStorage("oci://no-such-bucket@tests/set", **service.options)
     for operation in (

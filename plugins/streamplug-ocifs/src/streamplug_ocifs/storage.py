@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -107,16 +110,46 @@ class OciStorage(FsspecStorage):
             self._oci_client().put_object(**self._place(key), put_object_body=bytes(data))
 
     def put(self, path: Path, target: str) -> None:
-        from oci.object_storage import UploadManager
-
         bucket, namespace, name = self.filesystem().split_path(target)
-        manager = UploadManager(
-            self._oci_client(),
-            allow_parallel_uploads=True,
-            parallel_process_count=min(3, self._concurrency()),
-        )
-        size = self._options.get("part_size") or _PART_SIZE
-        manager.upload_file(namespace, bucket, name, str(path), part_size=size)
+        if path.stat().st_size > self._part_size():
+            self._put_parts(path, (namespace, bucket, name))
+            return
+        with path.open("rb") as file:
+            self._oci_client().put_object(namespace, bucket, name, file)
+
+    def _put_parts(self, path: Path, place: tuple[str, str, str]) -> None:
+        """Upload a file in parallel parts; if one fails, abort the upload, whose parts cost storage.
+
+        The SDK's own upload leaves the parts, and repeats a failed part with an empty body.
+        """
+        from oci.object_storage import models
+
+        client, size = self._oci_client(), self._part_size()
+        namespace, bucket, name = place
+        upload = client.create_multipart_upload(
+            namespace, bucket, models.CreateMultipartUploadDetails(object=name)
+        ).data.upload_id
+
+        def send(start: int) -> Any:
+            with path.open("rb") as file:
+                file.seek(start)
+                part = file.read(size)
+            number = start // size + 1
+            md5 = b64encode(hashlib.md5(part, usedforsecurity=False).digest()).decode()
+            response = client.upload_part(*place, upload, number, part, content_md5=md5)
+            return models.CommitMultipartUploadPartDetails(
+                part_num=number, etag=response.headers["etag"]
+            )
+
+        try:
+            with ThreadPoolExecutor(min(3, self._concurrency())) as pool:
+                parts = list(pool.map(send, range(0, path.stat().st_size, size)))
+            details = models.CommitMultipartUploadDetails(parts_to_commit=parts)
+            client.commit_multipart_upload(*place, upload, details)
+        except BaseException:
+            with suppress(Exception):  # the first error is raised
+                client.abort_multipart_upload(*place, upload)
+            raise
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):
@@ -167,6 +200,9 @@ class OciStorage(FsspecStorage):
 
     def _concurrency(self) -> int:
         return int(self._options.get("max_concurrency") or _CONCURRENCY)
+
+    def _part_size(self) -> int:
+        return int(self._options.get("part_size") or _PART_SIZE)
 
 
 def _version(etag: str | None) -> str:
