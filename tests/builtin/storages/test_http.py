@@ -317,6 +317,7 @@ def test_own_headers_and_settings_of_the_client(server):
     storage = Http(server.url, client_kwargs={"headers": {"X-Mine": "1"}})
     assert storage.read("k") == b"data"
     assert server.seen[0][2]["X-Mine"] == "1"
+    assert server.seen[0][2]["Accept-Encoding"] == "identity"
 
 
 @pytest.mark.parametrize(

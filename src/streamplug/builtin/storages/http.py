@@ -82,9 +82,9 @@ class Http(FsspecStorage):
             "trust_env": _environment_has_proxy_or_login(),
             # Many servers send .gz files with Content-Encoding: gzip; keep their bytes.
             "auto_decompress": False,
-            "headers": {"Accept-Encoding": "identity"},
+            **(self._options.get("client_kwargs") or {}),
         }
-        client.update(self._options.get("client_kwargs", {}))
+        client["headers"] = {"Accept-Encoding": "identity", **dict(client.get("headers") or {})}
         if self._login:
             login = "Basic " + b64encode(self._login.encode()).decode()
             client["headers"] = {"Authorization": login, **client["headers"]}
