@@ -161,8 +161,9 @@ def test_the_account_may_come_from_the_environment(container, monkeypatch, name,
     container.put("k", b"data")
     monkeypatch.setenv(name, container.account)
     monkeypatch.setenv(key, container.key)
-    storage = AzureStorage(f"az://{container.name}", endpoint_url=container.endpoint)
-    assert storage.read("k") == b"data"
+    for more in ({}, {"anon": False}):
+        storage = AzureStorage(f"az://{container.name}", endpoint_url=container.endpoint, **more)
+        assert storage.read("k") == b"data"
 
 
 def test_options_win_over_the_environment(container, monkeypatch):

@@ -254,7 +254,8 @@ def test_azure_takes_the_account_of_the_environment(azure, monkeypatch):
     azure.put("k", b"data")
     monkeypatch.setenv("AZURE_ACCOUNT_NAME", azure.options["account_name"])
     monkeypatch.setenv("AZURE_ACCOUNT_ACCESS_KEY", azure.options["account_key"])
-    assert ObstoreAzure(azure.url, endpoint_url=azure.endpoint).read("k") == b"data"
+    for more in ({}, {"anon": False}):
+        assert ObstoreAzure(azure.url, endpoint_url=azure.endpoint, **more).read("k") == b"data"
 
 
 def test_azure_refuses_a_wrong_key(azure):

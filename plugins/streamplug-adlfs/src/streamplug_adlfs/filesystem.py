@@ -37,7 +37,8 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
     ) -> None:
         self._endpoint, self._limits, self._attempts = endpoint_url, dict(limits), attempts
         self._parts_at_once = options.get("max_concurrency") or 1
-        self._set_options = options.keys() & {*_SECRETS, "anon", "client_id", "credential"}
+        names = (*_SECRETS, "anon", "client_id", "credential")
+        self._set_options = {name for name in names if options.get(name)}
         super().__init__(**options)
 
     def do_connect(self) -> None:

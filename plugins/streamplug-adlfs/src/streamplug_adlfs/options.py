@@ -69,7 +69,9 @@ def adlfs_options(options: Mapping[str, Any], account: str | None) -> dict[str, 
     set_options = {name: value for name, value in options.items() if value is not None}
     passed = {name: set_options[name] for name in _PASSED_ON if name in set_options}
     passed["account_name"] = set_options.get("account_name") or account or _named_account()
-    if not set_options.keys() & {*_WAYS, "anon"} and _variable("AZURE_ACCOUNT_ACCESS_KEY"):
+    is_anonymous = set_options.get("anon", False)
+    has_credentials = is_anonymous or not set_options.keys().isdisjoint(_WAYS)
+    if not has_credentials and _variable("AZURE_ACCOUNT_ACCESS_KEY"):
         passed["account_key"] = _variable("AZURE_ACCOUNT_ACCESS_KEY")
     if "anon" in set_options:
         passed["anon"] = set_options["anon"]

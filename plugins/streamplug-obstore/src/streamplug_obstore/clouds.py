@@ -148,7 +148,8 @@ class ObstoreAzure(_Bucket):
         if account and not ("AZURE_STORAGE_ACCOUNT_NAME" in os.environ and not self._host):
             options.setdefault("account_name", account)
         secret = os.environ.get("AZURE_ACCOUNT_ACCESS_KEY")
-        if secret and not options.keys() & {"anon", "account_key", "sas_token", "client_id"}:
+        ways = ("anon", "account_key", "sas_token", "client_id")
+        if secret and not any(options.get(name) for name in ways):
             options["account_key"] = secret
         if "sas_token" in options:
             options["sas_token"] = options["sas_token"].removeprefix("?")
