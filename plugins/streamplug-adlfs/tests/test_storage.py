@@ -59,9 +59,20 @@ def test_the_account_may_be_in_the_url(container, scheme):
     assert storage.url == location[:-1]
 
 
-def test_without_endpoint_the_account_gives_the_server():
-    storage = AzureStorage("abfs://c@mine.dfs.core.windows.net/set", account_key=KEY)
-    assert storage.filesystem().service_client.url == "https://mine.blob.core.windows.net/"
+@pytest.mark.parametrize(
+    ("host", "server"),
+    [
+        ("mine", "mine.blob.core.windows.net"),
+        ("mine.dfs.core.windows.net", "mine.blob.core.windows.net"),
+        ("mine.blob.core.windows.net", "mine.blob.core.windows.net"),
+        ("mine.dfs.core.chinacloudapi.cn", "mine.blob.core.chinacloudapi.cn"),
+        ("mine.z12.dfs.storage.azure.net", "mine.z12.blob.storage.azure.net"),
+        ("onelake.dfs.fabric.microsoft.com", "onelake.blob.fabric.microsoft.com"),
+    ],
+)
+def test_without_endpoint_the_host_gives_the_server(host, server):
+    storage = AzureStorage(f"abfs://c@{host}/set", account_key=KEY)
+    assert storage.filesystem().service_client.url == f"https://{server}/"
 
 
 def test_a_neighbour_with_the_same_start_is_not_listed(container):

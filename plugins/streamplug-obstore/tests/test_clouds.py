@@ -250,6 +250,11 @@ def test_azure_takes_the_account_of_the_url(azure):
     assert ObstoreAzure(location, **options).read("k") == b"data"
 
 
+def test_azure_takes_the_cloud_of_the_url():
+    storage = ObstoreAzure("abfs://c@mine.dfs.core.chinacloudapi.cn/set", anon=True)
+    assert storage.client().config["endpoint"] == "https://mine.blob.core.chinacloudapi.cn"
+
+
 def test_azure_takes_the_account_of_the_environment(azure, monkeypatch):
     azure.put("k", b"data")
     monkeypatch.setenv("AZURE_ACCOUNT_NAME", azure.options["account_name"])

@@ -59,13 +59,14 @@ def check(options: Mapping[str, Any]) -> None:
         )
 
 
-def adlfs_options(options: Mapping[str, Any], account: str | None) -> dict[str, Any]:
+def adlfs_options(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return the arguments of the file system for checked options and the environment.
 
     Args:
         options: Options of the storage.
-        account: Account named by the URL, or None.
+        host: Host in the URL, such as ``account.dfs.core.windows.net``, or empty.
     """
+    account, _, domain = host.partition(".")
     set_options = {name: value for name, value in options.items() if value is not None}
     passed = {name: set_options[name] for name in _PASSED_ON if name in set_options}
     passed["account_name"] = set_options.get("account_name") or account or _named_account()
@@ -76,6 +77,10 @@ def adlfs_options(options: Mapping[str, Any], account: str | None) -> dict[str, 
     if "anon" in set_options:
         passed["anon"] = set_options["anon"]
     passed["endpoint_url"] = set_options.get("endpoint_url")
+    # Clouds other than the public one have other domains.
+    domain = domain.replace("dfs.", "blob.", 1)
+    if passed["endpoint_url"] is None and "blob." in domain:
+        passed["endpoint_url"] = f"https://{passed['account_name']}.{domain}"
     passed["attempts"] = ATTEMPTS
     passed["limits"] = {
         "connection_timeout": set_options.get("connect_timeout", CONNECT_TIMEOUT),

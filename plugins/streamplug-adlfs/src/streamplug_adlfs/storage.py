@@ -35,15 +35,14 @@ class AzureStorage(FsspecStorage):
         """
         super().__init__(url, **options)
         place, _, prefix = url.partition("://")[2].partition("/")
-        container, _, host = place.partition("@")
+        container, _, self._host = place.partition("@")
         if not container:
             raise ConfigError(f"{self.url!r} names no container; write az://container/prefix")
         self._root = f"{container}/{prefix}"
-        self._account = host.partition(".")[0] or None
         check(options)
 
     def filesystem_options(self) -> Mapping[str, Any]:
-        return adlfs_options(self._options, self._account)
+        return adlfs_options(self._options, self._host)
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
         from streamplug_adlfs.filesystem import FileSystem

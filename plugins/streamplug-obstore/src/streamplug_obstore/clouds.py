@@ -144,9 +144,14 @@ class ObstoreAzure(_Bucket):
 
     def make_store(self, stores: Any) -> Any:
         options = dict(self._options)
-        account = self._host.partition(".")[0] or os.environ.get("AZURE_ACCOUNT_NAME")
+        account, _, domain = self._host.partition(".")
+        account = account or os.environ.get("AZURE_ACCOUNT_NAME", "")
         if account and not ("AZURE_STORAGE_ACCOUNT_NAME" in os.environ and not self._host):
             options.setdefault("account_name", account)
+        # Clouds other than the public one have other domains.
+        domain = domain.replace("dfs.", "blob.", 1)
+        if "blob." in domain:
+            options.setdefault("endpoint_url", f"https://{options['account_name']}.{domain}")
         secret = os.environ.get("AZURE_ACCOUNT_ACCESS_KEY")
         ways = ("anon", "account_key", "sas_token", "client_id")
         if secret and not any(options.get(name) for name in ways):
