@@ -116,7 +116,8 @@ def test_the_endpoint_may_come_from_the_environment(endpoint, bucket, client, mo
 def test_the_option_wins_over_the_environment(endpoint, bucket, client, monkeypatch):
     client.put_object(Bucket=bucket, Key="k", Body=b"data")
     monkeypatch.setenv("S3_ENDPOINT_URL", "http://127.0.0.1:9")
-    assert S3Storage(f"s3://{bucket}", endpoint_url=endpoint).read("k") == b"data"
+    for options in ({"endpoint_url": endpoint}, {"client_kwargs": {"endpoint_url": endpoint}}):
+        assert S3Storage(f"s3://{bucket}", **options).read("k") == b"data"
 
 
 def test_a_profile_gives_the_credentials(recorder, monkeypatch, tmp_path):
@@ -199,9 +200,11 @@ def test_requester_pays_whatever_is_asked(recorder, tmp_path):
     assert {r.headers["x-amz-request-payer"] for r in told} == {"requester"}
 
 
-def test_other_stores_get_no_checksums_that_they_do_not_know(recorder):
+@pytest.mark.parametrize("is_of_s3fs", [False, True])
+def test_other_stores_get_no_checksums_that_they_do_not_know(recorder, is_of_s3fs):
     recorder.answers = [(200, b"")]
-    storage = S3Storage("s3://b", endpoint_url=recorder.url)
+    endpoint = {"endpoint_url": recorder.url}
+    storage = S3Storage("s3://b", **({"client_kwargs": endpoint} if is_of_s3fs else endpoint))
     storage.write("k", b"x")
     storage.read("k")
     names = {name.lower() for r in recorder.requests for name in r.headers}

@@ -75,6 +75,7 @@ def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     """Return the arguments of `s3fs.S3FileSystem` for checked options and the environment."""
     set_options = {name: value for name, value in options.items() if value is not None}
     client = dict(set_options.get("client_kwargs", {}))
+    endpoint = set_options.get("endpoint_url") or client.pop("endpoint_url", None)
     if "region" in set_options:
         client["region_name"] = set_options["region"]
     config = {
@@ -82,7 +83,7 @@ def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
         "read_timeout": set_options.get("read_timeout", READ_TIMEOUT),
         "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
         "max_pool_connections": 50,
-        **_checksums(set_options.get("endpoint_url") or _endpoint_of_environment()),
+        **_checksums(endpoint or _endpoint_of_environment()),
         **set_options.get("config_kwargs", {}),
     }
     if "addressing_style" in set_options:
@@ -91,9 +92,7 @@ def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     return {
         **{name: set_options[name] for name in unchanged if name in set_options},
         "default_block_size": set_options.get("default_block_size", LARGE),
-        "endpoint_url": set_options.get("endpoint_url")
-        or os.environ.get("S3_ENDPOINT_URL")
-        or None,
+        "endpoint_url": endpoint or os.environ.get("S3_ENDPOINT_URL") or None,
         "requester_pays": set_options.get("requester_pays", bucket in _paying()),
         "client_kwargs": client,
         "config_kwargs": config,
