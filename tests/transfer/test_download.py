@@ -206,17 +206,18 @@ def test_a_full_disk_is_not_taken_for_a_failure_of_the_storage(tmp_path):
     assert str(tmp_path) in caught.value.filename
 
 
-def test_a_directory_that_vanished_is_not_taken_for_a_missing_object(tmp_path):
+@pytest.mark.parametrize("kind", [NotFound, StorageError])
+def test_a_directory_that_vanished_is_not_taken_for_a_failure_of_the_storage(tmp_path, kind):
     folder = tmp_path / "folder"
     folder.mkdir()
 
     def vanish(path):
         folder.rmdir()
-        raise NotFound("/far/shard does not exist")
+        raise kind("/far/shard does not exist")
 
     with pytest.raises(FileNotFoundError) as caught:
         get(Far(vanish), folder)
-    assert not isinstance(caught.value, NotFound)
+    assert not isinstance(caught.value, StorageError)
 
 
 class InParts(Far):

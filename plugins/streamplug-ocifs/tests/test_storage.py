@@ -198,6 +198,18 @@ def test_a_session_signs_with_its_token(service, tmp_path, recorder):
     assert 'keyId="ST$SESSION-TOKEN"' in recorder.requests[0].headers["authorization"]
 
 
+@pytest.mark.parametrize("missing", ["key", "token"])
+def test_a_missing_file_of_credentials_is_no_missing_object(service, tmp_path, missing):
+    config = read_config(service) | {"key_file": str(tmp_path / "no-key")}
+    if missing == "token":
+        text = (service.folder / "config").read_text()
+        (tmp_path / "config").write_text(f"{text}security_token_file={tmp_path}/no-token\n")
+        config = str(tmp_path / "config")
+    storage = OciStorage("oci://b@tests", endpoint_url=service.url, config=config)
+    with pytest.raises(AccessDenied, match=f"no-{missing} does not exist on this machine"):
+        storage.exists("k")
+
+
 def test_logs_hold_no_key(service, bucket, caplog):
     caplog.set_level(logging.DEBUG)
     service.raw("PUT", bucket, "k", b"data")

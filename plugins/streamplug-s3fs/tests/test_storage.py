@@ -154,6 +154,21 @@ def test_without_credentials_the_ways_to_give_them_are_told(endpoint, monkeypatc
         S3Storage("s3://b", endpoint_url=endpoint).read("k")
 
 
+def test_a_missing_file_of_credentials_is_no_missing_object(endpoint, monkeypatch, tmp_path):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/reader")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "no-token"))
+    storage = S3Storage("s3://b", endpoint_url=endpoint)
+    for operation in (
+        lambda: storage.read("k"),
+        lambda: storage.exists("k"),
+        lambda: list(storage.list()),
+    ):
+        with pytest.raises(AccessDenied, match="no-token does not exist on this machine"):
+            operation()
+
+
 # -- what goes over the wire --------------------------------------------------
 
 

@@ -224,6 +224,13 @@ def test_a_key_that_does_not_exist_is_named(server):
         SftpStorage(server.url(), **options).read("k")
 
 
+@pytest.mark.parametrize("name", ["known_hosts", "config"])
+def test_a_missing_file_of_options_is_no_missing_object(server, tmp_path, name):
+    options = {**server.options, name: str(tmp_path / "no-such-file")}
+    with pytest.raises(StorageError, match="no-such-file does not exist on this machine"):
+        SftpStorage(server.url(), **options).exists("k")
+
+
 def test_key_and_known_hosts_may_come_from_the_environment(server, monkeypatch):
     (server.root / "k").write_bytes(b"x")
     monkeypatch.setenv("COMPOSER_SFTP_KEY_FILE", server.options["key_file"])

@@ -268,7 +268,8 @@ class FsspecStorage(ClientStorage):
         try:
             infos: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True)
         except FileNotFoundError as error:
-            if status_of(error) is not None:  # the bucket is missing, not just a prefix in it
+            # The bucket is missing, or a file of this machine with credentials, not just a prefix.
+            if status_of(error) is not None or error.filename:
                 raise
             return {}
         return infos

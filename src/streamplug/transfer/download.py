@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.errors import CorruptShardError, HashMismatchError, NotFound, StorageError
+from streamplug.errors import CorruptShardError, HashMismatchError, StorageError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.blocks import OversizeError
 from streamplug.plugin_kit.cancellation import current
@@ -130,7 +130,7 @@ def download_to_staging_file(
 
 def _raise_local(error: BaseException, part: Path) -> None:
     """Raise the OSError of the local file if a storage reports it as its own."""
-    if isinstance(error, NotFound) and not part.parent.is_dir():
+    if not part.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(part)) from error
     cause: BaseException | None = error
     while cause is not None:

@@ -67,6 +67,15 @@ class OciStorage(FsspecStorage):
     def filesystem_options(self) -> Mapping[str, Any]:
         return ocifs_options(self._options)
 
+    def open_client(self) -> tuple[Any, str]:
+        try:
+            return super().open_client()
+        except FileNotFoundError as error:
+            raise AccessDenied(
+                f"no usable credentials for {self.url}: {error.filename} does not exist on this machine; "
+                "check 'config'"
+            ) from None
+
     def _place(self, key: str) -> dict[str, str]:
         """Return the location of an object as arguments of the client."""
         bucket, namespace, name = self.filesystem().split_path(self.path(key))

@@ -86,15 +86,8 @@ class S3Storage(FsspecStorage):
     def translate(self, error: Exception, url: str) -> StorageError | None:
         from botocore import exceptions as boto  # type: ignore[import-untyped]  # botocore has no types
 
-        if isinstance(error, (boto.NoCredentialsError, boto.PartialCredentialsError)):
-            return AccessDenied(
-                f"no credentials for {url}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name "
-                "a profile, or pass storage_options={'anon': True} for a public bucket"
-            )
-        if isinstance(error, boto.ProfileNotFound):
-            return AccessDenied(
-                f"{url}: the AWS profile {error.kwargs.get('profile')!r} is unknown"
-            )
+        if reason := _lacks_credentials(error):
+            return AccessDenied(f"no credentials for {url}{reason}")
         if isinstance(error, boto.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
             return StorageError(
                 f"{url}: the server's certificate is not trusted; name its issuer's in AWS_CA_BUNDLE"
@@ -122,6 +115,25 @@ class S3Storage(FsspecStorage):
         if code in _RETRYABLE:
             return Transient(f"{url}: the server answered {code}; it may be tried again")
         return None
+
+
+def _lacks_credentials(error: Exception) -> str:
+    """Return what is wrong with the credentials of this machine, or an empty string."""
+    from botocore import exceptions as boto  # type: ignore[import-untyped]  # botocore has no types
+
+    if isinstance(error, (boto.NoCredentialsError, boto.PartialCredentialsError)):
+        return (
+            "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile, or pass "
+            "storage_options={'anon': True} for a public bucket"
+        )
+    if isinstance(error, boto.ProfileNotFound):
+        return f": the AWS profile {error.kwargs.get('profile')!r} is unknown"
+    if isinstance(error, FileNotFoundError) and error.filename:  # errors about objects have none
+        return (
+            f": {error.filename} does not exist on this machine; check what AWS_WEB_IDENTITY_TOKEN_FILE or "
+            "the profile names"
+        )
+    return ""
 
 
 def _code(error: BaseException | None) -> str:

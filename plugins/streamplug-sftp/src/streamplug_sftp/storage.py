@@ -64,7 +64,13 @@ class SftpStorage(ClientStorage):
         check(options)
 
     def open_client(self) -> SftpSession:
-        session = SftpSession(connection_options(self._server, self._options))
+        try:
+            session = SftpSession(connection_options(self._server, self._options))
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"{self.url}: {error.filename} does not exist on this machine; check 'known_hosts' and "
+                "'config'"
+            ) from None
         weakref.finalize(self, session.stop)
         return session
 
