@@ -155,6 +155,8 @@ def test_a_folder_that_may_not_be_read_is_told(openssh_server):
         ("sftp://[::1]:22/a", "::1", 22, None, None, "/a"),
         ("sftp://h/~/a", "h", None, None, None, "a"),
         ("sftp://h/~/", "h", None, None, None, "."),
+        ("sftp://h/~", "h", None, None, None, "."),
+        ("sftp://h/~x", "h", None, None, None, "/~x"),
         ("sftp://h/a?b#c", "h", None, None, None, "/a?b#c"),
     ],
 )

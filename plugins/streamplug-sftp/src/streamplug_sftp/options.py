@@ -72,7 +72,7 @@ def parse(url: str) -> Server:
             "the port is no number; write sftp://user@host:22/path, and %2F for a slash in a password"
         )
     # The notation of curl and others for paths in the home directory.
-    folder = path.removeprefix("~/") if path.startswith("~/") else f"/{path}"
+    folder = path[2:] if path == "~" or path.startswith("~/") else f"/{path}"
     return Server(
         host,
         int(port) if port else None,
