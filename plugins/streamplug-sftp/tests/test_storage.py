@@ -226,6 +226,18 @@ def test_a_key_that_does_not_exist_is_named(server):
         SftpStorage(server.url(), **options).read("k")
 
 
+def test_a_passphrase_is_that_of_the_standard_keys_too(server, tmp_path, monkeypatch):
+    (server.root / "k").write_bytes(b"x")
+    (tmp_path / ".ssh").mkdir()
+    key = asyncssh.read_private_key(server.folder / "id")
+    key.write_private_key(tmp_path / ".ssh" / "id_ed25519", passphrase="s3cr3t", rounds=50)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = {name: server.options[name] for name in server.options if name != "key_file"}
+    storage = SftpStorage(server.url(), passphrase="s3cr3t", **options)
+    assert storage.read("k") == b"x"
+    storage.close()
+
+
 @pytest.mark.parametrize("name", ["known_hosts", "config"])
 def test_a_missing_file_of_options_is_no_missing_object(server, tmp_path, name):
     options = {**server.options, name: str(tmp_path / "no-such-file")}

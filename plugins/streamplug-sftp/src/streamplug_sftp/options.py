@@ -114,6 +114,7 @@ def connection_options(server: Server, options: Mapping[str, Any]) -> dict[str, 
         "port": set_options.get("port", server.port),
         "username": set_options.get("username", server.username),
         "password": set_options.get("password", server.password),
+        "passphrase": set_options.get("passphrase"),  # of the standard keys and those of `config`
         "known_hosts": set_options.get("known_hosts")
         or os.environ.get("COMPOSER_SFTP_KNOWN_HOSTS_FILE"),
         "config": set_options.get("config") or None,
