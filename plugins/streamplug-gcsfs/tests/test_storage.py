@@ -118,7 +118,10 @@ def test_a_token_is_sent(recorder, monkeypatch):
     assert recorder.requests[0].headers["authorization"] == "Bearer ya29.TOKEN"
 
 
-def test_credentials_may_come_from_the_environment(recorder, monkeypatch, tmp_path):
+@pytest.mark.parametrize("is_option", [False, True])
+def test_credentials_may_come_from_the_environment_or_a_file(
+    recorder, monkeypatch, tmp_path, is_option
+):
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     account = {
         "type": "service_account",
@@ -131,13 +134,17 @@ def test_credentials_may_come_from_the_environment(recorder, monkeypatch, tmp_pa
         "project_id": "project",
     }
     (tmp_path / "key.json").write_text(json.dumps(account))
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    if is_option:
+        monkeypatch.setenv("HOME", str(tmp_path))
+    else:
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
     recorder.headers = {"Content-Type": "application/json"}
     recorder.answers = [
         (200, b'{"access_token": "FRESH", "expires_in": 3600}'),
         (200, b"data"),
     ]
-    assert GCSStorage("gs://b", endpoint_url=recorder.url).read("k") == b"data"
+    token = "~/key.json" if is_option else None
+    assert GCSStorage("gs://b", endpoint_url=recorder.url, token=token).read("k") == b"data"
     assert recorder.requests[1].headers["authorization"] == "Bearer FRESH"
 
 

@@ -223,8 +223,9 @@ def test_google_sends_a_token(recorder, token):
     assert "ya29" not in repr(storage)
 
 
-@pytest.mark.parametrize("form", ["dict", "path"])
-def test_google_takes_a_key_file(recorder, tmp_path, form):
+@pytest.mark.parametrize("form", ["dict", "path", "home"])
+def test_google_takes_a_key_file(recorder, tmp_path, monkeypatch, form):
+    monkeypatch.setenv("HOME", str(tmp_path))
     content = {
         "type": "service_account",
         "client_email": "me@p.iam.gserviceaccount.com",
@@ -233,7 +234,7 @@ def test_google_takes_a_key_file(recorder, tmp_path, form):
         "token_uri": f"{recorder.url}/token",
     }
     (tmp_path / "key.json").write_text(json.dumps(content))
-    token = content if form == "dict" else str(tmp_path / "key.json")
+    token = {"dict": content, "path": str(tmp_path / "key.json"), "home": "~/key.json"}[form]
     storage = ObstoreGCS("gs://b", endpoint_url=recorder.url, token=token)
     with pytest.raises(AccessDenied, match="the credentials for gs://b/k cannot be read") as caught:
         storage.read("k")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,6 +56,8 @@ def gcsfs_options(options: Mapping[str, Any]) -> dict[str, Any]:
     token = set_options.get("token")
     if isinstance(token, Mapping):  # gcsfs tests for dict, not Mapping
         token = dict(token)
+    elif token is not None:
+        token = os.path.expanduser(token)  # noqa: PTH111 - an access token is no path
     return {
         **{name: set_options[name] for name in _PASSED_ON if name in set_options},
         "token": "anon" if set_options.get("anon") else token,

@@ -114,6 +114,7 @@ class ObstoreGCS(_Bucket):
         if isinstance(token, Mapping):
             config["service_account_key"] = json.dumps(dict(token))
         elif token is not None:
+            token = os.path.expanduser(token)  # noqa: PTH111 - an access token is no path
             config["application_credentials" if _is_file(token) else "bearer_token"] = token
         return stores.GCSStore(self._bucket, config=config, **transport(options))
 
