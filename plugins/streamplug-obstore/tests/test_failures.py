@@ -207,6 +207,7 @@ def test_shows_no_secrets():
         (ObstoreS3, "s3://b", {"zzz": 1}, "no option 'zzz'. Known: addressing_style, anon, "),
         (ObstoreS3, "s3://b", {"profile": "x"}, "no option 'profile'"),
         (ObstoreS3, "s3://b", {"key": "k"}, "'key', 'secret' go together"),
+        (ObstoreS3, "s3://b", {"token": "t"}, "'key', 'secret', 'token' go together"),
         (
             ObstoreS3,
             "s3://b",

@@ -363,6 +363,7 @@ def fast_retries(monkeypatch):
         ({"client_kwargs": []}, "'client_kwargs' must be a dict, not list"),
         ({"key": "k"}, "'key' and 'secret' go together"),
         ({"secret": "s"}, "'key' and 'secret' go together"),
+        ({"token": "t"}, "'token' goes with 'key' and 'secret'"),
         ({"anon": True, "key": "k", "secret": "s"}, "'anon' and 'key' exclude each other"),
         ({"addressing_style": "paht"}, "addressing_style='paht': use auto, path, virtual"),
         ({"endpoint_url": "minio:9000"}, "must start with http:// or https://"),

@@ -64,6 +64,8 @@ class ObstoreS3(_Bucket):
         """Set the location as for all buckets; `addressing_style` is ``"path"`` or ``"virtual"``."""
         super().__init__(url, **options)
         together(self._what, self._options, "key", "secret")
+        if "token" in self._options:
+            together(self._what, self._options, "key", "secret", "token")
         exclude(self._what, self._options, "anon", "key")
         style = self._options.get("addressing_style", "path")
         if style not in ("path", "virtual"):

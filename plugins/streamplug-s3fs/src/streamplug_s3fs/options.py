@@ -67,6 +67,8 @@ def _check_values(options: Mapping[str, Any]) -> None:
         )
     if (options.get("key") is None) != (options.get("secret") is None):
         raise ConfigError("s3 storage options 'key' and 'secret' go together: give both or none")
+    if options.get("token") is not None and options.get("key") is None:
+        raise ConfigError("s3 storage option 'token' goes with 'key' and 'secret': give all three")
     if options.get("anon") and options.get("key") is not None:
         raise ConfigError("s3 storage options 'anon' and 'key' exclude each other")
 
