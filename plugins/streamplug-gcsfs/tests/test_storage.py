@@ -118,6 +118,12 @@ def test_a_token_is_sent(recorder, monkeypatch):
     assert recorder.requests[0].headers["authorization"] == "Bearer ya29.TOKEN"
 
 
+def test_the_endpoint_may_end_in_a_slash(bucket):
+    storage = GCSStorage(f"gs://{bucket.name}", endpoint_url=f"{bucket.server}/", anon=True)
+    storage.write("k", b"data")
+    assert storage.read("k") == b"data"
+
+
 @pytest.mark.parametrize("is_option", [False, True])
 def test_credentials_may_come_from_the_environment_or_a_file(
     recorder, monkeypatch, tmp_path, is_option

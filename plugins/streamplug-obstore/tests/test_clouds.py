@@ -251,6 +251,12 @@ def test_azure_takes_the_account_of_the_url(azure):
     assert ObstoreAzure(location, **options).read("k") == b"data"
 
 
+def test_the_endpoint_may_end_in_a_slash(azure):
+    options = {**azure.options, "endpoint_url": f"{azure.endpoint}/"}
+    ObstoreAzure(azure.url, **options).write("k", b"data")
+    assert azure.get("k") == b"data"
+
+
 def test_azure_takes_the_cloud_of_the_url():
     storage = ObstoreAzure("abfs://c@mine.dfs.core.chinacloudapi.cn/set", anon=True)
     assert storage.client().config["endpoint"] == "https://mine.blob.core.chinacloudapi.cn"

@@ -58,6 +58,8 @@ def gcsfs_options(options: Mapping[str, Any]) -> dict[str, Any]:
         token = dict(token)
     elif token is not None:
         token = os.path.expanduser(token)  # noqa: PTH111 - an access token is no path
+    if "endpoint_url" in set_options:  # gcsfs appends a path
+        set_options["endpoint_url"] = set_options["endpoint_url"].rstrip("/")
     return {
         **{name: set_options[name] for name in _PASSED_ON if name in set_options},
         "token": "anon" if set_options.get("anon") else token,

@@ -37,7 +37,10 @@ def check(what: str, options: Mapping[str, Any], own: OptionTypes) -> dict[str, 
     check_options(what, options, {**_COMMON, **own})
     check_url(what, options, "endpoint_url", "https://host:port")
     check_positive(what, options, "connect_timeout", "read_timeout")
-    return {name: value for name, value in options.items() if value is not None}
+    set_options = {name: value for name, value in options.items() if value is not None}
+    if "endpoint_url" in set_options:  # obstore appends a path
+        set_options["endpoint_url"] = set_options["endpoint_url"].rstrip("/")
+    return set_options
 
 
 def exclude(what: str, options: Mapping[str, Any], *names: str) -> None:
