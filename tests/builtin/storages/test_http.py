@@ -15,7 +15,7 @@ from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.storage import READS, StorageTests
 
 from streamplug.builtin.storages.http import Http
-from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
 from streamplug.plugin_kit import event_loop as loops
 from streamplug.plugin_kit.cancellation import Cancelled
@@ -310,6 +310,16 @@ def test_files_are_read_as_they_are_stored(server, tmp_path):
     storage.download("k.gz", tmp_path / "k.gz")
     assert (tmp_path / "k.gz").read_bytes() == b"\x1f\x8b not unpacked on the way"
     assert server.seen[0][2]["Accept-Encoding"] == "identity"
+
+
+def test_a_fragment_is_refused_which_clients_do_not_send(server):
+    (server.root / "a#b").mkdir()
+    (server.root / "a#b/k").write_bytes(b"data")
+    with pytest.raises(ConfigError, match=r"/a#b: a '#' .* write it as %23"):
+        Http(f"{server.url}/a#b")
+    storage = Http(f"{server.url}/a%23b")
+    assert storage.read("k") == b"data"
+    assert [o.key for o in storage.list()] == ["k"]
 
 
 def test_own_headers_and_settings_of_the_client(server):

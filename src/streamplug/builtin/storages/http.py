@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 from urllib.request import getproxies
 
-from streamplug.errors import NotFound, StorageError
+from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin_kit.error_mapping import status_of
@@ -51,7 +51,8 @@ class Http(FsspecStorage):
 
     A query in the URL, such as an access token, is sent with every request. Listing requires a server
     with HTML directory listings, and makes one request per object for its size. Options are those of
-    fsspec's HTTP file system, such as ``headers`` and ``client_kwargs`` (of aiohttp).
+    fsspec's HTTP file system, such as ``headers`` and ``client_kwargs`` (of aiohttp). A URL with a
+    fragment raises a `ConfigError`.
     """
 
     asynchronous = True
@@ -67,6 +68,8 @@ class Http(FsspecStorage):
         name, _, password = user.partition(":")
         self._login = f"{unquote(name)}:{unquote(password)}" if user else ""
         self._location = f"{scheme}://{rest[len(user) + len(at) :]}"
+        if "#" in self._location:  # clients send nothing from there on: all keys would be one page
+            raise ConfigError(f"{self.url}: a '#' ends the path of a URL; write it as %23")
         self._serves_ranges: bool | None = None
 
     def filesystem_options(self) -> Mapping[str, Any]:
