@@ -213,6 +213,15 @@ def test_errors_do_not_show_what_is_in_variables(monkeypatch):
         StreamingDataset.from_config({"batch_size": "${env:SECRET}"})
 
 
+def test_a_loaded_config_is_not_filled_in_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("PASSWORD", "a${env:NOPE_}b")
+    given = {"local": "$${env:NOPE_}", "storage_options": {"password": "${env:PASSWORD}"}}
+    expected = {"local": "${env:NOPE_}", "storage_options": {"password": "a${env:NOPE_}b"}}
+    assert config.load(config.load(given)) == expected
+    result = checked(tmp_path, {"dataset": {**given, "remote": "memory://nowhere/x"}})
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "error"),
     [

@@ -180,7 +180,9 @@ def _substitute(value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
         return {name: _substitute(item, join_key(key, name)) for name, item in value.items()}
     if isinstance(value, str):
-        return _substitute_text(value, key) if "${" in value else value
+        # A configuration that was loaded before keeps its text: a variable may contain "${".
+        is_substituted = isinstance(value, FromEnvironment)
+        return _substitute_text(value, key) if "${" in value and not is_substituted else value
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
         return [_substitute(item, f"{key}[{number}]") for number, item in enumerate(value)]
     return value
