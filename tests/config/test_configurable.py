@@ -192,6 +192,20 @@ def test_a_variable_is_a_number_where_numbers_and_text_are_allowed(monkeypatch, 
     assert Stream.from_config(given).version == version
 
 
+@pytest.mark.parametrize(("text", "number"), [("5", 5), ("0.5", 0.5), ("5e0", 5.0)])
+def test_a_variable_is_a_whole_number_where_any_number_is_allowed(monkeypatch, text, number):
+    monkeypatch.setenv("N", text)
+    repeat = Stream.from_config({"remote": "memory://x", "repeat": "${env:N}"}).repeat
+    assert (type(repeat), repeat) == (type(number), number)
+
+
+def test_a_variable_limits_errors_by_a_number_of_samples(place, monkeypatch):
+    monkeypatch.setenv("N", "5")
+    StreamingDataset.from_config(
+        {"local": place, "on_error": "substitute", "max_errors": "${env:N}"}
+    )
+
+
 def test_texts_in_options_of_storages_are_plain(monkeypatch):
     monkeypatch.setenv("SECRET", "s")
     given = {"remote": "memory://x", "storage_options": {"a": {"b": ["${env:SECRET}"]}}}

@@ -180,7 +180,7 @@ def _parse_environment(value: FromEnvironment, hint: Any, key: str) -> Any:
             if member is bool and value.lower() in _BOOLEANS:
                 return _BOOLEANS[value.lower()]
             if member in (int, float):
-                return member(value)
+                return int(value) if _INTEGER.fullmatch(value) else member(value)
         except ValueError:
             pass
     raise _type_error(value, hint, key)
