@@ -221,6 +221,14 @@ def test_a_variable_that_is_not_set_is_an_error_with_its_key_and_name():
         StreamingDataset.from_config({"remote": "${HOME}"})
 
 
+@pytest.mark.parametrize("text", ["${env:A:-${env:B}}", "${env:A", "a${", "${env:A:-${x}"])
+def test_references_with_an_open_brace_are_refused(text):
+    with pytest.raises(
+        ConfigError, match=r"^writer\.out: \$\{.* has no meaning; write \$\{env:NAME}"
+    ):
+        Writer.from_config({"writer": {"out": text, "columns": {"n": "int"}}})
+
+
 def test_errors_do_not_show_what_is_in_variables(monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
     with pytest.raises(ConfigError, match=r"^batch_size='\$\{env:SECRET\}': expected a whole"):
