@@ -133,6 +133,11 @@ def test_a_plugin_is_found_and_imported_only_when_its_name_is_used(good):
             "PluginError: Provider name 'a:b'",
         ),
         (
+            "@hookimpl\ndef streamplug_plugins():\n    return [Provider('storage', 'my_store', 'm:X')]",
+            "-",
+            "PluginError: Provider name 'my_store': a storage is named by the scheme of its URLs",
+        ),
+        (
             "@hookimpl\ndef streamplug_plugins():\n    return [Provider('encoding', 'x', 'm.X')]",
             "-",
             "PluginError: Provider target 'm.X': expected 'package.module:Class'",

@@ -283,6 +283,16 @@ except Exception as error:
                 "only"
             ),
         ),
+        *(
+            (
+                f"register('storage', '{name}', Mine)",
+                (
+                    f"PluginError: Provider name '{name}': a storage is named by the scheme of its URLs, "
+                    "which has a letter first and then lower-case letters, digits and . - + only"
+                ),
+            )
+            for name in ("my_store", "s[1]", "3d")
+        ),
         (
             "register('encoding', 'new', int)",
             (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from streamplug.errors import PluginError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._\[\]+-]*")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -33,8 +34,9 @@ class Provider:
     def __post_init__(self) -> None:
         if not isinstance(self.aliases, tuple):
             raise PluginError(f"Provider aliases {self.aliases!r}: expected a tuple of names")
-        for name in (self.kind, *self.names):
-            check_name(name)
+        check_name(self.kind, "")
+        for name in self.names:
+            check_name(name, self.kind)
         if not _matches(_TARGET, self.target):
             raise PluginError(f"Provider target {self.target!r}: expected 'package.module:Class'")
 
@@ -44,11 +46,17 @@ class Provider:
         return (self.name, *self.aliases)
 
 
-def check_name(name: object) -> None:
-    """Check the spelling of a plugin's name."""
+def check_name(name: object, kind: str) -> None:
+    """Check the spelling of a plugin's name, which is the scheme of URLs for a storage."""
     if not _matches(_NAME, name):
         raise PluginError(
             f"Provider name {name!r}: use lower-case letters, digits and . _ - + [ ] only"
+        )
+    # Other URLs would be taken for paths.
+    if kind == "storage" and not _matches(_SCHEME, name):
+        raise PluginError(
+            f"Provider name {name!r}: a storage is named by the scheme of its URLs, which has a letter first "
+            "and then lower-case letters, digits and . - + only"
         )
 
 

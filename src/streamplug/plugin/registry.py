@@ -41,7 +41,7 @@ def register(kind: str, name: str, cls: type[Any], *, replace: bool = False) -> 
         NameTakenError: If the name is built in, or in use and `replace` is false.
         PluginError: If the name is malformed or the class does not implement the interface.
     """
-    check_name(name)
+    check_name(name, kind)
     _check_class(kind, name, cls, "register_" + kind)
     if name in KINDS[kind].builtin:
         raise NameTakenError(f"{kind} {name!r} is built in; built-in names are reserved")
