@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamplug.errors import ConfigError
-from streamplug.plugin.registry import make
+from streamplug.plugin.registry import make, register, resolve
 
 ENCODING = """
 from streamplug import Encoding
@@ -46,6 +46,21 @@ def test_an_unknown_name_tells_what_may_be_meant_and_what_there_is(site):
 def test_a_spec_that_is_no_text_is_refused(spec):
     with pytest.raises(ConfigError, match=r"format=.*: expected a name, such as"):
         make("format", spec)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: make("encodings", "str"),
+        lambda: resolve("encodings", "str"),
+        lambda: register("encodings", "mine", object),
+    ],
+)
+def test_an_unknown_kind_is_refused(call):
+    with pytest.raises(
+        ConfigError, match=r"^kind='encodings': expected one of storage, compression, "
+    ):
+        call()
 
 
 def test_an_unknown_name_near_one_of_ours_tells_what_to_install(site):

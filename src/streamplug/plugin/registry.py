@@ -38,9 +38,11 @@ def register(kind: str, name: str, cls: type[Any], *, replace: bool = False) -> 
         replace: Whether to replace an earlier registration, or a plugin of this name.
 
     Raises:
+        ConfigError: If there is no such kind.
         NameTakenError: If the name is built in, or in use and `replace` is false.
         PluginError: If the name is malformed or the class does not implement the interface.
     """
+    _check_kind(kind)
     check_name(name, kind)
     _check_class(kind, name, cls, "register_" + kind)
     if name in KINDS[kind].builtin:
@@ -94,7 +96,7 @@ def resolve(kind: str, name: str) -> type[Any]:
     """Return the class of a name, which may be qualified as ``distribution:name``.
 
     Raises:
-        ConfigError: If the name is no text.
+        ConfigError: If there is no such kind, or the name is no text.
         UnknownNameError: If nothing provides it; the message suggests names and distributions.
         AmbiguousNameError: If several distributions provide it.
         BrokenPluginError: If its plugin cannot be imported or has the wrong type.
@@ -125,7 +127,7 @@ def make(kind: str, spec: str) -> Any:
     """Return an object from its spec: ``name`` or ``name:argument``, optionally ``distribution:…``.
 
     Raises:
-        ConfigError: If the spec is no text, or its argument is invalid.
+        ConfigError: If there is no such kind, the spec is no text, or its argument is invalid.
         PluginError: If the name cannot be resolved; see `resolve`.
     """
     _check_text(kind, spec)
@@ -137,7 +139,13 @@ def make(kind: str, spec: str) -> Any:
     return resolve(kind, head).from_spec(tail if colon else None)
 
 
+def _check_kind(kind: object) -> None:
+    if kind not in KINDS:
+        raise ConfigError(f"kind={kind!r:.80}: expected one of {', '.join(KINDS)}")
+
+
 def _check_text(kind: str, spec: object) -> None:
+    _check_kind(kind)
     if not isinstance(spec, str):
         example = "".join(f", such as {name!r}" for name in list_names(kind)[:1])
         raise ConfigError(f"{kind}={spec!r:.80}: expected a name{example}")
