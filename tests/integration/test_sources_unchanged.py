@@ -16,6 +16,7 @@ import pytest
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.cache.user_cache import source_cache_dir
+from streamplug.errors import ConfigError
 
 COUNT = 40
 Tree = dict[str, tuple[Any, ...]]
@@ -232,6 +233,16 @@ def test_a_directory_of_the_environment_that_cannot_be_written_to_is_named(
     monkeypatch.setenv("STREAMPLUG_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(OSError, match=r"STREAMPLUG_CACHE_DIR=.*file: .*directory that can be"):
         numbers(packed)
+
+
+def test_a_url_in_the_environment_is_no_directory(packed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMPLUG_CACHE_DIR", "s3://bucket/cache")
+    with pytest.raises(
+        ConfigError, match=r"^STREAMPLUG_CACHE_DIR=s3://bucket/cache: must be a path"
+    ):
+        numbers(packed)
+    assert not (tmp_path / "s3:").exists()
 
 
 def test_what_a_killed_reader_left_there_is_removed(packed):

@@ -12,7 +12,9 @@ from contextlib import suppress
 from hashlib import blake2s
 from pathlib import Path
 
-from streamplug.errors import StorageError
+from streamplug.errors import ConfigError, StorageError
+from streamplug.interfaces.storage import public_url
+from streamplug.plugin.location import local_path
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.tempdir import check_private, make_temp_root, temp_root
 
@@ -27,6 +29,7 @@ def user_cache_dir() -> Path:
     If the default one is not writable, such as without a home directory, use a private temporary directory.
 
     Raises:
+        ConfigError: If the environment names a URL.
         StorageError: If the directory that the environment names is not writable.
         AccessDenied: If the temporary directory belongs to another user.
     """
@@ -70,7 +73,14 @@ def default_cache_dir(*, make: bool = True) -> Path:
 
 def _chosen_dir() -> Path | None:
     chosen = os.environ.get(CACHE_DIR_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else None
+    if not chosen:
+        return None
+    path = local_path(chosen)
+    if path is None:
+        raise ConfigError(
+            f"{CACHE_DIR_VARIABLE}={public_url(chosen)}: must be a path on this machine"
+        )
+    return path.absolute()
 
 
 def _usual_dir() -> Path:
