@@ -292,6 +292,12 @@ class Stream(SummaryRepr, Configurable):
 
 def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]:
     """Return streams with the data set's values for the options that they leave as None."""
+    for stream in streams:
+        if not isinstance(stream, Stream):
+            raise ConfigError(
+                f"streams= has a {type(stream).__name__}: expected a list of Stream objects; "
+                "from_config creates them from mappings in the config, not from arguments"
+            )
     complete = [stream.with_defaults(**defaults) for stream in streams]
     limits: dict[Path, int | None] = {}
     for stream in complete:

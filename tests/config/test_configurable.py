@@ -168,6 +168,12 @@ def test_objects_may_be_in_mappings(place):
     assert whole.num_samples == 40
 
 
+@pytest.mark.parametrize("streams", [[{"local": "set"}], {"a": {"local": "set"}}, ["set"], "set"])
+def test_streams_as_arguments_are_objects(streams):
+    with pytest.raises(ConfigError, match=r"^streams= has a (dict|str): expected a list of Stream"):
+        StreamingDataset.from_config({"batch_size": 4}, streams=streams)
+
+
 def test_variables_of_the_environment_are_filled_in(place, monkeypatch):
     monkeypatch.setenv("ROOT_OF_SET", place.removesuffix("/set"))
     monkeypatch.setenv("MIX", "TRUE")
