@@ -59,6 +59,30 @@ def test_packs_have_keys_of_their_own(check, monkeypatch):
     assert "pip install streamplug-packing" in check({"loader": loader})[1]
 
 
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"compression": "gz:99"}, "compression 'gz' takes levels 0 to 9, got 99"),
+        ({"columns": None}, "columns=None: expected a mapping from names to encodings"),
+        ({"extra_keys": "ignor"}, "extra_keys='ignor': choose one of error, ignore"),
+        ({"max_samples_per_shard": 0}, "max_samples_per_shard=0: must be a whole number of at"),
+        ({"max_workers": "${env:N:-0}"}, "max_workers=0: must be a whole number of at least 1"),
+        ({"retry": -1}, "retry=-1: must be a whole number of at least 0"),
+        ({"size_limit": 0}, "size_limit=0 leaves no room for a sample"),
+        ({"append": True, "exist_ok": True}, "append=True adds to what exist_ok=True would"),
+        ({"append": True, "compression": "gz:99"}, "compression 'gz' takes levels 0 to 9, got"),
+    ],
+)
+def test_values_that_a_writer_refuses_are_found(check, tmp_path, change, error):
+    writer = {"out": str(tmp_path / "new"), "columns": {"n": "int"}}
+    for valid in ({}, {"append": True}, {"append": True, "columns": None}):
+        assert check({"writer": {**writer, **valid}})[0] == 0
+    code, output = check({"writer": {**writer, **change}})
+    assert code == 2
+    assert output.startswith(f"error: writer: {error}")
+    assert not (tmp_path / "new").exists()
+
+
 def test_hashes_given_as_text_are_refused_as_by_the_writer(tmp_path):
     writer = {"out": str(tmp_path / "new"), "columns": {"n": "int"}}
     with pytest.raises(ConfigError, match=r"^writer\.hashes: hashes='sha1': expected a list of"):

@@ -139,7 +139,7 @@ class Writer(Configurable, section="writer"):
             x for x in (self._size_limit, self._rows.max_size, 1 << 62) if x is not None
         )
         self._check_size_limit(size_limit)
-        self._destination = Destination(
+        self._destination = self._open_destination(
             out,
             exist_ok=exist_ok,
             append=append,
@@ -164,6 +164,10 @@ class Writer(Configurable, section="writer"):
         self._destination.abort = WeakMethod(self._close_with)
         self._new_shard()
         keep_freed_memory()
+
+    def _open_destination(self, out: Any, **options: Any) -> Destination:
+        # Called when all other arguments are valid: `streamplug config check` stops here.
+        return Destination(out, **options)
 
     def _check_size_limit(self, size_limit: float | str | None) -> None:
         # A method, as the writers of streamplug-mosaic accept any limit.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
 from streamplug.config import parse_bytes
 from streamplug.config.config_file import to_plain
@@ -17,16 +17,24 @@ from streamplug.plugin.registry import resolve
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
 from streamplug.write.columns import format_of, make_columns
+from streamplug.write.writer import Writer
 
 
 class _AllChecked(Exception):
-    """All arguments of a data set are valid, and reading would start."""
+    """All arguments are valid, and reading or writing would start."""
 
 
 class _Unopened(StreamingDataset):
     """A data set that validates its arguments and names, but reads nothing."""
 
     def open_streams(self, observer: Observer) -> list[OpenStream]:
+        raise _AllChecked
+
+
+class _UnopenedWriter(Writer):
+    """A writer that validates its arguments, but writes nothing."""
+
+    def _open_destination(self, out: Any, **options: Any) -> NoReturn:
         raise _AllChecked
 
 
@@ -46,7 +54,7 @@ def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: st
 
 
 def check_writer(section: Mapping[str, Any], key: str) -> None:
-    """Validate the section `key` of a writer and the names in it."""
+    """Validate the section `key` of a writer as its constructor does, without writing anything."""
     options: Mapping[str, Any] = to_plain(dict(section))
     with _named(f"{key}.format"):
         format_ = format_of(options.get("format", "mds"))
@@ -65,6 +73,13 @@ def check_writer(section: Mapping[str, Any], key: str) -> None:
         out = options["out"]
         for location in output_locations(tuple(out) if isinstance(out, list) else out):
             open_storage(location, options.get("storage_options"))
+    appends = options.get("append") and not options.get("exist_ok")
+    if appends and options.get("columns") is None:
+        return  # the columns are those of the data set, which is not read here
+    with _named(key), suppress(_AllChecked):
+        _UnopenedWriter.from_config(
+            {"writer": {**section, **({"append": False} if appends else {})}}
+        )
 
 
 @contextmanager
