@@ -349,9 +349,9 @@ OF_SCHEMA = [given for given, error in WRONG if not error.startswith("streams[0]
 @pytest.mark.parametrize("given", OF_SCHEMA, ids=lambda value: str(value)[:40])
 def test_the_schema_refuses_what_is_refused(given, schema):
     jsonschema = pytest.importorskip("jsonschema")
-    whole = given if "dataset" in given else {"dataset": given}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(whole, schema)
+    for whole in [given] if "dataset" in given else [given, {"dataset": given}]:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(whole, schema)
 
 
 def test_the_schema_takes_what_is_taken(schema):
@@ -363,7 +363,8 @@ def test_the_schema_takes_what_is_taken(schema):
     }
     given |= {"cache_limit": "10gb", "curriculum": {"0": [1, 0.5]}, "storage_options": {"a": [1]}}
     writer = {"out": ["a", "s3://b"], "columns": {"n": "int"}, "size_limit": 5}
-    jsonschema.validate({"dataset": given, "writer": writer}, schema)
+    jsonschema.validate({"dataset": given, "writer": writer, "$schema": "x"}, schema)
+    jsonschema.validate(given, schema)
 
 
 def test_commands_check_files_and_print_the_schema(place, tmp_path):

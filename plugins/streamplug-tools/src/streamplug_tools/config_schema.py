@@ -17,7 +17,8 @@ _ENVIRONMENT = {"$ref": "#/$defs/environment"}
 
 
 def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of a configuration with these sections."""
+    """Return the JSON schema (draft 2020-12) of a configuration with these sections, or of a data set."""
+    only_sections = {"propertyNames": {"enum": ["$schema", *sections]}}
     nested: dict[str, Any] = {
         "environment": {"type": "string", "pattern": r"\$\{env:", "title": "${env:NAME:-default}"}
     }
@@ -29,7 +30,9 @@ def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
             "$schema": {"type": "string"},
             **{name: _object(cls, nested, sections) for name, cls in sections.items()},
         },
-        "additionalProperties": False,
+        "if": {"anyOf": [{"required": [name]} for name in sections]},
+        "then": only_sections,
+        "else": {"$ref": "#/properties/dataset"} if "dataset" in sections else only_sections,
         "$defs": nested,
     }
 
