@@ -83,6 +83,24 @@ def test_values_that_a_writer_refuses_are_found(check, tmp_path, change, error):
     assert not (tmp_path / "new").exists()
 
 
+def test_the_schema_takes_rows_of_tokens_and_packs(check):
+    jsonschema = pytest.importorskip("jsonschema")
+    pytest.importorskip("torch")
+    pytest.importorskip("streamplug_packing")
+    pytest.importorskip("streamplug_tokens")
+    schema = json.loads(CliRunner().invoke(main, ["config", "schema"]).stdout)
+    tokens = {"column": "tokens", "length": 8}
+    for dataset in ({}, {"tokens": tokens}, {"tokens": {**tokens, "documents_per_group": 4}}):
+        for loader in ({}, {"num_workers": 2}, {"length": 8, "size": "tokens", "open_bins": 4}):
+            config = {"dataset": {"local": "set", **dataset}, "loader": loader}
+            assert check(config)[0] == 0
+            jsonschema.validate(config, schema)
+    for wrong in ({"dataset": {"tokens": {"column": 3}}}, {"loader": {"length": "8"}}):
+        assert check(wrong)[0] == 2
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
+
+
 def test_hashes_given_as_text_are_refused_as_by_the_writer(tmp_path):
     writer = {"out": str(tmp_path / "new"), "columns": {"n": "int"}}
     with pytest.raises(ConfigError, match=r"^writer\.hashes: hashes='sha1': expected a list of"):

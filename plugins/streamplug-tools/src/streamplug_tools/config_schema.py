@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,16 @@ _TYPES = {
 _ENVIRONMENT = {"$ref": "#/$defs/environment"}
 
 
-def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of a configuration with these sections, or of a data set."""
+def json_schema(
+    sections: Mapping[str, type], subclasses: Mapping[str, type] | None = None
+) -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of a configuration with these sections, or of a data set.
+
+    Args:
+        sections: Class of each section.
+        subclasses: Subclasses that sections may also describe; keys that only these have are optional.
+    """
+    subclasses = subclasses or {}
     only_sections = {"propertyNames": {"enum": ["$schema", *sections]}}
     nested: dict[str, Any] = {
         "environment": {"type": "string", "pattern": r"\$\{env:", "title": "${env:NAME:-default}"}
@@ -28,7 +36,10 @@ def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "$schema": {"type": "string"},
-            **{name: _object(cls, nested, sections) for name, cls in sections.items()},
+            **{
+                name: _object(subclasses.get(name, cls), nested, sections, parameters(cls))
+                for name, cls in sections.items()
+            },
         },
         "if": {"anyOf": [{"required": [name]} for name in sections]},
         "then": only_sections,
@@ -37,7 +48,9 @@ def json_schema(sections: Mapping[str, type]) -> dict[str, Any]:
     }
 
 
-def _object(cls: type, nested: dict[str, Any], sections: Mapping[str, type]) -> dict[str, Any]:
+def _object(
+    cls: type, nested: dict[str, Any], sections: Collection[str], of_base: Collection[str]
+) -> dict[str, Any]:
     properties, required = {}, []
     for name, parameter in parameters(cls).items():
         kinds = [hint for hint in file_types(parameter.hint) if hint is not type(None)]
@@ -46,7 +59,7 @@ def _object(cls: type, nested: dict[str, Any], sections: Mapping[str, type]) -> 
         properties[name] = _schema_of(parameter.hint, nested)
         if parameter.text:
             properties[name]["description"] = parameter.text
-        if parameter.default is REQUIRED:
+        if parameter.default is REQUIRED and name in of_base:
             required.append(name)
         elif isinstance(parameter.default, (str, int, float)):
             properties[name]["default"] = parameter.default
@@ -80,5 +93,5 @@ def _alternatives(hint: Any, nested: dict[str, Any]) -> list[dict[str, Any]]:
         return [lists, named] if is_section(item) else [lists]
     if hint.__name__ not in nested:
         nested[hint.__name__] = {}  # for recursive types
-        nested[hint.__name__] = _object(hint, nested, {})
+        nested[hint.__name__] = _object(hint, nested, (), parameters(hint))
     return [{"$ref": f"#/$defs/{hint.__name__}"}]

@@ -40,12 +40,13 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
     check validates the keys, types and values in FILE, and that the shuffles, compressions, storages and
     other plugins that it names are installed. It does not read the data set unless you pass --open.
 
-    schema prints the JSON schema. It includes the section loader if torch is installed.
+    schema prints the JSON schema. It includes the section loader if torch is installed, and the keys of
+    rows of tokens and of packs if their distributions are installed.
     """
     if (action == "check") != (file is not None) or (opens and file is None):
         raise click.UsageError("check takes a FILE, schema takes none, and only check --open")
     if file is None:
-        click.echo(json.dumps(json_schema(_classes()), indent=2))
+        click.echo(json.dumps(json_schema(_classes(), _subclasses()), indent=2))
         return
     settings = load(file)
     classes: dict[str, Any] = {**_classes(), "dataset": _dataset_class(settings)}
@@ -68,6 +69,16 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
 def _classes() -> dict[str, type[Configurable]]:
     loader = {"loader": streamplug.StreamingDataLoader} if find_spec("torch") else {}
     return {"dataset": streamplug.StreamingDataset, **loader, "writer": streamplug.Writer}
+
+
+def _subclasses() -> dict[str, type[Configurable]]:
+    """Return the installed classes of sections with keys of their own."""
+    subclasses: dict[str, type[Configurable]] = {}
+    if find_spec("streamplug_tokens"):
+        subclasses["dataset"] = streamplug.TokenDataset
+    if find_spec("torch") and find_spec("streamplug_packing"):
+        subclasses["loader"] = import_module("streamplug_packing").PackingDataLoader
+    return subclasses
 
 
 def _dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
