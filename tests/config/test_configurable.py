@@ -43,6 +43,15 @@ def test_files_of_all_kinds_say_what_arguments_say(place, tmp_path, ending, text
     assert StreamingDataset.from_config(str(path), batch_size=8).batch_size == 8
 
 
+@pytest.mark.parametrize(("ending", "text"), [("toml", TOML), ("yaml", YAML), ("json", JSON)])
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path, ending, text):
+    if ending == "yaml":
+        pytest.importorskip("yaml")
+    path = tmp_path / f"c.{ending}"
+    path.write_text(text.format("set"), encoding="utf-8-sig")
+    assert config.load(path)["local"] == "set"
+
+
 class Odd(Mapping):
     """A mapping that is no dict, as those of OmegaConf."""
 

@@ -79,7 +79,9 @@ def _read(path: Path) -> Any:
     if parse is None:
         raise ConfigError(f"config {path}: expected a file of {', '.join(_PARSERS)}")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(
+            encoding="utf-8-sig"
+        )  # editors of Windows may write a byte order mark
     except FileNotFoundError:
         raise ConfigError(f"config {path}: no such file; looked for {path.absolute()}") from None
     except OSError as error:
