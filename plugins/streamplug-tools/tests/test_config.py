@@ -83,6 +83,16 @@ def test_values_that_a_writer_refuses_are_found(check, tmp_path, change, error):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_config_without_a_data_set_cannot_be_opened(tmp_path):
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps({"writer": {"out": "new", "columns": {"n": "int"}}}))
+    result = CliRunner().invoke(main, ["config", "check", str(path), "--open"])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: dataset: no such section, which --open opens\n",
+    )
+
+
 def test_the_schema_takes_rows_of_tokens_and_packs(check):
     jsonschema = pytest.importorskip("jsonschema")
     pytest.importorskip("torch")

@@ -62,6 +62,8 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
         elif name == "writer":
             check_writer(settings["writer"], "writer")
     if opens:
+        if named and "dataset" not in named:
+            raise ConfigError("dataset: no such section, which --open opens")
         classes["dataset"].from_config(settings)
     say(f"{file}: {', '.join(named or ['dataset'])}: OK")
 
