@@ -124,6 +124,12 @@ def test_a_variable_that_is_no_number_is_refused(launched, name, text):
         launched(**{"RANK": "0", "WORLD_SIZE": "2", name: text})
 
 
+@pytest.mark.parametrize("size", ["0", "-2"])
+def test_a_world_has_ranks(launched, size):
+    with pytest.raises(ConfigError, match=rf"^WORLD_SIZE={size}: must be at least 1$"):
+        launched(RANK="0", WORLD_SIZE=size)
+
+
 @pytest.mark.parametrize("local", ["0", "3", "-1", "16"])
 def test_nodes_of_an_unknown_number_and_different_sizes_are_refused(launched, local):
     with pytest.raises(ConfigError, match=r"is not a multiple of LOCAL_WORLD_SIZE.*pass world="):

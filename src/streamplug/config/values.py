@@ -128,6 +128,8 @@ def detect_world() -> World:
         raise ConfigError(
             f"{launcher.ranks}={ranks} without {launcher.rank}; set both, or pass world="
         )
+    if ranks < 1:
+        raise ConfigError(f"{launcher.ranks}={ranks}: must be at least 1")
     nodes = _nodes(launcher, ranks)
     return World(nodes=nodes, ranks_per_node=ranks // nodes, rank=_env_int(launcher.rank))
 
