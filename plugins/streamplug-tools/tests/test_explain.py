@@ -189,10 +189,12 @@ def test_a_file_that_holds_no_state_is_refused(folder, tmp_path, text, message):
     assert output.startswith(f"error: {saved} {message}")
 
 
-def test_a_config_of_samples_tells_the_order_too(folder, tmp_path):
+@pytest.mark.parametrize("batch", [8, "${env:BATCH_OF_TEST}"])
+def test_a_config_of_samples_tells_the_order_too(folder, tmp_path, monkeypatch, batch):
+    monkeypatch.setenv("BATCH_OF_TEST", "8")
     path = tmp_path / "train.json"
     given = {"local": folder, "shuffle": True, "shuffle_seed": 7}
-    path.write_text(json.dumps({"dataset": given, "loader": {"batch_size": 8}}))
+    path.write_text(json.dumps({"dataset": given, "loader": {"batch_size": batch}}))
     dataset = StreamingDataset(batch_size=8, **given)
     code, output = run(path, "--step", 3, "--json")
     assert [use["sample"] for use in json.loads(output)] == [u.sample for u in dataset.explain(3)]

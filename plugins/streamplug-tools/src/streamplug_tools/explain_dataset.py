@@ -91,6 +91,8 @@ def _open_configured(path: str, batch_size: int | None, world: World) -> Streami
     loader = config.get("loader")
     if batch_size is None and isinstance(loader, Mapping):
         batch_size = loader.get("batch_size")
+        if isinstance(batch_size, str) and batch_size.isdecimal():  # from the environment
+            batch_size = int(batch_size)
     options: dict[str, Any] = {"world": world, "allow_unsafe_types": True}  # nothing is decoded
     if batch_size is not None:
         options["batch_size"] = batch_size
