@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 from streamplug_testing.format import FormatTests
+from streamplug_testing.scaffold import new_plugin
 
 from streamplug.builtin.formats.mds import MDS
 from streamplug.builtin.formats.mds_layout import MDSLayout
@@ -117,3 +120,22 @@ def test_a_fault_is_found(format_class, test):
     run(Scannable if issubclass(format_class, Scannable) else MDS)
     with pytest.raises((AssertionError, StreamplugError, pytest.fail.Exception)):
         run(format_class)
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_columns_in_the_order_of_a_mapping_are_found(tmp_path, is_sorted):
+    source = new_plugin("hex", "format", tmp_path) / "src"
+    path = source / "streamplug_hex" / "format.py"
+    text = path.read_text()
+    in_order = "sorted(columns, key=lambda column: column.name)"
+    assert in_order in text
+    path.write_text(text if is_sorted else text.replace(in_order, "columns"))
+    spec = importlib.util.spec_from_file_location("format_of_test", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    suite = type("Suite", (FormatTests,), {"cls": module.Hex})()
+    if is_sorted:
+        suite.test_shards_of_one_writer_are_independent()
+    else:
+        with pytest.raises(StreamplugError):
+            suite.test_shards_of_one_writer_are_independent()

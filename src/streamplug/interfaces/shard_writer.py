@@ -85,4 +85,4 @@ class ShardWriter(ABC):
 
     @abstractmethod
     def entry(self) -> dict[str, Any]:
-        """Return the keys that this format adds to a shard's index entry."""
+        """Return the keys that this format adds to a shard's index entry; mappings lose their order there."""

@@ -54,5 +54,5 @@ def assembled(
 
 
 def as_json(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry after a JSON round trip."""
-    return json.loads(json.dumps(entry))  # type: ignore[no-any-return]  # a dict went in
+    """Return an entry after a JSON round trip, with sorted keys as in an index."""
+    return json.loads(json.dumps(entry, sort_keys=True))  # type: ignore[no-any-return]  # a dict went in
