@@ -42,6 +42,27 @@ def test_what_is_added_has_the_digests_of_the_set(tmp_path):
         assert [list(shard["raw_data"]["hashes"]) for shard in shards] == [expected] * 6
 
 
+class WithoutHashes(MDS):
+    """A format whose entries do not name the digests."""
+
+    def writer(self, columns, settings):
+        writer = super().writer(columns, settings)
+        entry = {**writer.entry(), "format": "bare"}
+        del entry["hashes"]
+        writer.entry = lambda: entry
+        return writer
+
+
+def test_what_is_added_has_the_digests_of_the_set_in_every_format(tmp_path):
+    with isolated_plugins():
+        register("format", "bare", WithoutHashes)
+        for append in (False, True):
+            with Writer(out=tmp_path, format="bare", columns=COLUMNS, append=append) as writer:
+                writer.write({"n": 0, "text": ""})
+    shards = json.loads((tmp_path / "index.json").read_bytes())["shards"]
+    assert [list(shard["raw_data"]["hashes"]) for shard in shards] == [["xxh3_64"]] * 2
+
+
 def names(folder):
     return [
         e["raw_data"]["basename"] for e in json.loads((folder / "index.json").read_text())["shards"]

@@ -304,7 +304,7 @@ class Writer(Configurable, section="writer"):
             self._appended.check()
             number += self._appended.number
         content = self._rows.assemble(self._packed, np.concatenate(self._row_sizes))
-        entry = {**self._rows.entry(), "samples": count}
+        entry = {"hashes": [*self._hashes], **self._rows.entry(), "samples": count}
         for role, pieces in content.items():
             ending = self._format.suffix + ("" if role == "data" else f".{role}")
             raw, stored = write_shard_file(
