@@ -54,8 +54,9 @@ class Storage(ABC):
 
     Keys are paths relative to that URL, separated by ``/`` and without ``..``; all other characters, such
     as ``%``, ``#`` and ``?``, are literal. Every error is a `NotFound`, `AccessDenied`, `Transient` or
-    other `StorageError` that names the URL of the object. Instances are thread-safe, survive fork, and
-    pickle. Neither repr nor errors contain credentials.
+    other `StorageError` that names the URL of the object. The object ``train/index.json`` of a location is
+    the object ``index.json`` of the location with ``/train`` appended, which splits and parts need. Instances
+    are thread-safe, survive fork, and pickle. Neither repr nor errors contain credentials.
 
     Attributes:
         api_version: Version of the interface that a subclass implements.
