@@ -414,7 +414,11 @@ def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "out", [5, None, "", (), ("a", "b", "c"), ("a", None), ("a", ""), ["a", "b"]]
+    "out",
+    [
+        *(5, None, "", (), ("a", "b", "c"), ("a", None), ("a", ""), ["a", "b"]),
+        *(("a", "a"), ("a", "b/../a")),  # the upload would be removed as the local copy
+    ],
 )
 def test_a_place_without_meaning_is_refused(tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)

@@ -80,8 +80,13 @@ def output_locations(out: object) -> tuple[str, ...]:
         raise ConfigError(f"{what}: expected a path, a URL, or a pair of both")
     if not all(map(str, locations)):
         raise ConfigError(f"{what}: a location is empty")
-    if len(locations) == 2 and local_path(str(locations[0])) is None:
-        raise ConfigError(f"{what}: the first of the pair must be a path on this machine")
+    if len(locations) == 2:
+        first, second = (local_path(str(item)) for item in locations)
+        if first is None:
+            raise ConfigError(f"{what}: the first of the pair must be a path on this machine")
+        if second is not None and os.path.realpath(first) == os.path.realpath(second):
+            # Files would be uploaded to themselves, then removed.
+            raise ConfigError(f"{what}: both are the same directory; give it once, not in a pair")
     return tuple(map(str, locations))
 
 
