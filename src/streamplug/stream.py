@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,9 @@ class Stream(SummaryRepr, Configurable):
         for name in ("remote", "local", "split"):
             value = getattr(self, name)
             if name == "remote" and isinstance(value, (list, tuple)):
-                object.__setattr__(self, name, tuple(map(str, value)))
+                object.__setattr__(self, name, tuple(_path_text(name, item) for item in value))
             elif value is not None and not isinstance(value, str):
-                object.__setattr__(self, name, str(value))
+                object.__setattr__(self, name, _path_text(name, value))
             elif value == "" and name != "split":
                 raise ConfigError(
                     f"{name}='' names no place; leave it out, or pass '.' for this one"
@@ -309,6 +310,13 @@ def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]
                     f"{limits[root.resolve()]} for {root}; streams that share a directory share its limit"
                 )
     return complete
+
+
+def _path_text(name: str, value: Any) -> str:
+    """Return a URL or path as text."""
+    if not isinstance(value, (str, PathLike)):
+        raise ConfigError(f"{name}={value!r:.60}: expected a path or a URL, as text or a Path")
+    return str(value)
 
 
 def _check_split(split: str | None) -> None:
