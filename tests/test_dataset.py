@@ -342,6 +342,14 @@ def test_the_world_is_taken_from_the_launcher(folder, monkeypatch):
     assert steps(dataset) == steps(StreamingDataset(local=folder, batch_size=4, world=world))
 
 
+@pytest.mark.parametrize("batch", [0, -1, 2.5, True, "2"])
+def test_batches_are_of_a_whole_number_of_samples(folder, batch):
+    dataset = StreamingDataset(local=folder)
+    with pytest.raises(ConfigError, match=rf"batch_size={batch!r}: must be a whole number of at"):
+        next(dataset.batches(batch))
+    assert dataset.batch_size is None
+
+
 @pytest.mark.parametrize("batch", [None, 3])
 def test_batches_need_one_batch_size(folder, batch):
     dataset = StreamingDataset(local=folder, batch_size=batch)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.plan import DatasetFingerprint, Epoch, EpochConfig, Planner, state
 from streamplug.session.epoch_counter import EpochCounter, private_cells
@@ -43,6 +44,7 @@ class RunOrder:
 
     def use_batch_size(self, batch_size: int | None) -> None:
         """Set the batch size to the loader's, or check that both are equal."""
+        batch_size = whole_number("batch_size", batch_size, 1)
         if self.varies and self.batch_size is None and batch_size is not None:
             raise ConfigError(
                 f"batch_size={batch_size}: batching_method={self.options.batching_method!r}: the largest "
