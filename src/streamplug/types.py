@@ -70,7 +70,7 @@ class World:
         worker: Number of this loader worker in its rank.
 
     Raises:
-        ConfigError: If a count is below 1, or rank or worker is out of range.
+        ConfigError: If one is not a whole number, a count is below 1, or rank or worker is out of range.
     """
 
     nodes: int = 1
@@ -80,6 +80,10 @@ class World:
     worker: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("nodes", "ranks_per_node", "workers_per_rank", "rank", "worker"):
+            value: Any = getattr(self, name)  # unchecked so far
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+                raise ConfigError(f"World({name}={value!r:.60}): must be a whole number")
         for name in ("nodes", "ranks_per_node", "workers_per_rank"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"World({name}={getattr(self, name)}): must be at least 1")

@@ -233,6 +233,13 @@ def test_counts_of_a_world_are_at_least_one(name):
         World(**{name: 0})
 
 
+@pytest.mark.parametrize("value", [True, 1.0, float("nan"), "1", None])
+@pytest.mark.parametrize("name", ["nodes", "ranks_per_node", "workers_per_rank", "rank", "worker"])
+def test_a_world_is_of_whole_numbers(name, value):
+    with pytest.raises(ConfigError, match=rf"World\({name}={value!r}\): must be a whole number"):
+        World(**{"ranks_per_node": 2, "workers_per_rank": 2, name: value})
+
+
 @pytest.mark.parametrize("worker", [-1, 2])
 def test_a_worker_outside_its_rank_is_refused(worker):
     with pytest.raises(ConfigError, match=rf"World\(worker={worker}\): must be in \[0, 2\)"):
