@@ -101,6 +101,11 @@ def test_what_does_not_exist_is_refused(folders):
         plan.explain(0, rank=4)
     with pytest.raises(ConfigError, match="sample_id=100: there are the samples 0 to 99"):
         plan.where(100)
+    for epoch in (-1, 1.5, True):
+        with pytest.raises(ConfigError, match=f"epoch={epoch}: must be a whole number of at least"):
+            plan.explain(0, epoch=epoch)
+        with pytest.raises(ConfigError, match=f"epoch={epoch}: must be a whole number of at least"):
+            plan.where(0, epoch=epoch)
 
 
 def test_numbers_may_be_those_of_numpy(folders):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.session.session import Session
 
@@ -88,4 +89,5 @@ def _index(name: str, value: Any, stop: int, there_are: str) -> int:
 
 
 def _epoch(session: Session, epoch: int | None) -> int:
-    return session.current_epoch()[0] if epoch is None else epoch
+    number: int | None = whole_number("epoch", epoch, 0)
+    return session.current_epoch()[0] if number is None else number
