@@ -469,6 +469,10 @@ def test_a_stream_needs_a_place():
         ({"download_timeout": True}, "download_timeout=True: must be a number of seconds above 0"),
         ({"keep_zip": "no"}, "keep_zip='no': must be True or False"),
         ({"max_value_bytes": "1 value"}, "max_value_bytes='1 value': expected bytes"),
+        (
+            {"access": "auto", "validate_hash": "sha1"},  # what it reads by ranges is not verified
+            "validate_hash='sha1' with access='auto': parts of a file have no digest",
+        ),
         ({"remote": ""}, "remote='' names no place"),
         ({"local": ""}, "local='' names no place"),
         ({"local": True}, "local=True: expected a path or a URL"),

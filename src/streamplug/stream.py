@@ -52,7 +52,8 @@ class Stream(SummaryRepr, Configurable):
         download_timeout: Stall timeout of downloads in seconds. A range request, as with range access, makes
             progress only when it completes.
         validate_hash: Hash algorithm of the checksums to verify, for downloads and, once in each process, for
-            cached files. None verifies downloads with a fast one of those in the index.
+            cached files. None verifies downloads with a fast one of those in the index. For
+            ``access="shard"`` only, as parts of files have no checksums.
         keep_zip: Whether to keep compressed files beside the raw ones.
         cache_limit: Size limit of the shards in `local` with LRU eviction, over all processes that use it and
             all splits: bytes, text such as ``"10gb"``, or ``"50%"`` of its disk; None is unlimited. For a
@@ -131,9 +132,9 @@ class Stream(SummaryRepr, Configurable):
             )
         if self.access not in (None, "shard", "range", "auto"):
             raise ConfigError(f"access={self.access!r}: expected 'shard', 'range' or 'auto'")
-        if self.access == "range" and self.validate_hash is not None:
+        if self.access in ("range", "auto") and self.validate_hash is not None:
             raise ConfigError(
-                f"validate_hash={self.validate_hash!r} with access='range': parts of a file have no "
+                f"validate_hash={self.validate_hash!r} with access={self.access!r}: parts of a file have no "
                 "digest; leave it out, or use access='shard'"
             )
         if self.access == "range" and (self.cache_limit is not None or self.keep_zip):
