@@ -138,6 +138,8 @@ def test_the_remainder_goes_to_any_stream_as_in_mosaicml_streaming():
         (lambda: Weight(repeat=float("nan")), "repeat=nan: must be a number"),
         (lambda: Weight(choose=float("inf")), "choose=inf: must be a whole number"),
         (lambda: Weight(choose=2.5), "choose=2.5: must be a whole number"),
+        (lambda: Weight(repeat=True), "repeat=True: must be a number"),
+        (lambda: Weight(choose=False), "choose=False: must be a whole number"),
         (lambda: Weight(repeat="2"), "repeat='2': must be a number"),
         (lambda: Weight(repeat=1e200), r"repeat=1e\+200: must be a number"),
         (

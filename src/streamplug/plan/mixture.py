@@ -47,7 +47,8 @@ class Weight:
             )
         for name, value in self.options.items():
             number: Any = value  # unchecked so far; a whole number may be a float such as 1e5
-            is_number = isinstance(number, (int, float, np.number)) and 0 <= number < MAX_WEIGHT
+            is_number = isinstance(number, (int, float, np.number)) and not isinstance(number, bool)
+            is_number = is_number and 0 <= number < MAX_WEIGHT
             if not is_number or (name == "choose" and number != int(number)):
                 what = "whole number" if name == "choose" else "number"
                 raise ConfigError(f"{name}={value!r:.60}: must be a {what} of at least 0")
