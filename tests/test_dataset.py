@@ -198,6 +198,23 @@ def test_either_streams_or_a_place_is_given(kwargs):
 
 
 @pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda _: [], "streams= is empty: give at least one Stream"),
+        (
+            lambda folder: Stream(remote=folder),
+            "streams= takes a list of Stream objects, got Stream",
+        ),
+        (lambda folder: [folder], "streams= takes a list of Stream objects, got str"),
+        (lambda _: 5, "streams= takes a list of Stream objects, got int"),
+    ],
+)
+def test_streams_are_a_list_of_streams(folder, make, text):
+    with pytest.raises(ConfigError, match=text):
+        StreamingDataset(streams=make(folder))
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("batch_size", 0),

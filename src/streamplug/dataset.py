@@ -173,7 +173,9 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             for name in (n for n, value in own.items() if value is not None):
                 raise ConfigError(f"{name}= with streams=: give each stream a {name}= of its own")
         self.streams = complete_streams(
-            streams or [Stream(remote=remote, local=local, format=format, **own)],
+            [Stream(remote=remote, local=local, format=format, **own)]
+            if streams is None
+            else streams,
             split=split,
             download_retry=download_retry,
             download_timeout=download_timeout,

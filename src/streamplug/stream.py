@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -294,13 +294,17 @@ class Stream(SummaryRepr, Configurable):
 
 def complete_streams(streams: Sequence[Stream], **defaults: Any) -> list[Stream]:
     """Return streams with the data set's values for the options that they leave as None."""
-    for stream in streams:
-        if not isinstance(stream, Stream):
-            raise ConfigError(
-                f"streams= has a {type(stream).__name__}: expected a list of Stream objects; "
-                "from_config creates them from mappings in the config, not from arguments"
-            )
-    complete = [stream.with_defaults(**defaults) for stream in streams]
+    unchecked: Any = streams
+    given = list(unchecked) if isinstance(unchecked, Iterable) else [unchecked]
+    if isinstance(streams, Stream) or not all(isinstance(stream, Stream) for stream in given):
+        kinds = ", ".join(sorted({type(stream).__name__ for stream in given}))
+        raise ConfigError(
+            f"streams= takes a list of Stream objects, got {kinds}; from_config creates them from mappings "
+            "in the config, not from arguments"
+        )
+    if not given:
+        raise ConfigError("streams= is empty: give at least one Stream")
+    complete = [stream.with_defaults(**defaults) for stream in given]
     limits: dict[Path, int | None] = {}
     for stream in complete:
         if stream.cache is not None:
