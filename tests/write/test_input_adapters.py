@@ -71,6 +71,9 @@ def test_tensors_become_arrays():
         (7, "int is neither"),
         ({"a": [1], "b": [1, 2]}, "differ in length"),
         ({"a": "text"}, "expected a column"),
+        ({"a": b"bytes"}, "expected a column"),
+        ({"a": {1}}, "expected a column"),
+        ({"a": {1: 2}}, "expected a column"),
         ([{"a": 1}, {"b": 1}], "has the columns"),
         ([1, 2], "int is neither"),
         ([None, {"a": 1}], "NoneType is neither"),
@@ -86,6 +89,15 @@ def test_a_batch_has_samples():
     with pytest.raises(ConfigError, match="size=0"):
         list(iterate_batches([], 0))
     assert list(iterate_batches([])) == list(iterate_batches({})) == []
+
+
+def test_an_error_names_the_argument_of_what_was_called(tmp_path):
+    with pytest.raises(ConfigError, match="batch=0: must be a whole number of at least 1"):
+        write_from({"x": [1]}, out=tmp_path / "set", batch=0)
+    out = Writer(out=tmp_path / "other", columns={"x": "int"})
+    with pytest.raises(ConfigError, match="batch=0: must be a whole number of at least 1"):
+        out.write_table({"x": [1]}, batch=0)
+    out.finish()
 
 
 def test_encodings_follow_from_values(tmp_path):

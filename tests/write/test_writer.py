@@ -235,8 +235,10 @@ def test_columns_of_a_batch_must_have_one_length(tmp_path):
     assert str(caught.value) == "the columns of a batch differ in length: {'id': 2, 'text': 1}"
 
 
-@pytest.mark.parametrize("values", [5, None, np.array(5), iter([1, 2])])
-def test_a_column_of_a_batch_must_have_a_length(tmp_path, values):
+@pytest.mark.parametrize(
+    "values", [5, None, np.array(5), iter([1, 2]), b"ab", bytearray(b"ab"), "ab", {1, 2}, {1: 2}]
+)
+def test_a_column_of_a_batch_must_be_a_list_or_an_array(tmp_path, values):
     writer = MDSWriter(columns=COLUMNS, out=tmp_path)
     with pytest.raises(EncodeTypeError, match=r"column 'id': a batch has a list or an array"):
         writer.write_batch({"id": values, "text": ["a", "b"]})

@@ -8,6 +8,9 @@ from typing import Any
 
 from streamplug.errors import EncodeError, EncodeTypeError
 
+_SINGLE_VALUES = (str, bytes, bytearray, Mapping, AbstractSet)
+"""Types with a length that are single values, or have no order."""
+
 
 def check_names(columns: Mapping[str, Any], names: AbstractSet[str]) -> None:
     """Check that a sample or a batch has exactly the columns `names`.
@@ -60,9 +63,11 @@ def length_of(columns: Mapping[str, Any]) -> int:
 
 def _length(column: str, values: Any) -> int:
     try:
-        return len(values)
-    except TypeError as error:
-        raise EncodeTypeError(
-            f"column {column!r}: a batch has a list or an array of values, got "
-            f"{type(values).__name__}: {values!r:.80}"
-        ) from error
+        if not isinstance(values, _SINGLE_VALUES):
+            return len(values)
+    except TypeError:
+        pass
+    raise EncodeTypeError(
+        f"column {column!r}: a batch has a list or an array of values, got "
+        f"{type(values).__name__}: {values!r:.80}"
+    )

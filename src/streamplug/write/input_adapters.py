@@ -6,6 +6,7 @@ The kind of an input is recognized by its methods, so that none of the libraries
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import chain, islice
 from typing import Any
 
@@ -110,7 +111,8 @@ def _iterate(data: Any) -> Iterator[Any]:
 
 def _of_columns(data: Mapping[str, Any], size: int) -> Iterator[Mapping[str, Any]]:
     for name, values in data.items():
-        if hasattr(values, "features") or not hasattr(values, "__len__") or isinstance(values, str):
+        is_single = isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet))
+        if hasattr(values, "features") or not hasattr(values, "__len__") or is_single:
             raise ConfigError(
                 f"{name!r}: expected a column, got {type(values).__name__}; of several splits, choose one"
             )

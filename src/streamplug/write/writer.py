@@ -253,7 +253,8 @@ class Writer(Configurable, section="writer"):
             EncodeError: As for `write_batch`.
             WriterError: As for `write_batch`.
         """
-        for columns in iterate_batches(table, batch, arrow=self._format.takes_arrow):
+        size = whole_number("batch", batch, 1)
+        for columns in iterate_batches(table, size, arrow=self._format.takes_arrow):
             self.write_batch(columns)
 
     def _pack_or_flush(self, cost: int) -> None:

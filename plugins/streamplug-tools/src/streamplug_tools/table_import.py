@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Format
 from streamplug.write.columns import format_of
@@ -44,7 +45,8 @@ def write_from(
         EncodeError: If a value does not fit its encoding.
     """
     format_ = format_of(format)
-    batches: Iterator[Batch] = iterate_batches(data, batch, arrow=format_.takes_arrow)
+    size = whole_number("batch", batch, 1)
+    batches: Iterator[Batch] = iterate_batches(data, size, arrow=format_.takes_arrow)
     if columns is None and not options.get("append"):
         first = next(batches, None)
         if first is None:
