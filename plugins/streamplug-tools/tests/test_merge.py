@@ -88,6 +88,13 @@ def test_what_cannot_be_merged_is_told(place, tmp_path):
     assert "secret" not in str(caught.value)
     with pytest.raises(ConfigError, match="no parts"):
         merge_index(tmp_path / "nothing")
+    with pytest.raises(ConfigError, match="keep_local='no': must be True or False"):
+        merge_index(tmp_path, keep_local="no")
+    for seconds in (0, -1, "5", float("nan")):
+        with pytest.raises(
+            ConfigError, match=f"download_timeout={seconds!r}: must be a number of sec"
+        ):
+            merge_index(tmp_path, download_timeout=seconds)
     with pytest.raises(ConfigError, match="expected a list"):
         merge_index(place / "b", place)
     with pytest.raises(ConfigError, match="merge_index"):

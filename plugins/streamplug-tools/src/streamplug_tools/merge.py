@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
-from streamplug.config import suggest_keywords
+from streamplug.config import check_flags, check_seconds, suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
@@ -47,6 +47,8 @@ def merge_index(
         NotFound: If a part has no index.
         InvalidIndexError: If the index of a part is invalid.
     """
+    check_flags(keep_local=keep_local)
+    check_seconds("download_timeout", download_timeout)
     if len(locations) not in (1, 2):
         raise ConfigError(
             "give merge_index(parts, out), or merge_index(out) for all parts below it"
