@@ -172,6 +172,12 @@ def test_bad_arguments_are_refused(tmp_path):
     out = tmp_path / "set"
     with pytest.raises(ConfigError, match="parts= is empty"):
         write_parts(samples, [], out=out, **OPTIONS)
+    for parts in ("ab", b"ab", {"a": 1}, {1, 2}, iter([1]), 5):
+        with pytest.raises(ConfigError, match="parts= takes a list, got"):
+            write_parts(samples, parts, out=out, **OPTIONS)
+    for name in ("exist_ok", "batched"):
+        with pytest.raises(ConfigError, match=f"{name}='no': must be True or False"):
+            write_parts(samples, [1], out=out, **OPTIONS, **{name: "no"})
     with pytest.raises(ConfigError, match="processes=-1"):
         write_parts(samples, [1], out=out, processes=-1, **OPTIONS)
     with pytest.raises(ConfigError, match="name parts by paths"):

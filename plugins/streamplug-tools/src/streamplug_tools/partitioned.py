@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import PathLike
@@ -105,7 +106,12 @@ def write_parts(
         ConfigError: If an argument is invalid.
         WriterError: If `make_samples` raises, or a sample cannot be written.
     """
-    if not parts:
+    check_flags(exist_ok=exist_ok, batched=batched)
+    if isinstance(parts, (str, bytes, Mapping, AbstractSet)) or not hasattr(parts, "__len__"):
+        raise ConfigError(
+            f"parts= takes a list, got {type(parts).__name__}: give list(…) of it, or [it]"
+        )
+    if not len(parts):
         raise ConfigError("parts= is empty: there is nothing to write")
     workers = _engine(engine, processes)
     check_writer_options(columns, options)
