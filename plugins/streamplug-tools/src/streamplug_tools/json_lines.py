@@ -136,9 +136,9 @@ def as_lines(
     Raises:
         StreamplugError: If a set or a column does not exist, or samples cannot be read.
     """
+    is_taken = Columns(select=select, drop=drop).takes
     with TemporaryDirectory() as folder:
         read = cache_locally(streams(sources), folder, whole=False)
-        is_taken = Columns(select=select).takes
         # No samples are read through it.
         table = Table(read, allow_unsafe_types=True, needed=is_taken)
         check_names(f"select={list(select or ())}", table.url, select or (), table.columns)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any, TypeAlias
 
-from streamplug.config import parse_bytes, suggest_keywords
+from streamplug.config import check_flags, parse_bytes, suggest_keywords
+from streamplug.errors import ConfigError
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine
 from streamplug.stream import Stream
@@ -74,9 +75,30 @@ class Columns:
     drop: Sequence[str] = ()
     allow_unsafe_types: bool = False
 
+    def __post_init__(self) -> None:
+        check_flags(allow_unsafe_types=self.allow_unsafe_types)
+        for name in ("encodings", "rename"):
+            mapping: Any = getattr(self, name)
+            if not isinstance(mapping, Mapping) or not _are_names([*mapping, *mapping.values()]):
+                raise ConfigError(f"{name}={mapping!r:.60}: expected a dict of text by column name")
+        for name in ("select", "drop"):
+            names: Any = getattr(self, name)
+            if names is None and name == "select":
+                continue
+            if isinstance(names, str):
+                raise ConfigError(
+                    f"{name}={names!r:.60}: expected a list of names, such as [{names!r:.60}]"
+                )
+            if not isinstance(names, Collection) or not _are_names(names):
+                raise ConfigError(f"{name}={names!r:.60}: expected a list of names")
+
     def takes(self, name: str) -> bool:
         """Return whether all sources must have a column, unless it is dropped."""
         return self.select is None or name in self.select
+
+
+def _are_names(values: Collection[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 ALL_COLUMNS = Columns()
