@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.config import suggest_keywords
+from streamplug.config import check_flags, suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -16,8 +16,9 @@ from streamplug_tools.options import (
     JobProgress,
     Location,
     ProgressCallback,
+    check_count,
     ignore_progress,
-    streams,
+    single_stream,
 )
 from streamplug_tools.raw_values import same_encoding
 from streamplug_tools.row_access import Table, cache_locally
@@ -91,9 +92,11 @@ def diff(
     Raises:
         StreamplugError: If a set or a sample cannot be read.
     """
+    check_flags(values=values, allow_unsafe_types=allow_unsafe_types)
+    max_differences = check_count("max_differences", max_differences)
     with TemporaryDirectory() as folder:
         read = [
-            cache_locally(streams(s), folder / f"{n}", whole=False)
+            cache_locally([single_stream(s)], folder / f"{n}", whole=False)
             for n, s in enumerate((one, other))
         ]
         plain = [Table(source, allow_unsafe_types=True) for source in read]  # metadata only

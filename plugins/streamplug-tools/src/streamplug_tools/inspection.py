@@ -16,7 +16,7 @@ from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.json_lines import as_lines
-from streamplug_tools.options import Location, streams
+from streamplug_tools.options import Location, check_count, single_stream
 from streamplug_tools.row_access import raw_shard_bytes, stored_bytes
 
 _T = TypeVar("_T")
@@ -114,7 +114,7 @@ def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
     Raises:
         StreamplugError: If it cannot be read.
     """
-    stream = streams(source)[0]
+    samples, stream = check_count("samples", samples), single_stream(source)
     with TemporaryDirectory() as folder:
         opened = stream.with_defaults(local=str(folder)).open()
         first = as_lines(stream, end=samples) if samples and opened.index.size else ()

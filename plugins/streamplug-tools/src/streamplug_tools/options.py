@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any, TypeAlias
 
-from streamplug.config import check_flags, parse_bytes, suggest_keywords
+from streamplug.config import check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Engine
@@ -43,12 +43,37 @@ Sources: TypeAlias = "Location | Stream | Sequence[Location | Stream]"
 
 def streams(sources: Sources) -> list[Stream]:
     """Return the streams of one or several sources."""
-    if isinstance(sources, (str, PathLike, Stream)):
-        sources = [sources]
-    return [
-        source if isinstance(source, Stream) else Stream(remote=fspath(source))
-        for source in sources
-    ]
+    given: Any = sources  # unchecked so far
+    if isinstance(given, (str, PathLike, Stream)) or not isinstance(given, Iterable):
+        given = [given]
+    return [single_stream(source) for source in given]
+
+
+def single_stream(source: Any) -> Stream:
+    """Return the stream of one source.
+
+    Raises:
+        ConfigError: If it is neither a path, a URL nor a stream, such as a list of them.
+    """
+    if isinstance(source, Stream):
+        return source
+    if not isinstance(source, (str, PathLike)):
+        raise ConfigError(
+            f"expected a path, a URL or a Stream to read from, got {type(source).__name__}"
+        )
+    return Stream(remote=fspath(source))
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a whole number of at least 0.
+
+    Raises:
+        ConfigError: If it is something else, also None.
+    """
+    count: int | None = whole_number(name, value, 0)
+    if count is None:
+        raise ConfigError(f"{name}=None: must be a whole number of at least 0")
+    return count
 
 
 def ignore_progress(progress: JobProgress) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streamplug.config import check_flags
 from streamplug.index import Index
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -14,7 +15,7 @@ from streamplug.types import Int64
 from streamplug_tools.column_sampling import MAX_PREVIEWS, ColumnSampler, ColumnStatistics, Values
 from streamplug_tools.histogram import Histogram, make_histogram
 from streamplug_tools.inspection import DatasetInfo, describe
-from streamplug_tools.options import Location, streams
+from streamplug_tools.options import Location, check_count, single_stream
 from streamplug_tools.previews import Preview
 from streamplug_tools.row_access import cache_locally, raw_shard_bytes
 
@@ -99,7 +100,9 @@ def collect_statistics(
     Raises:
         StreamplugError: If it has no index that can be used.
     """
-    stream = streams(source)[0]
+    samples, measured = check_count("samples", samples), check_count("measured", measured)
+    check_flags(allow_unsafe_types=allow_unsafe_types)
+    stream = single_stream(source)
     with TemporaryDirectory() as folder:
         stream = cache_locally([stream], folder, whole=False)[0]
         index = stream.open().index

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from streamplug.cache.store import ShardStore
-from streamplug.config import whole_number
+from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
@@ -109,6 +109,11 @@ def verify(
         InvalidIndexError: If the index is invalid.
     """
     threads = whole_number("num_threads", num_threads, 1) or 1
+    check_flags(allow_unsafe_types=allow_unsafe_types)
+    if not isinstance(stream, Stream):
+        raise ConfigError(
+            f"expected a Stream to verify, got {type(stream).__name__}; give Stream(remote=…)"
+        )
     with TemporaryDirectory() as to:
         fetched = replace(
             stream,
