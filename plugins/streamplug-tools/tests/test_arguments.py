@@ -5,7 +5,21 @@ from __future__ import annotations
 import re
 
 import pytest
-from streamplug_tools import Columns, as_lines, diff, inspect, page_about
+from streamplug_tools import (
+    Columns,
+    Output,
+    as_lines,
+    diff,
+    inspect,
+    join,
+    page_about,
+    process,
+    process_with,
+    shuffle,
+    sort,
+    split_by_fractions,
+    split_by_size,
+)
 from streamplug_tools.verification import verify
 
 from streamplug import MDSWriter, Stream
@@ -82,3 +96,62 @@ def test_verify_takes_a_stream(folder):
         ConfigError, match=r"expected a Stream to verify, got str; give Stream\(rem"
     ):
         verify(folder)
+
+
+@pytest.mark.parametrize("value", [-1, True, 1.5, "2", None])
+@pytest.mark.parametrize(
+    "call",
+    [shuffle, lambda *some, **options: split_by_fractions(*some, {"a": 0.5}, **options)],
+)
+def test_seeds_are_whole_numbers(folder, tmp_path, call, value):
+    message = f"seed={value!r}: must be a whole number of at least 0"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        call(folder, Output(tmp_path / "out"), seed=value)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda *some: sort(*some, "id", descending="no"),
+            "descending='no': must be True or False",
+        ),
+        (lambda *some: split_by_size(*some, samples=True), "samples=True: must be a whole number"),
+        (lambda *some: split_by_size(*some, samples=2.5), "samples=2.5: must be a whole number"),
+        (lambda *some: split_by_size(*some, bytes=1.5), "bytes=1.5: expected bytes"),
+        (lambda *some: split_by_size(*some, bytes="0"), "give samples= or bytes=, of at least 1"),
+        (
+            lambda *some: split_by_fractions(*some, {"a": True}),
+            "fractions={'a': True}: expected a dict",
+        ),
+        (lambda *some: split_by_fractions(*some, [0.5]), "fractions=[0.5]: expected a dict"),
+        (lambda *some: join(*some, "id"), "give two data sets or more to be joined"),
+        (lambda *some: process(*some, "id"), "expressions='id': expected a dict"),
+        (
+            lambda *some: process_with(*some, "sed -n p"),
+            "give the program and its arguments as a list",
+        ),
+    ],
+)
+def test_arguments_of_other_types_are_refused(folder, tmp_path, call, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        call(folder, Output(tmp_path / "out", processes=0))
+    assert not (tmp_path / "out").exists()
+
+
+def test_sizes_of_splits_may_be_text(folder, tmp_path):
+    split = split_by_size(folder, lambda name: Output(tmp_path / name, processes=0), bytes="1gb")
+    assert [result.samples for result in split.values()] == [10]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"exist_ok": "no"}, "exist_ok='no': must be True or False"),
+        ({"processes": -1}, "processes=-1: must be a whole number of at least 0"),
+        ({"processes": "4"}, "processes='4': must be a whole number of at least 0"),
+    ],
+)
+def test_options_of_outputs_are_checked(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Output("out", **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def join(
             repeated in another than the first.
     """
     expression = Expression(by)
-    if len(sources) < 2:
+    if isinstance(sources, (str, PathLike, Stream)) or len(sources) < 2:
         raise ConfigError("give two data sets or more to be joined")
     with TemporaryDirectory() as folder:
         read = [

@@ -158,6 +158,10 @@ class Output:
     exist_ok: bool = False
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        check_flags(exist_ok=self.exist_ok)
+        whole_number("processes", self.processes, 0)  # it is not used for a single part
+
     def like(self, table: Table) -> Output:
         """Fill in None from the options of a table."""
         first = next(schema for index in table.indexes for schema in index.schemas)

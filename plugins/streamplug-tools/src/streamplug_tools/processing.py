@@ -87,6 +87,10 @@ def process(
     Raises:
         StreamplugError: As for `convert`, or if an expression fails.
     """
+    if not isinstance(expressions, Mapping):
+        raise ConfigError(
+            f"expressions={expressions!r:.60}: expected a dict of expressions by column"
+        )
     if not expressions:
         raise ConfigError("no expression is given: there is nothing to change")
     compiled = {name: Expression(text) for name, text in expressions.items()}
@@ -185,6 +189,8 @@ def process_with(
     Raises:
         StreamplugError: As for `convert`, or if the program fails or writes an invalid line.
     """
+    if isinstance(command, str):
+        raise ConfigError(f"command={command!r:.60}: give the program and its arguments as a list")
     if not command:
         raise ConfigError("no program is given: there is nothing to change samples")
     if shutil.which(command[0]) is None:  # before the output is replaced

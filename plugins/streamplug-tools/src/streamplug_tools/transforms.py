@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
-from streamplug.config import suggest_keywords
+from streamplug.config import check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError
 from streamplug_tools.expressions import Expression
 from streamplug_tools.job import DatasetJob, open_job
@@ -18,6 +20,7 @@ from streamplug_tools.options import (
     ProgressCallback,
     Sources,
     WriteResult,
+    check_count,
     ignore_progress,
 )
 from streamplug_tools.row_access import Table, raw_shard_bytes
@@ -84,6 +87,7 @@ def shuffle(
     Raises:
         StreamplugError: As for `convert`.
     """
+    seed = check_count("seed", seed)
     with open_job(sources, columns, on_progress, whole=True) as job:
         return job.write(ShuffledOrder(job.table.size, seed), output, ["shuffle", seed])
 
@@ -113,6 +117,7 @@ def sort(
     Raises:
         StreamplugError: As for `convert`, or if values cannot be compared.
     """
+    check_flags(descending=descending)
     expression = Expression(by)
     with open_job(sources, columns, on_progress, whole=True) as job:
         order = _sort_order(job, expression, descending=descending)
@@ -187,6 +192,10 @@ def split_by_fractions(
     Raises:
         StreamplugError: As for `convert`.
     """
+    seed = check_count("seed", seed)
+    given: Any = fractions  # unchecked so far
+    if not isinstance(given, Mapping) or not all(map(_is_number, given.values())):
+        raise ConfigError(f"fractions={fractions!r:.60}: expected a dict of numbers by name")
     total = sum(fractions.values())
     if not fractions or min(fractions.values()) < 0 or not 0 < total < 1 + 1e-9:
         raise ConfigError(
@@ -213,7 +222,7 @@ def split_by_size(
     outputs: Callable[[str], Output],
     *,
     samples: int | None = None,
-    bytes: int | None = None,  # noqa: A002 - the word that users know
+    bytes: float | str | None = None,  # noqa: A002 - the word that users know
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> dict[str, WriteResult]:
@@ -223,20 +232,25 @@ def split_by_size(
         sources: Paths, URLs or streams.
         outputs: Returns the output of a data set by its name, a number.
         samples: Samples per data set.
-        bytes: Approximate uncompressed bytes per data set, by the average of each shard.
+        bytes: Approximate uncompressed bytes per data set, by the average of each shard: a whole number, or
+            text such as ``"1gb"``.
         columns: Columns to take, and their encodings.
         on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`.
     """
-    if (samples is None) == (bytes is None) or (samples or bytes or 0) < 1:
+    sizes: list[Any] = [size for size in (samples, bytes) if size is not None]
+    is_small = any(_is_number(size) and size < 1 for size in sizes)
+    limit = None if bytes is None or is_small else parse_bytes(bytes, "bytes")
+    if len(sizes) != 1 or is_small or limit == 0:
         raise ConfigError("give samples= or bytes=, of at least 1")
+    samples = whole_number("samples", samples, 1)
     with open_job(sources, columns, on_progress) as job:
         starts = (
             list(range(0, job.table.size, samples))
             if samples is not None
-            else _split_points(job.table, bytes or 1)
+            else _split_points(job.table, limit or 1)
         )
         ends = [*starts[1:], job.table.size]
         return {
@@ -245,6 +259,10 @@ def split_by_size(
             )
             for number, (begin, end) in enumerate(zip(starts, ends))
         }
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _split_points(table: Table, limit: int) -> list[int]:
