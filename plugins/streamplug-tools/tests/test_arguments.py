@@ -9,6 +9,7 @@ from streamplug_tools import (
     Columns,
     Output,
     as_lines,
+    convert,
     diff,
     inspect,
     join,
@@ -155,3 +156,14 @@ def test_sizes_of_splits_may_be_text(folder, tmp_path):
 def test_options_of_outputs_are_checked(options, message):
     with pytest.raises(ConfigError, match=message):
         Output("out", **options)
+
+
+@pytest.mark.parametrize("weight", [{"choose": 3}, {"repeat": 2}, {"proportion": 1}])
+@pytest.mark.parametrize(
+    "call",
+    [convert, lambda source, output: join([source, source], output, "id")],
+)
+def test_weights_of_streams_are_for_epochs(folder, tmp_path, call, weight):
+    [(name, value)] = weight.items()
+    with pytest.raises(ConfigError, match=f"{name}={value} is for the epochs of a run"):
+        call(Stream(local=folder, **weight), Output(tmp_path / "out"))

@@ -20,7 +20,7 @@ from streamplug_tools.options import (
     ProgressCallback,
     Sources,
     WriteResult,
-    streams,
+    job_streams,
 )
 from streamplug_tools.row_access import Table, cache_locally
 from streamplug_tools.selection_order import SelectionOrder
@@ -111,6 +111,6 @@ def open_job(
         StreamplugError: If it cannot be opened.
     """
     with TemporaryDirectory() as folder:
-        read = cache_locally(streams(sources), folder, whole=whole)
+        read = cache_locally(job_streams(sources), folder, whole=whole)
         table = Table(read, allow_unsafe_types=True, needed=columns.takes)
         yield DatasetJob(read, table, folder, columns, on_progress)

@@ -25,7 +25,7 @@ from streamplug_tools.options import (
     ProgressCallback,
     WriteResult,
     ignore_progress,
-    streams,
+    job_streams,
 )
 from streamplug_tools.row_access import Table, cache_locally
 from streamplug_tools.selection_order import OrderFiles
@@ -65,7 +65,7 @@ def join(
         raise ConfigError("give two data sets or more to be joined")
     with TemporaryDirectory() as folder:
         read = [
-            cache_locally(streams(source), folder / f"{n}", whole=True)
+            cache_locally(job_streams(source), folder / f"{n}", whole=True)
             for n, source in enumerate(sources)
         ]
         tables = [Table(source, allow_unsafe_types=True) for source in read]  # metadata only

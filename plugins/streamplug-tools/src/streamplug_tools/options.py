@@ -49,6 +49,22 @@ def streams(sources: Sources) -> list[Stream]:
     return [single_stream(source) for source in given]
 
 
+def job_streams(sources: Sources) -> list[Stream]:
+    """Return the streams of the sources of a job that writes each of their samples once.
+
+    Raises:
+        ConfigError: If one has a weight, which is for the epochs of a run.
+    """
+    sources = streams(sources)
+    for stream in sources:
+        for name, value in stream.weight.options.items():
+            raise ConfigError(
+                f"{stream!r}: {name}={value!r} is for the epochs of a run, but jobs write each sample once; "
+                f"leave {name}= out, or give select= the rows to write"
+            )
+    return sources
+
+
 def single_stream(source: Any) -> Stream:
     """Return the stream of one source.
 
