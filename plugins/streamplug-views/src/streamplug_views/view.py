@@ -9,6 +9,7 @@ from numbers import Real
 from os import PathLike, fspath
 from typing import Any
 
+import numpy as np
 from streamplug_tools.options import ProgressCallback, ignore_progress
 
 from streamplug.config import check_flags, whole_number
@@ -16,6 +17,7 @@ from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
 from streamplug.plan import parse_selection
 from streamplug.plugin.location import absolute_location
+from streamplug.session.open_stream import check_column_names
 from streamplug.stream import Stream
 from streamplug_views import operations
 from streamplug_views.commit import CommitWriter
@@ -31,6 +33,11 @@ _MISSING_POLICIES = ("error", "drop", "null")
 
 def _are_names(values: object) -> bool:
     return isinstance(values, Collection) and all(isinstance(value, str) for value in values)
+
+
+def _check_key(column: Any) -> None:
+    if column is not None and not isinstance(column, str):
+        raise ConfigError(f"on={column!r:.40}: expected the name of a column")
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ class View(SummaryRepr):
                 `streamplug_tools.expressions.Expression`. Only the columns that it names are read.
             columns: Columns that it may name; None for all.
         """
+        check_column_names(columns)
         return self._with(operations.Where(expression, columns))
 
     def select(self, rows: Any) -> View:
@@ -159,14 +167,24 @@ class View(SummaryRepr):
             format: Format of the data set of the keys if it has no index.json.
 
         Raises:
-            ConfigError: If not one of `rows` and `keys` is given, or `keys` without `on`.
+            ConfigError: If not one of `rows` and `keys` is given, `keys` without `on`, or `format` without a
+                data set of keys.
         """
         if (rows is None) == (keys is None) or (keys is None) != (on is None):
             raise ConfigError("exclude: give either rows, or keys= and on=")
+        if format is not None and not isinstance(keys, (str, PathLike)):
+            raise ConfigError(
+                f"exclude: format={format!r:.40} is for keys= that are the location of a data set"
+            )
         if keys is None or on is None:
             return self._with(operations.Select(parse_selection(rows), exclude=True))
+        _check_key(on)
         if isinstance(keys, (str, PathLike)):
             keys = absolute_location(fspath(keys))
+        elif isinstance(keys, (bytes, Mapping)) or not isinstance(keys, Collection | np.ndarray):
+            raise ConfigError(
+                f"exclude: keys= takes a list, or the location of a data set, got {type(keys).__name__}"
+            )
         return self._with(operations.ExcludeKeys(keys, on, format))
 
     def sample(self, share: float, *, seed: int = 0) -> View:
@@ -179,7 +197,8 @@ class View(SummaryRepr):
         Raises:
             ConfigError: If the share is not in that range.
         """
-        if not (isinstance(share, Real) and 0 <= share <= 1):
+        is_number = isinstance(share, Real) and not isinstance(share, bool)
+        if not (is_number and 0 <= share <= 1):
             raise ConfigError(f"sample({share!r:.40}): expected a number from 0 to 1")
         return self._with(operations.Sample(share, whole_number("seed", seed, 0) or 0))
 
@@ -222,6 +241,8 @@ class View(SummaryRepr):
             )
         if on is None and missing != "error":
             raise ConfigError(f"missing={missing!r} is for keys: give on=")
+        check_column_names(columns)
+        _check_key(on)
         url = absolute_location(fspath(location))
         return self._with(operations.Add(url, columns, on, missing, format))
 
