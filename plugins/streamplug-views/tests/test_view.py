@@ -438,6 +438,12 @@ def test_what_cannot_be_done_is_said(root, monkeypatch, change, words):
     assert type(refused.value).__module__.startswith("streamplug")
 
 
+@pytest.mark.parametrize("weight", [{"choose": 3}, {"repeat": 2}, {"proportion": 1}])
+def test_weights_of_streams_are_for_epochs(root, weight):
+    with pytest.raises(ConfigError, match="is for the epochs of a run; jobs and views take each"):
+        View.of(Stream(local=str(root / "mds"), **weight))
+
+
 def test_a_stream_can_have_decoders_for_the_columns_of_a_view(root, tmp_path):
     view = (
         View.of(root / "mds").rename({"label": "kind"}).add(root / "captions", columns=["caption"])

@@ -50,7 +50,7 @@ def streams(sources: Sources) -> list[Stream]:
 
 
 def job_streams(sources: Sources) -> list[Stream]:
-    """Return the streams of the sources of a job that writes each of their samples once.
+    """Return the streams of the sources of a job, or of a view, that takes each of their samples once.
 
     Raises:
         ConfigError: If one has a weight, which is for the epochs of a run.
@@ -59,8 +59,8 @@ def job_streams(sources: Sources) -> list[Stream]:
     for stream in sources:
         for name, value in stream.weight.options.items():
             raise ConfigError(
-                f"{stream!r}: {name}={value!r} is for the epochs of a run, but jobs write each sample once; "
-                f"leave {name}= out, or give select= the rows to write"
+                f"{stream!r}: {name}={value!r} is for the epochs of a run; jobs and views take each sample "
+                f"once: leave {name}= out, or give select= the rows to take"
             )
     return sources
 

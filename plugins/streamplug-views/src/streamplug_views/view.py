@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
-from streamplug_tools.options import ProgressCallback, ignore_progress
+from streamplug_tools.options import ProgressCallback, ignore_progress, job_streams
 
 from streamplug.config import check_flags, whole_number
 from streamplug.display.object_summary import ObjectSummary, SummaryRepr
@@ -111,6 +111,7 @@ class View(SummaryRepr):
             raise ConfigError(
                 "View.of(Stream(…)): give version=, format= and storage_options= to the stream"
             )
+        [location] = job_streams(location)  # raises for weights, which are for epochs
         location = location.with_defaults(download_retry=_RETRIES)
         options = EvaluationOptions(engine, workspace, allow_unsafe_types, on_progress)
         if location.select is not None:
