@@ -21,7 +21,7 @@ from streamplug_views import View, log
 from streamplug_views.workspace import ViewWorkspace
 
 from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError, OutputExistsError, StateError
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 COUNT = 120
@@ -436,6 +436,19 @@ def test_what_cannot_be_done_is_said(root, monkeypatch, change, words):
     with pytest.raises(Exception, match=words) as refused:
         len(change(View.of("mds")))
     assert type(refused.value).__module__.startswith("streamplug")
+
+
+def test_a_view_has_a_place_of_its_own(root, tmp_path, monkeypatch):
+    shutil.copytree(root / "mds", tmp_path / "set")
+    monkeypatch.chdir(tmp_path)
+    view = View.of("set").where("n > 3")
+    with pytest.raises(
+        OutputExistsError, match="set has a data set, which would be read rather than"
+    ):
+        view.commit("set")
+    with pytest.raises(ConfigError, match="the location of the view is empty"):
+        view.commit("")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set"]
 
 
 @pytest.mark.parametrize("weight", [{"choose": 3}, {"repeat": 2}, {"proportion": 1}])

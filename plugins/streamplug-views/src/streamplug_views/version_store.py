@@ -32,9 +32,11 @@ from streamplug.errors import (
     ConfigError,
     DataError,
     NotFound,
+    OutputExistsError,
     StorageError,
     Transient,
 )
+from streamplug.index import INDEX_NAME
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
 from streamplug.transfer.retry import call_with_retries
@@ -86,6 +88,13 @@ class VersionStore:
     def exists(self) -> bool:
         """Return whether there is a view, though perhaps without a version."""
         return self._exists(VIEW_NAME)
+
+    def check_no_data_set(self) -> None:
+        """Raise OutputExistsError if there is a data set, which is read rather than a view beside it."""
+        if self._exists(INDEX_NAME):
+            raise OutputExistsError(
+                f"{self.url} has a data set, which would be read rather than the view: choose another place"
+            )
 
     def latest(self) -> int:
         """Return the number of the latest version; 0 if there is none.

@@ -297,6 +297,7 @@ class View(SummaryRepr):
 
         Raises:
             ConflictError: If another commit wrote a version since this view was read, see `rebase`.
+            OutputExistsError: If the location has a data set, which would be read rather than the view.
             StreamplugError: If it cannot be evaluated or written.
         """
         return self.commit_snapshot(self.snapshot, location, message=message)
@@ -307,10 +308,16 @@ class View(SummaryRepr):
         """Write a snapshot as `commit` writes that of this view."""
         store, version = self.base.versions
         if location is not None:
+            if not fspath(location):
+                raise ConfigError("commit(''): the location of the view is empty")
             url = absolute_location(fspath(location))
             target = VersionStore(url, self.base.stream.storage_options, self.base.stream.retries)
             if store is None or target.url != store.url:
-                version = target.latest() if target.exists() else 0
+                version = 0
+                if target.exists():
+                    version = target.latest()
+                else:
+                    target.check_no_data_set()
             store = target
         if store is None:
             raise ConfigError("commit: name the location of the view")
