@@ -148,6 +148,13 @@ def test_tags_name_versions_and_keep_them(base, tmp_path):
     assert View.of(place).exclude([0]).commit().version == 6
     with pytest.raises(ConfigError, match="keep 1 or more"):
         expire(place, keep=0)
+    for keep in (-1, True, 1.5):
+        with pytest.raises(ConfigError, match=f"keep={keep}: must be a whole number"):
+            expire(place, keep=keep)
+    with pytest.raises(ConfigError, match="dry_run='no': must be True or False"):
+        expire(place, keep=1, dry_run="no")
+    with pytest.raises(ConfigError, match="move='no': must be True or False"):
+        tag(place, "paper", 5, move="no")
 
 
 def test_files_that_later_versions_use_are_kept(base, tmp_path):

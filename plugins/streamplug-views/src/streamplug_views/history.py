@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from streamplug.config import check_flags, whole_number
 from streamplug.plan import RowSelection
 from streamplug.plugin.location import absolute_location
 from streamplug.stream import Stream
@@ -140,6 +141,7 @@ def tag(
     Raises:
         ConfigError: If the name is invalid or in use, or there is no such version.
     """
+    check_flags(move=move)
     store = open_store(location, storage_options)
     store.tag(name, store.resolve(version), move=move)
 
@@ -165,6 +167,8 @@ def expire(
     Raises:
         StreamplugError: If there is no view, it cannot be read, or its files cannot be removed.
     """
+    whole_number("keep", keep, 0)
+    check_flags(dry_run=dry_run)
     store = open_store(location, storage_options)
     store.latest()  # raises if there is no view
     return store.expire(keep, dry_run=dry_run)
