@@ -544,6 +544,8 @@ def test_what_holds_no_tokens_is_refused(tmp_path, spec, value, options, match):
         ({"length": 0}, "length=0"),
         ({"stride": 9}, "stride=9"),
         ({"remainder": "keep"}, "remainder='keep'"),
+        ({"cross_documents": "no"}, "cross_documents='no': must be True or False"),
+        ({"cross_documents": None}, "cross_documents=None: must be True or False"),
         ({"extras": "targets"}, "extras='targets'"),
         ({"extras": ["labels"]}, "labels"),
         ({"column": "mask", "extras": ["mask"]}, "mask"),
@@ -554,8 +556,19 @@ def test_options_without_meaning_are_refused(options, match):
         TokenDataset(tokens="tokens")
     with pytest.raises(ConfigError, match=match):
         TokenBlocks(**{"column": "tokens", "length": 8, **options})
-    with pytest.raises(ConfigError, match="documents_per_group=0"):
-        TokenPacks(column="tokens", length=8, documents_per_group=0)
+    for number in (0, None, True):
+        with pytest.raises(
+            ConfigError, match=f"documents_per_group={number}: must be a whole number"
+        ):
+            TokenPacks(column="tokens", length=8, documents_per_group=number)
+
+
+@pytest.mark.parametrize("row", [-1, 2, True, 0.5, "0"])
+def test_spans_are_of_rows_that_there_are(tmp_path, row):
+    folder = write(tmp_path / "set", documents([16]))
+    dataset = TokenDataset(tokens=TokenBlocks(column="tokens", length=8), local=folder)
+    with pytest.raises(ConfigError, match=f"row={row!r}: there are the rows 0 to 1"):
+        dataset.document_spans(row)
 
 
 def test_streams_of_different_dtypes_and_columns_are_refused(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from xxhash import xxh64
 
-from streamplug.config import suggest_keywords
+from streamplug.config import is_integer, suggest_keywords
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
@@ -119,8 +119,8 @@ class TokenDataset(StreamingDataset):
         Raises:
             ConfigError: If there is no such row.
         """
-        if not 0 <= row < self.size:
-            raise ConfigError(f"row={row}: there are the rows 0 to {self.size - 1}")
+        if not is_integer(row) or not 0 <= row < self.size:
+            raise ConfigError(f"row={row!r:.60}: there are the rows 0 to {self.size - 1}")
         return cast(RowReader, self.session.reader).document_spans(row)
 
     def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:

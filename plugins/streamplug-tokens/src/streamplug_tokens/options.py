@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamplug.config import is_integer, suggest_keywords, whole_number
+from streamplug.config import check_flags, is_integer, suggest_keywords, whole_number
 from streamplug.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
@@ -105,6 +105,9 @@ class TokenBlocks(TokenRowOptions):
 
     def __post_init__(self) -> None:
         TokenRowOptions.__post_init__(self)
+        check_flags(cross_documents=self.cross_documents)
+        if self.cross_documents is None:
+            raise ConfigError("cross_documents=None: must be True or False")
         stride = whole_number("stride", self.stride, 1)
         if stride is not None and stride > self.length:
             raise ConfigError(
@@ -137,7 +140,8 @@ class TokenPacks(TokenRowOptions):
 
     def __post_init__(self) -> None:
         TokenRowOptions.__post_init__(self)
-        whole_number("documents_per_group", self.documents_per_group, 1)
+        if whole_number("documents_per_group", self.documents_per_group, 1) is None:
+            raise ConfigError("documents_per_group=None: must be a whole number of at least 1")
 
 
 def options_to_state(options: TokenBlocks | TokenPacks) -> dict[str, Any]:
