@@ -125,6 +125,9 @@ def test_clips(media, all_frames):
         ({}, "either times= or indices="),
         ({"times": [9]}, "times=9: frames are shown from 0 to 2 s"),
         ({"indices": [24]}, "indices=24: the video has 24 frames"),
+        ({"indices": [1.7]}, r"indices=\[1.7\]: expected whole numbers, not float64"),
+        ({"indices": [True, False]}, "expected whole numbers, not bool"),
+        ({"indices": "1"}, "indices='1': expected whole numbers"),
         ({"indices": [0], "size": (0, 1)}, "size"),
     ],
 )

@@ -153,7 +153,10 @@ class Video(MediaFile):
         size = checked_size(size)
         if times is not None:
             return self._decode(self.index_at(times), size)
-        numbers = np.asarray(indices, np.int64).reshape(-1)
+        given = np.asarray(indices).reshape(-1)
+        if given.size and given.dtype.kind not in "iu":
+            raise ConfigError(f"indices={indices!r:.60}: expected whole numbers, not {given.dtype}")
+        numbers = given.astype(np.int64)
         wrong = (numbers < -self.num_frames) | (numbers >= self.num_frames)
         if wrong.any():
             raise ConfigError(
