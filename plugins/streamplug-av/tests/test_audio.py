@@ -148,6 +148,7 @@ def test_sound_of_a_video_is_in_step(media):
     [
         ({"seconds": 0}, "seconds=0"),
         ({"seconds": 1, "rate": -1}, "rate=-1"),
+        ({"seconds": 1, "rate": 8000.5}, "rate=8000.5: must be a whole number"),
         ({"seconds": 1, "channels": 3}, "channels=3"),
         ({"seconds": 1, "at": "end"}, "at='end'"),
         ({"seconds": 1, "at": "random"}, "needs rng="),

@@ -118,7 +118,7 @@ class Audio(MediaFile):
             ConfigError: If an argument is invalid.
             DecodeError: If the file is damaged; the message says at what time.
         """
-        check_positive(rate=rate)
+        whole_number("rate", rate, 1)
         if channels not in (None, 1, 2):
             raise ConfigError(f"channels={channels!r}: expected 1, 2 or None")
         stop = self.duration if stop is None else stop
