@@ -89,6 +89,19 @@ def test_random_windows(remote):
     assert (first != other).any()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 8000}, "rate=8000, channels=None: they are of the sound; give .* audio="),
+        ({"channels": 1}, "rate=None, channels=1: they are of the sound; give .* audio="),
+        ({"audio": "video"}, "audio='video' is the column of the videos"),
+    ],
+)
+def test_options_of_sound_need_a_column_for_it(options, message):
+    with pytest.raises(ConfigError, match=message):
+        RandomClips("video", 4, **options)
+
+
 def test_errors_name_the_sample_and_the_time(media):
     data = media(4.0, muxer=(("movflags", "faststart"),))
     rng = sample_rng(9176, 2, 7, 160)

@@ -48,6 +48,15 @@ class RandomClips:
     def __post_init__(self) -> None:
         ClipOptions(self.frames, self.stride)
         check_window(None, self.rate, self.channels)
+        if self.audio is None and (self.rate, self.channels) != (None, None):
+            raise ConfigError(
+                f"rate={self.rate}, channels={self.channels}: they are of the sound; give its column as "
+                "audio="
+            )
+        if self.audio == self.column:
+            raise ConfigError(
+                f"audio={self.audio!r} is the column of the videos; give the sound another name"
+            )
         object.__setattr__(self, "size", checked_size(self.size))
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
