@@ -41,6 +41,11 @@ def test_directories(media, tmp_path):
         next(media_files(tmp_path / "files", "audio"))
     with pytest.raises(ConfigError, match="give suffixes="):
         next(media_files(tmp_path / "files", "film"))
+    (tmp_path / "files" / "without").touch()
+    with pytest.raises(ConfigError, match=r"suffixes='.mp4': expected a list, such as \['.mp4'\]"):
+        next(media_files(tmp_path / "files", suffixes=".mp4"))
+    found = media_files(tmp_path / "files", suffixes=[".MP4"])
+    assert [sample["path"] for sample in found] == ["a/x.mp4", "z.MP4"]
 
 
 def test_tar_archives(media, tmp_path):

@@ -22,23 +22,26 @@ def media_files(
     Args:
         root: The directory.
         column: Column of the bytes, ``"video"`` or ``"audio"`` for the files of that kind.
-        suffixes: Suffixes of the files; None is those that are usual for `column`.
+        suffixes: Suffixes of the files, upper or lower case; None is those that are usual for `column`.
 
     Yields:
         The path below `root` with ``/`` as ``path``, the name of the directory as ``class``, which is empty
         for `root`, and the bytes as `column`.
 
     Raises:
-        ConfigError: If there is no such file.
+        ConfigError: If there is no such file, or `suffixes` is no list.
     """
     if suffixes is None:
         known = {"video": VIDEO_SUFFIXES, "audio": AUDIO_SUFFIXES}
         if column not in known:
             raise ConfigError(f"column={column!r}: give suffixes=, such as ('.mp4',)")
         suffixes = known[column]
+    elif isinstance(suffixes, str):
+        raise ConfigError(f"suffixes={suffixes!r}: expected a list, such as [{suffixes!r}]")
+    endings = [suffix.lower() for suffix in suffixes]
     base, count = Path(root), 0
     for path in sorted(base.rglob("*")):
-        if path.suffix.lower() in suffixes and path.is_file():
+        if path.suffix.lower() in endings and path.is_file():
             count += 1
             name = path.relative_to(base)
             class_ = "" if name.parent == Path() else name.parent.name
