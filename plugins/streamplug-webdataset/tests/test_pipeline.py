@@ -841,6 +841,14 @@ def test_lists_of_archives_and_a_cache(tars, tmp_path):
     assert len(list(tmp_path.glob("*.tar"))) == SHARDS
 
 
+def test_storage_options_are_in_no_text(tars, caplog):
+    options = {"key": "secret"}
+    dataset = wds.WebDataset(tars, storage_options=options, cache_limit=5)
+    assert "secret" not in repr(dataset.dataset.streams)
+    assert "cache_limit=5 is ignored" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_a_set_without_samples_is_an_error_unless_asked_for(tmp_path):
     with tarfile.open(tmp_path / "a.tar", "w"):
         pass

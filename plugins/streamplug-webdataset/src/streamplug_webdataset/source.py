@@ -26,7 +26,7 @@ ENDLESS = 1 << 42
 """Samples of an unlimited epoch."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Archives(Stream):
     """A stream whose index is read once for all pipelines over it, and whose values are bytes.
 
