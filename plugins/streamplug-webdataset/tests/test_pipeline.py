@@ -788,6 +788,11 @@ def test_a_copy_for_a_worker_does_not_have_the_index_twice(tars):
         ({"urls": "${MISSING}/x.tar"}, "WDS_MISSING, which is not set"),
         ({"shuffle": True}, "set by the pipeline"),
         ({"detshuffle": 3}, "expected True or False"),
+        ({"repeat": 3}, "repeat=3: expected True or False"),
+        ({"resampled": "no"}, "resampled='no': expected True or False"),
+        ({"empty_check": "no"}, "empty_check='no': expected True or False"),
+        ({"verbose": "no"}, "verbose='no': expected True or False"),
+        ({"allow_unsafe_types": "no"}, "allow_unsafe_types='no': must be True or False"),
     ],
 )
 def test_what_is_not_supported_is_refused(tars, arguments, message):
@@ -814,6 +819,9 @@ def test_stages_that_would_lose_samples_or_mean_nothing_are_refused(tars):
         lambda: dataset.map_tuple(3),
         lambda: dataset.compose(3),
         lambda: dataset.decode(3),
+        lambda: dataset.decode(allow_unsafe_types="no"),
+        lambda: dataset.decode(max_value_bytes=-1),
+        lambda: dataset.decode(max_value_bytes="much"),
         lambda: dataset.repeat(2, 3),
         lambda: wds.DataPipeline(wds.shuffle(3)),
         wds.DataPipeline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from streamplug.config import parse_bytes
+from streamplug.config import check_flags, parse_bytes
 from streamplug.errors import ConfigError, DataError
 from streamplug.session.open_stream import check_column_names
 from streamplug_webdataset.handlers import reraise_exception
@@ -104,8 +104,11 @@ class WebDataset(Pipeline):
                     f"{name}={splitter!r:.80}: samples are dealt to ranks and workers by the plan; leave it "
                     "out, or pass world="
                 )
-        if detshuffle not in (True, False):
-            raise ConfigError(f"detshuffle={detshuffle!r}: expected True or False")
+        check_flags(allow_unsafe_types=allow_unsafe_types)
+        flags = {"resampled": resampled, "repeat": repeat, "detshuffle": detshuffle}
+        for name, flag in {**flags, "empty_check": empty_check, "verbose": verbose}.items():
+            if flag not in (True, False):
+                raise ConfigError(f"{name}={flag!r:.60}: expected True or False")
         if url_to_name is not None:
             raise ConfigError("url_to_name= is not there: the cache keeps archives apart by itself")
         if taken := sorted(_OURS & options.keys()):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamplug.config import check_flags, parse_bytes
 from streamplug.errors import ConfigError, DecodeError, UnsafeTypeError
 from streamplug.interfaces import Encoding
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES
@@ -101,7 +102,8 @@ class Decoder:
         Raises:
             ConfigError: If a handler is not a decoder.
         """
-        limit: dict[str, Any] = {"max_value_bytes": max_value_bytes}
+        check_flags(allow_unsafe_types=unsafe)
+        limit: dict[str, Any] = {"max_value_bytes": parse_bytes(max_value_bytes, "max_value_bytes")}
         own = [
             applied(imagehandler(decoder), **limit) if isinstance(decoder, str) else decoder
             for decoder in handlers
