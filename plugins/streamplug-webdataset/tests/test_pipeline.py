@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import streamplug_webdataset as wds
 from PIL import Image
+from streamplug_testing.http import serving
 from streamplug_webdataset.decoding import basichandlers
 
 from streamplug import StreamingDataset, World
@@ -788,6 +789,8 @@ def test_a_copy_for_a_worker_does_not_have_the_index_twice(tars):
         ({"urls": "${MISSING}/x.tar"}, "WDS_MISSING, which is not set"),
         ({"shuffle": True}, "set by the pipeline"),
         ({"detshuffle": 3}, "expected True or False"),
+        ({"cache_size": -5}, "cache_size=-5: expected bytes"),
+        ({"cache_size": "much"}, "cache_size='much': expected bytes"),
         ({"repeat": 3}, "repeat=3: expected True or False"),
         ({"resampled": "no"}, "resampled='no': expected True or False"),
         ({"empty_check": "no"}, "empty_check='no': expected True or False"),
@@ -847,6 +850,16 @@ def test_lists_of_archives_and_a_cache(tars, tmp_path):
     cached = wds.WebDataset(tars, cache_dir=str(tmp_path), cache_size=10**9, verbose=True)
     assert len(list(cached)) == TOTAL
     assert len(list(tmp_path.glob("*.tar"))) == SHARDS
+
+
+def test_a_size_limits_the_directory_for_temporary_files_too(tmp_path, monkeypatch):
+    with serving(tmp_path) as server:
+        write_tars(tmp_path / "tars")
+        urls = f"{server.url}/tars/x-{{000..{SHARDS - 1:03d}}}.tar"
+        (stream,) = wds.WebDataset(urls, cache_size="1gb").dataset.streams
+        assert stream.cache == (stream.directory, 1 << 30)
+        (stream,) = wds.WebDataset(urls).dataset.streams
+        assert stream.cache == (stream.directory, None)
 
 
 def test_storage_options_are_in_no_text(tars, caplog):

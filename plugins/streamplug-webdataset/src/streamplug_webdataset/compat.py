@@ -51,7 +51,8 @@ class WebDataset(Pipeline):
             once.
         repeat: Whether passes are unlimited, as the method.
         shardshuffle: Whether archives are read in random order; any number is true. `shuffle` does this, too.
-        cache_size: Limit of `cache_dir` in bytes; -1 is unlimited, 0 disables the directory.
+        cache_size: Limit of downloaded archives in bytes, or text such as ``"10gb"``; -1 is unlimited, 0
+            disables `cache_dir`.
         cache_dir: Directory for downloaded archives; None is the directory for temporary files.
         detshuffle: Accepted for compatibility: every order can be repeated.
         nodesplitter: `split_by_node`, `single_node_only` or None: samples are distributed to all ranks.
@@ -78,7 +79,7 @@ class WebDataset(Pipeline):
         resampled: bool = False,
         repeat: bool = False,
         shardshuffle: bool | int | None = None,
-        cache_size: int = -1,
+        cache_size: float | str = -1,
         cache_dir: str | None = None,
         url_to_name: None = None,
         detshuffle: bool = False,
@@ -117,7 +118,8 @@ class WebDataset(Pipeline):
         if verbose:
             options = {"progress_bar": True, **options}
         keep = cache_dir if cache_size else None
-        limit = parse_bytes(cache_size, "cache_size") if keep and cache_size > 0 else None
+        is_limited = cache_size not in (-1, 0)
+        limit = parse_bytes(cache_size, "cache_size") if is_limited else None
         chosen = select_files is not None or rename_files is not None
         stream = Archives(
             remote=located(urls),
