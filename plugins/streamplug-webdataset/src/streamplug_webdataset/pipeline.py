@@ -147,6 +147,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Pipeline:
         """Return a pipeline that reads the data set several times; see `Fluent.repeat`."""
+        nepochs, nbatches = (whole_number("repeat", n, -1) for n in (nepochs, nbatches))
         if nbatches > 0:
             if nepochs > 0:
                 raise ConfigError("repeat() takes a number of passes or one of outputs, not both")
@@ -352,7 +353,8 @@ def number_of_outputs(what: str, nsamples: int, nbatches: int) -> int:
     Raises:
         ConfigError: If it is below 1.
     """
-    count: int = whole_number(what, max(nsamples, nbatches), 1)
+    counts = [whole_number(what, number, -1) for number in (nsamples, nbatches)]
+    count: int = whole_number(what, max(counts), 1)
     return count
 
 

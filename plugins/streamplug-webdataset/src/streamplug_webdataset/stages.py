@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.config import whole_number
+from streamplug.config import is_integer, whole_number
 from streamplug.errors import ConfigError
 from streamplug_webdataset.handlers import Handler, checked, left_out, reraise_exception
 from streamplug_webdataset.progress import Position, Progress
@@ -129,7 +129,9 @@ class Shuffle(Stage):
         Raises:
             ConfigError: If the size is invalid.
         """
-        self.size, self.seed = whole_number("shuffle", size, 0), seed
+        size = max(size, 0) if is_integer(size) else size
+        self.size = whole_number("shuffle", size, 0)
+        self.seed = whole_number("seed", seed, 0)
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         block: list[Any] = []
