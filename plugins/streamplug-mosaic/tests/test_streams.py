@@ -99,6 +99,10 @@ def test_streams_that_are_not_registered_are_refused(streaming, place):
     with pytest.raises(ConfigError, match="'mine' is not registered; known names: stream"):
         streaming.StreamingDataset(local=place, stream_name="mine")
     assert streaming.StreamingDataset(stream_config={"local": place}).size == 20
+    with pytest.raises(ConfigError, match="stream_config= is for the single stream of remote="):
+        streaming.StreamingDataset(
+            streams=[streaming.Stream(local=place)], stream_config={"choose": 3}
+        )
     dataset = streaming.StreamingDataset(local=place, stream_config={"local": "b", "split": None})
     assert dataset.size == 20
 

@@ -56,6 +56,10 @@ class StreamingDataset(streamplug.StreamingDataset):
         **kwargs: Any,
     ) -> None:
         place: dict[str, Any] = {"remote": remote, "local": local, "split": split}
+        if streams and stream_config:
+            raise ConfigError(
+                "stream_config= is for the single stream of remote= and local=; leave it out"
+            )
         if not streams and (remote or local or stream_config):
             place["format"] = kwargs.get("format")
             streams = [_make_stream(stream_name, stream_config or {}, place)]
