@@ -380,6 +380,10 @@ def test_a_loader_takes_what_torch_takes(streaming, many):
     dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
     with pytest.raises(ConfigError, match=r"\['num_threads'\]: only if batch_size=8"):
         streaming.StreamingDataLoader(dataset, batch_size=8, num_threads=2)
+    with pytest.raises(
+        ConfigError, match="in_order=False: a state says how many samples were used"
+    ):
+        streaming.StreamingDataLoader(dataset, batch_size=8, in_order=False)
     same = streaming.StreamingDataLoader(dataset, 4, False, None)
     assert isinstance(same, torch.utils.data.DataLoader)
     assert sum(len(batch["n"]) for batch in same) == same.num_samples_yielded == 40

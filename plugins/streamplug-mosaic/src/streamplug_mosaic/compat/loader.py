@@ -51,6 +51,8 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             raise ConfigError(
                 f"{sorted(own)}: only if batch_size={size} of the loader is that of the data set"
             )
+        if is_streamed and not kwargs.get("in_order", True):
+            raise ConfigError("in_order=False: a state says how many samples were used, in order")
         DataLoader.__init__(self, dataset, **kwargs)
 
     def __len__(self) -> int:
