@@ -184,6 +184,11 @@ def test_arguments_without_a_meaning_are_refused(tmp_path):
         lambda: TarWriter(tmp_path / "a.tar", mtime=8**11),
         lambda: TarWriter(tmp_path / "a.tar", compress="zip"),
         lambda: TarWriter(tmp_path / "a.tar", encoder=3),
+        lambda: TarWriter(tmp_path / "a.tar", mtime=float("nan")),
+        lambda: TarWriter(tmp_path / "a.tar", mtime=True),
+        lambda: ShardWriter("x-%d.tar", maxsize=float("nan")),
+        lambda: ShardWriter("x-%d.tar", compress="zip"),  # before there is a sample
+        lambda: ShardWriter("x-%d.tar", mode=-1),
         lambda: ShardWriter("x.tar"),
         lambda: ShardWriter("x-%d-%d.tar"),
         lambda: ShardWriter("x-%d.tar", maxcount=0),

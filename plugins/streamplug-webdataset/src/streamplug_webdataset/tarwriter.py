@@ -6,9 +6,11 @@ import bz2
 import gzip
 import logging
 import lzma
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,8 +76,7 @@ class TarWriter:
                 f"format={format!r:.40}: archives are ustar, with names of POSIX (PAX) where these are long; "
                 "leave it out"
             )
-        now = time.time() if mtime is None else mtime
-        seconds = whole_number("mtime", int(now), 0)
+        seconds = int(time.time()) if mtime is None else whole_number("mtime", _floor(mtime), 0)
         if whole_number("mode", mode, 0) > 0o7777:
             raise ConfigError(f"mode={mode!r:.40}: expected permissions, such as 0o444")
         owner = _name("user", user), _name("group", group)
@@ -214,8 +215,8 @@ class ShardWriter:
                 f"pattern={self._pattern!r}: expected a number in it, such as x-%06d.tar"
             )
         self._maxcount = whole_number("maxcount", maxcount, 1)
-        size = int(maxsize) if isinstance(maxsize, float) else maxsize
-        self._maxsize = parse_bytes(size, "maxsize")
+        self._maxsize = parse_bytes(_floor(maxsize), "maxsize")
+        TarWriter(BytesIO(), **options).close()  # raises for invalid options
         self._post, self._opener, self._options = post, opener, options
         self._verbose = verbose
         self.shard = whole_number("start_shard", start_shard, 0)
@@ -268,6 +269,11 @@ class ShardWriter:
             self.close()
         elif self._archive is not None:
             self._archive.__exit__(kind, error, traceback)
+
+
+def _floor(number: Any) -> Any:
+    """Return a float as a whole number; everything else, which checks refuse, as it is."""
+    return int(number) if isinstance(number, float) and math.isfinite(number) else number
 
 
 def _encoder(encoder: Encoder) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
