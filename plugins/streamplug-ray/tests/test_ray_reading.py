@@ -11,6 +11,7 @@ pytest.importorskip("ray", reason="ray is not installed: tox -e engines")
 from ray.data import DataContext
 from streamplug_ray import RayBatches, from_streamplug
 
+from streamplug import Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, NotFound, StreamplugError
 from streamplug.write import MDSWriter
@@ -102,6 +103,14 @@ def test_tasks_read_the_version_that_was_opened(place, tmp_path):
 def test_a_data_set_that_is_not_there_is_told(tmp_path):
     with pytest.raises(NotFound):
         from_streamplug(str(tmp_path / "nothing"))
+
+
+def test_options_of_epochs_are_refused(place):
+    for options in ({"shuffle": True}, {"epoch_size": 10}, {"world": World(2)}):
+        with pytest.raises(ConfigError, match="Ray Data reads each sample once, in an order of its own"):
+            from_streamplug(place, **options)
+    with pytest.raises(ConfigError, match="choose=3: Ray Data reads each sample once"):
+        from_streamplug(streams=[Stream(remote=place, choose=3)])
 
 
 # -- batches ----------------------------------------------------------------------

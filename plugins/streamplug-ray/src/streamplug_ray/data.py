@@ -12,8 +12,12 @@ from ray.data.block import Block, BlockAccessor, BlockMetadata
 from ray.data.datasource import ReadTask
 
 from streamplug import StreamingDataset, World
+from streamplug.errors import ConfigError
 from streamplug.types import Int64
 from streamplug_ray.remote_batches import DatasetCopy, row_bytes, take
+
+_OF_EPOCHS = ("shuffle", "curriculum", "epoch_size", "batch_budget", "replication", "world")
+"""Options of `StreamingDataset` that would be ignored."""
 
 _BLOCK_ROWS = 4096
 _BLOCK_BYTES = 32 << 20
@@ -28,12 +32,23 @@ class StreamplugDatasource(Datasource):  # type: ignore[misc]  # where ray is no
 
         Args:
             remote: URL of the data set, or a path that all machines share.
-            **options: Further arguments of `StreamingDataset`, such as ``columns`` and ``local``.
+            **options: Further arguments of `StreamingDataset`, such as ``columns`` and ``local``, but none of
+                the order and the size of epochs.
 
         Raises:
+            ConfigError: If an option has no meaning where each sample is read once.
             StreamplugError: As `StreamingDataset`.
         """
         super().__init__()
+        for name in _OF_EPOCHS:
+            if options.get(name):
+                raise ConfigError(
+                    f"{name}={options[name]!r:.60}: Ray Data reads each sample once, in an order of its own; "
+                    "leave it out, or use RayBatches for the order of a run"
+                )
+        for stream in options.get("streams") or ():
+            for name, value in stream.weight.options.items():
+                raise ConfigError(f"{stream!r}: {name}={value!r}: Ray Data reads each sample once")
         config = {"remote": remote, **options, "world": World()}
         dataset = StreamingDataset(**config)
         self._copy = DatasetCopy.of(dataset, config)
