@@ -11,6 +11,7 @@ from os import PathLike
 from typing import Any
 
 from streamplug import Storage
+from streamplug.config import check_flags
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import absolute_location, join, local_path, output_locations
@@ -66,6 +67,9 @@ def write_dataframe(
     from streamplug_tools.merge import merge_index
     from streamplug_tools.partitioned import check_writer_options
 
+    check_flags(merge=merge, exist_ok=exist_ok)
+    if udf_kwargs and udf_iterable is None:
+        raise ConfigError("udf_kwargs= are arguments of udf_iterable=, which is not given")
     if udf_iterable is None:
         columns = _checked(dataframe, columns)
         names = [f"`{name.replace('`', '``')}`" for name in columns]
