@@ -107,7 +107,9 @@ def test_a_data_set_that_is_not_there_is_told(tmp_path):
 
 def test_options_of_epochs_are_refused(place):
     for options in ({"shuffle": True}, {"epoch_size": 10}, {"world": World(2)}):
-        with pytest.raises(ConfigError, match="Ray Data reads each sample once, in an order of its own"):
+        with pytest.raises(
+            ConfigError, match="Ray Data reads each sample once, in an order of its own"
+        ):
             from_streamplug(place, **options)
     with pytest.raises(ConfigError, match="choose=3: Ray Data reads each sample once"):
         from_streamplug(streams=[Stream(remote=place, choose=3)])
@@ -197,5 +199,11 @@ def test_a_batch_that_kills_every_worker_is_given_up(config):
 def test_bad_arguments_are_refused(config):
     with pytest.raises(ConfigError, match="workers=0"):
         RayBatches(config, workers=0)
+    for name in ("workers", "prefetch", "max_retries"):
+        for value in (2.5, True, "2", None):
+            with pytest.raises(ConfigError, match=f"{name}={value!r}: must be a whole number"):
+                RayBatches(config, **{name: value})
+    with pytest.raises(ConfigError, match="num_cpus=nan: must be a number of at least 0"):
+        RayBatches(config, num_cpus=float("nan"))
     with pytest.raises(ConfigError, match="batch_size=8, but the data set's is 16"):
         RayBatches(config, 8)

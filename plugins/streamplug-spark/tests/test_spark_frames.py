@@ -227,7 +227,9 @@ def test_a_wrong_option_removes_nothing(numbers, tmp_path):
 def test_errors_say_what_is_wrong(spark, numbers, tmp_path):
     with pytest.raises(ConfigError, match="columns= is needed"):
         write_dataframe(numbers, out=tmp_path / "a", udf_iterable=lambda frame: [])
-    with pytest.raises(ConfigError, match="udf_kwargs= are arguments of udf_iterable=, which is not"):
+    with pytest.raises(
+        ConfigError, match="udf_kwargs= are arguments of udf_iterable=, which is not"
+    ):
         write_dataframe(numbers, out=tmp_path / "a", udf_kwargs={"times": 2})
     with pytest.raises(ConfigError, match="exist_ok='no': must be True or False"):
         write_dataframe(numbers, out=tmp_path / "a", exist_ok="no")

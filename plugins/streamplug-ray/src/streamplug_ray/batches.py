@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamplug import StreamingDataset, World
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.session.sample_rng import SampleRng
 from streamplug.types import ColumnValues
@@ -63,11 +64,16 @@ class RayBatches:
         max_retries: int = 8,
         address: str | None = None,
     ) -> None:
-        if workers < 1 or prefetch < 1 or num_cpus < 0 or max_retries < 0:
-            raise ConfigError(
-                f"workers={workers}, prefetch={prefetch}, num_cpus={num_cpus}, max_retries={max_retries}: "
-                "must be at least 1, 1, 0 and 0"
-            )
+        for name, number in {
+            "workers": whole_number("workers", workers, 1),
+            "prefetch": whole_number("prefetch", prefetch, 1),
+            "max_retries": whole_number("max_retries", max_retries, 0),
+        }.items():
+            if number is None:
+                raise ConfigError(f"{name}=None: must be a whole number")
+        cpus: Any = num_cpus  # unchecked so far
+        if not (isinstance(cpus, (int, float)) and cpus >= 0):
+            raise ConfigError(f"num_cpus={num_cpus!r:.60}: must be a number of at least 0")
         self._config, self._address = dict(config), address
         if batch_size not in (None, self._config.setdefault("batch_size", batch_size)):
             raise ConfigError(
