@@ -231,6 +231,14 @@ def test_passing_failures_are_tried_again_so_often(tmp_path, failures, retries):
     assert [Counting.calls[call] for call in calls] == [failures + 1] * 2
 
 
+def test_a_stream_without_a_data_set_tries_as_often(tmp_path):
+    folder = write(tmp_path / "set", 10)
+    Counting.failures["read index.json"] = 2
+    stream = Stream(remote=f"counting://{folder}", local=str(tmp_path / "cache"))
+    assert stream.open().index.size == 10
+    assert Counting.calls["read index.json"] == 3
+
+
 def test_failures_that_go_on_are_raised(tmp_path):
     folder = write(tmp_path / "set", 10)
     Counting.failures["read index.json"] = 3

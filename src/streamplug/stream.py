@@ -32,6 +32,8 @@ from streamplug.session.stream_opening import find_index, open_stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 
+DOWNLOAD_RETRIES = 2
+
 
 @suggest_keywords
 @dataclass(frozen=True, repr=False)
@@ -48,9 +50,9 @@ class Stream(SummaryRepr, Configurable):
         proportion: Share of the epoch relative to the other streams; give it for all streams or none.
         repeat: Number of times that an epoch reads each sample; 1.5 reads half of them twice.
         choose: Number of samples that an epoch reads.
-        download_retry: Number of retries of a failed download.
-        download_timeout: Stall timeout of downloads in seconds. A range request, as with range access, makes
-            progress only when it completes.
+        download_retry: Number of retries of a failed download; None is that of the data set, else 2.
+        download_timeout: Stall timeout of downloads in seconds; None is that of the data set, else 60. A
+            range request, as with range access, makes progress only when it completes.
         validate_hash: Hash algorithm of the checksums to verify, for downloads and, once in each process, for
             cached files. None verifies downloads with a fast one of those in the index. For
             ``access="shard"`` only, as parts of files have no checksums.
@@ -174,7 +176,7 @@ class Stream(SummaryRepr, Configurable):
     @property
     def retries(self) -> int:
         """Number of retries of a failed download."""
-        return self.download_retry or 0
+        return DOWNLOAD_RETRIES if self.download_retry is None else self.download_retry
 
     @property
     def timeout(self) -> float:

@@ -3,16 +3,43 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
+from streamplug_tools import Output, convert
 from streamplug_tools.verification import verify
 
-from streamplug import MDSWriter, Stream, merge_index
+from streamplug import MDSWriter, Stream, merge_index, register_storage
+from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cli import main
-from streamplug.errors import ConfigError, NotFound
+from streamplug.errors import ConfigError, NotFound, Transient
+from streamplug.plugin.registry import unregister
 
 COLUMNS = {"id": "int", "text": "str", "thing": "json"}
+
+
+class Flaky(AnyFsspec):
+    """Local files, of which each download fails the first time."""
+
+    known: ClassVar[set[str]] = set()
+
+    def __init__(self, url, **options):
+        super().__init__(url.removeprefix("flaky://"), **options)
+
+    def download(self, key, *args, **kwargs):
+        if key not in self.known:
+            self.known.add(key)
+            raise Transient(f"{key}: the server is busy")
+        super().download(key, *args, **kwargs)
+
+
+@pytest.fixture
+def flaky():
+    register_storage("flaky", Flaky)
+    yield "flaky"
+    Flaky.known.clear()
+    unregister("storage", "flaky")
 
 
 @pytest.fixture(params=[None, "gz"])
@@ -159,3 +186,10 @@ def test_split_is_verified(tmp_path):
 def test_number_of_threads_is_checked_before_anything_is_read(threads, tmp_path):
     with pytest.raises(ConfigError, match=r"num_threads=.* must be a whole number of at least 1"):
         verify(Stream(remote=str(tmp_path / "nowhere")), num_threads=threads)
+
+
+def test_a_busy_server_is_no_damage(folder, flaky, tmp_path):
+    assert verify(Stream(remote=f"{flaky}://{folder}")).ok
+    Flaky.known.clear()
+    written = convert(f"{flaky}://{folder}", Output(tmp_path / "out", processes=0))
+    assert written.samples == 50
