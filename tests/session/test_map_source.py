@@ -33,6 +33,12 @@ def numbers(samples):
     return [int(sample["n"]) for sample in samples]
 
 
+@pytest.mark.parametrize("index", [1.7, np.float32(2), "3"])
+def test_samples_are_chosen_by_whole_numbers(folders, index):
+    with pytest.raises(TypeError):
+        make(folders).as_source()[index]
+
+
 def test_samples_have_the_numbers_of_the_data_set(folders):
     dataset = make(folders, shuffle=True, batch_size=4)
     source = dataset.as_source()

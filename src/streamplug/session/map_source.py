@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import index as as_index
 from typing import Any
 
 from streamplug.types import Sample
@@ -24,7 +25,7 @@ class MapSource:
 
     def __getitem__(self, index: int) -> Sample:
         """Return a sample by its id; negative ones count from the end."""
-        sample: Sample = self._dataset[int(index)]
+        sample: Sample = self._dataset[as_index(index)]
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
