@@ -357,7 +357,8 @@ def test_an_unknown_format_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kwargs", [{"retry": -1}, {"retry": "x"}, {"max_workers": 0}, {"max_workers": -3}]
+    "kwargs",
+    [{"retry": -1}, {"retry": "x"}, {"retry": None}, {"max_workers": 0}, {"max_workers": -3}],
 )
 def test_numbers_of_retries_and_uploads_are_checked(tmp_path, kwargs):
     with pytest.raises(ConfigError, match=r"must be a whole number of at least [01]"):

@@ -98,7 +98,8 @@ class Writer(Configurable, section="writer"):
         extra_keys: str = "error",
         durable: bool = True,
     ) -> None:
-        whole_number("retry", retry, 0)
+        if whole_number("retry", retry, 0) is None:
+            raise ConfigError("retry=None: must be a whole number of at least 0")
         whole_number("max_workers", max_workers, 1)
         check_flags(
             keep_local=keep_local,
