@@ -193,3 +193,15 @@ def test_a_busy_server_is_no_damage(folder, flaky, tmp_path):
     Flaky.known.clear()
     written = convert(f"{flaky}://{folder}", Output(tmp_path / "out", processes=0))
     assert written.samples == 50
+
+
+def test_a_shard_with_many_damaged_samples_says_that_the_rest_was_not_decoded(tmp_path):
+    with MDSWriter(columns={"thing": "json"}, out=tmp_path / "set", hashes=[]) as writer:
+        for _ in range(50):
+            writer.write({"thing": "text"})
+    shard = tmp_path / "set" / "shard.00000.mds"
+    shard.write_bytes(shard.read_bytes().replace(b'"text"', b"{text}"))
+    *samples, last = verify(Stream(local=str(tmp_path / "set"))).problems
+    assert [problem.index for problem in samples] == list(range(20))
+    assert last.index is None
+    assert last.error == "20 samples are damaged; those after sample 19 were not decoded"

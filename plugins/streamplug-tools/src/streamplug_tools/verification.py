@@ -35,7 +35,8 @@ class Problem:
     Attributes:
         shard: Number of the shard.
         file: Base name of its first raw file; empty if the index does not tell.
-        index: Position of the damaged sample in the shard; None if the whole shard is affected.
+        index: Position of the damaged sample in the shard; None if the whole shard is affected, or the rest
+            of it was not decoded.
         error: Error message.
     """
 
@@ -54,7 +55,8 @@ class Verified:
         shards: Number of shards.
         samples: Number of samples.
         bytes: Stored bytes of all files.
-        problems: Defects, sorted by shard; empty if there are none.
+        problems: Defects, sorted by shard; empty if there are none. Of a shard with 20 damaged samples, the
+            rest is not decoded, which is a problem of its own.
         undecoded: Columns that were not decoded because decoding them can run code.
         checksums: Names of the hash algorithms whose checksums were verified.
         without_checksums: Number of shards with a file without checksum, in which only damage that prevents
@@ -252,8 +254,8 @@ class _Check:
 
     def _samples(
         self, reader: ShardReader, columns: list[Column], on_rows: Callable[[int], None]
-    ) -> Iterator[tuple[int, str]]:
-        """Decode all samples; yield the positions of damaged ones and the error messages."""
+    ) -> Iterator[tuple[int | None, str]]:
+        """Decode samples; yield position and error of damaged ones, at last None if it stops early."""
         count = 0
         for start in range(0, len(reader), _MAX_ROWS_PER_READ):
             rows = np.arange(start, min(start + _MAX_ROWS_PER_READ, len(reader)))
@@ -269,5 +271,9 @@ class _Check:
                 except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
                     yield row, str(error)
                     count += 1
-                    if count == _MAX_PROBLEMS_PER_SHARD:
+                    if count == _MAX_PROBLEMS_PER_SHARD and row + 1 < len(reader):
+                        yield (
+                            None,
+                            f"{count} samples are damaged; those after sample {row} were not decoded",
+                        )
                         return
