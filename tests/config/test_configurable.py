@@ -179,7 +179,9 @@ def test_objects_may_be_in_mappings(place):
 
 @pytest.mark.parametrize("streams", [[{"local": "set"}], {"a": {"local": "set"}}, ["set"], "set"])
 def test_streams_as_arguments_are_objects(streams):
-    with pytest.raises(ConfigError, match=r"^streams= has a (dict|str): expected a list of Stream"):
+    with pytest.raises(
+        ConfigError, match=r"^streams= takes a list of Stream objects, got (dict|str);"
+    ):
         StreamingDataset.from_config({"batch_size": 4}, streams=streams)
 
 
