@@ -76,16 +76,15 @@ def count_shards(copy: LocalCopy, directory: Path) -> int:
     names = _names(directory)
     if copy.derived is not None:
         names |= _names(copy.derived)
-    tables = copy.index.tables
-    roles = [key.removeprefix("raw_") for key in tables if key.startswith("raw_")]
-
-    def has(role: str, shard: int) -> bool:
-        stored = tables.get(f"zip_{role}")
-        return tables[f"raw_{role}"].basenames[shard] in names or (
-            stored is not None and stored.basenames[shard] in names
-        )
-
-    return sum(all(has(role, shard) for role in roles) for shard in range(len(copy.index)))
+    # A file that is not stored compressed has an empty name among the compressed ones.
+    names_of_roles = [
+        [table.basenames for table in tables if table is not None]
+        for tables in copy.index.file_tables
+    ]
+    return sum(
+        all(any(column[shard] in names for column in columns) for columns in names_of_roles)
+        for shard in range(len(copy.index))
+    )
 
 
 def _names(directory: Path) -> set[str]:

@@ -52,10 +52,11 @@ class FileTable:
     bytes: NDArray[Any]
     hashes: Lookup[Mapping[str, str]]
 
-    @property
-    def total(self) -> int:
-        """Bytes of all files."""
-        return int(self.bytes.sum())
+    def stored_bytes(self, compressed: FileTable | None) -> NDArray[Any]:
+        """Return the bytes of each file as it is stored, given the compressed ones of raw files."""
+        if compressed is None:
+            return self.bytes
+        return np.where(compressed.bytes, compressed.bytes, self.bytes)
 
     def file(self, shard: int) -> FileInfo | None:
         """Return the file of a shard, or None."""
@@ -115,9 +116,31 @@ class Index:
         return int(self.starts[-1])
 
     @property
+    def file_tables(self) -> list[tuple[FileTable, FileTable | None]]:
+        """Raw files of each role, and the compressed ones; None if no shard has any."""
+        raw = {key[4:]: table for key, table in self.tables.items() if key.startswith("raw_")}
+        return [(table, self.tables.get(f"zip_{role}")) for role, table in raw.items()]
+
+    @property
     def raw_bytes(self) -> int:
         """Bytes of all raw files."""
-        return sum(table.total for key, table in self.tables.items() if key.startswith("raw_"))
+        return int(self.raw_shard_bytes.sum())
+
+    @property
+    def raw_shard_bytes(self) -> Int64:
+        """Bytes of the raw files of each shard, shape ``[shards]``; computed at each access."""
+        return self._sum_over_roles([raw.bytes for raw, _ in self.file_tables])
+
+    @property
+    def stored_shard_bytes(self) -> Int64:
+        """Bytes of the files of each shard as they are stored, compressed or not, shape ``[shards]``."""
+        return self._sum_over_roles([raw.stored_bytes(zipped) for raw, zipped in self.file_tables])
+
+    def _sum_over_roles(self, sizes: Sequence[NDArray[Any]]) -> Int64:
+        total: Int64 = np.zeros(len(self), np.int64)
+        for of_role in sizes:
+            total += of_role.astype(np.int64)
+        return total
 
     @property
     def compressed(self) -> bool:

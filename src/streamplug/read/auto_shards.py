@@ -29,7 +29,7 @@ class AutoShards:
         """
         self._whole, self._ranges, self.limit = shards, ranges, shards.limit
         self.parts = (shards, ranges)
-        self._by_range = _range_bytes(index, rows) < (1 - _MIN_SAVED_SHARE) * _raw_bytes(index)
+        self._by_range = _range_bytes(index, rows) < (1 - _MIN_SAVED_SHARE) * index.raw_shard_bytes
         for shard in np.flatnonzero(self._by_range & (rows > 0)).tolist():
             self._by_range[shard] = not store.is_cached(shard)
 
@@ -41,14 +41,9 @@ class AutoShards:
 StreamShards: TypeAlias = "OpenShards | RangeShards | AutoShards"
 
 
-def _raw_bytes(index: Index) -> Int64:
-    sizes: Int64 = np.sum([t.bytes for n, t in index.tables.items() if n[:4] == "raw_"], axis=0)
-    return sizes
-
-
 def _range_bytes(index: Index, rows: Int64) -> Int64:
     """Estimate the bytes that range requests of some samples of each shard transfer, with the headers."""
-    size, samples = _raw_bytes(index), np.maximum(index.samples, 1)
+    size, samples = index.raw_shard_bytes, np.maximum(index.samples, 1)
     header = np.zeros(len(index), np.int64)
     for number, schema in enumerate(index.schemas):
         places = np.flatnonzero(index.schema_of == number)

@@ -164,10 +164,7 @@ class OpenStream:
 def _names_without_checksums(index: Index) -> set[str]:
     """Return the names of the stored files of which the index has no checksum."""
     names = set()
-    for key, raw in index.tables.items():
-        if not key.startswith("raw_"):
-            continue
-        compressed = index.tables.get(f"zip_{key[4:]}")
+    for raw, compressed in index.file_tables:
         for shard in range(len(index)):
             file = (compressed and compressed.file(shard)) or raw.file(shard)
             if file is not None and not file.hashes:

@@ -44,8 +44,8 @@ class AppendedDataset:
                 f"{url} does not exist: there is no data set to append to; leave out append=True"
             ) from None
         index = parse_index(data, url)  # raises if it is damaged
-        raw = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
-        names = (basenames[shard] for basenames in raw for shard in range(len(index)))
+        shards = range(len(index))
+        names = (raw.basenames[shard] for raw, _ in index.file_tables for shard in shards)
         numbers = [int(match[1]) + 1 for name in names if (match := _NUMBER.match(name))]
         last = index.schema(len(index) - 1) if len(index) else None
         return cls(storage, data, version, last, max(numbers, default=len(index)), retries)

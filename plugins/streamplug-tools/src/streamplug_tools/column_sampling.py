@@ -19,7 +19,6 @@ from streamplug.types import Int64, Sample
 from streamplug_tools.histogram import Histogram, make_histogram
 from streamplug_tools.previews import Preview, preview, preview_value
 from streamplug_tools.raw_values import keep_raw
-from streamplug_tools.row_access import raw_shard_bytes
 
 _MAX_SAMPLED_BYTES = 256 << 20
 _BYTES_PER_READ = 8 << 20
@@ -64,7 +63,7 @@ class Values:
         columns = [column for schema in index.schemas for column in schema.columns]
         self._names = {column.name for column in columns}
         self._unsafe_columns = {column.name for column in columns if column.encoding.unsafe}
-        self._raw = raw_shard_bytes(index)
+        self._raw = index.raw_shard_bytes
         self._index = index
         self._reader: SampleReader | None = None
         self.decode_values = False

@@ -41,7 +41,7 @@ from streamplug_tools.options import (
 from streamplug_tools.part_task import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values
-from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches, stored_bytes
+from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches
 from streamplug_tools.selection_order import ListedOrder, SelectionOrder, SharedOrder
 from streamplug_tools.time_values import Convert, make_converter
 
@@ -353,4 +353,4 @@ def _real(url: str) -> str:
 def _written(output: Output) -> WriteResult:
     storage = open_storage(output_locations(output.out)[-1], output.storage_options)
     index = read_index(storage, _INDEX_RETRIES)
-    return WriteResult(storage.url, len(index), index.size, stored_bytes(index))
+    return WriteResult(storage.url, len(index), index.size, int(index.stored_shard_bytes.sum()))

@@ -17,7 +17,6 @@ from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.json_lines import as_lines
 from streamplug_tools.options import Location, check_count, single_stream
-from streamplug_tools.row_access import raw_shard_bytes, stored_bytes
 
 _T = TypeVar("_T")
 
@@ -142,8 +141,8 @@ def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> Da
         shards=len(index),
         samples=index.size,
         raw_bytes=index.raw_bytes,
-        stored_bytes=stored_bytes(index),
-        shard_bytes=_spread(raw_shard_bytes(index)),
+        stored_bytes=int(index.stored_shard_bytes.sum()),
+        shard_bytes=_spread(index.raw_shard_bytes),
         shard_samples=_spread(counts),
         kinds=kinds,
         first=tuple(first),

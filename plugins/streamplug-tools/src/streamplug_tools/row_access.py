@@ -161,26 +161,6 @@ class Table:
         return digest.hexdigest()
 
 
-def raw_shard_bytes(index: Index) -> Int64:
-    """Return the uncompressed bytes of each shard, shape ``[shards]``."""
-    sizes: Int64 = np.zeros(len(index), np.int64)
-    for name, files in index.tables.items():
-        if name.startswith("raw_"):
-            sizes += files.bytes.astype(np.int64)
-    return sizes
-
-
-def stored_bytes(index: Index) -> int:
-    """Return the stored bytes of all files."""
-    total = 0
-    for name, raw in index.tables.items():
-        if name.startswith("raw_"):
-            packed = index.tables.get(f"zip_{name[4:]}")
-            size = raw.bytes if packed is None else np.where(packed.bytes, packed.bytes, raw.bytes)
-            total += int(np.sum(size, dtype=np.int64))
-    return total
-
-
 def cache_locally(streams: Iterable[Stream], folder: Path, *, whole: bool) -> list[Stream]:
     """Return streams that cache shards in a folder, and never change their source.
 

@@ -17,7 +17,7 @@ from streamplug_tools.histogram import Histogram, make_histogram
 from streamplug_tools.inspection import DatasetInfo, describe
 from streamplug_tools.options import Location, check_count, single_stream
 from streamplug_tools.previews import Preview
-from streamplug_tools.row_access import cache_locally, raw_shard_bytes
+from streamplug_tools.row_access import cache_locally
 
 _MAX_GROUPS = 720
 """With more shards, consecutive ones are grouped."""
@@ -106,7 +106,7 @@ def collect_statistics(
     with TemporaryDirectory() as folder:
         stream = cache_locally([stream], folder, whole=False)[0]
         index = stream.open().index
-        raw, stored = raw_shard_bytes(index), _stored_sizes(index)
+        raw, stored = index.raw_shard_bytes, index.stored_shard_bytes
         shards = _select_shards(
             index, stored, max(samples, measured), fetched=stream.cache is not None
         )
@@ -140,18 +140,6 @@ def collect_statistics(
         )
 
 
-def _stored_sizes(index: Index) -> Int64:
-    """Return the stored bytes of each shard, shape ``[shards]``."""
-    sizes: Int64 = np.zeros(len(index), np.int64)
-    for name, raw in index.tables.items():
-        if name.startswith("raw_"):
-            packed = index.tables.get(f"zip_{name[4:]}")
-            sizes += (
-                raw.bytes if packed is None else np.where(packed.bytes, packed.bytes, raw.bytes)
-            ).astype(np.int64)
-    return sizes
-
-
 def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[ShardGroup]:
     count = len(index)
     if not count:
@@ -161,7 +149,7 @@ def _cells(index: Index, raw: Int64, stored: Int64) -> Iterator[ShardGroup]:
     )
     shards = np.diff(firsts, append=count)
     sums = [np.add.reduceat(column, firsts).tolist() for column in (index.samples, raw, stored)]
-    names = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
+    names = [raw_files.basenames for raw_files, _ in index.file_tables]
     for n, first in enumerate(firsts.tolist()):
         name = next((name for column in names if (name := column[first])), "")
         samples, raw_bytes, stored_bytes = (column[n] for column in sums)

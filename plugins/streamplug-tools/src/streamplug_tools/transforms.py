@@ -23,7 +23,7 @@ from streamplug_tools.options import (
     check_count,
     ignore_progress,
 )
-from streamplug_tools.row_access import Table, raw_shard_bytes
+from streamplug_tools.row_access import Table
 from streamplug_tools.selection_order import ListedOrder, OrderFiles, SequentialOrder, ShuffledOrder
 from streamplug_tools.sort_keys import number_values, sort_by_key
 
@@ -267,7 +267,7 @@ def _is_number(value: object) -> bool:
 
 def _split_points(table: Table, limit: int) -> list[int]:
     """Return the first sample of each data set, interpolated within shards."""
-    sizes = [raw_shard_bytes(index) for index in table.indexes]
+    sizes = [index.raw_shard_bytes for index in table.indexes]
     counts = [index.samples for index in table.indexes]
     before = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     first = np.concatenate([[0], np.cumsum(np.concatenate(counts))])

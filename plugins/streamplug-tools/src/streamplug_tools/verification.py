@@ -168,7 +168,7 @@ def _disagreeing(index: Index, shard: int, mismatch: ColumnMismatch) -> Problem:
 
 def _first_of_each_file(index: Index) -> list[int]:
     """Return the shards to verify: only the first of several that are the same file."""
-    names = [table.basenames for key, table in index.tables.items() if key.startswith("raw_")]
+    names = [raw.basenames for raw, _ in index.file_tables]
     first: dict[tuple[str, ...], int] = {}
     for shard in range(len(index)):
         first.setdefault(tuple(table[shard] for table in names), shard)

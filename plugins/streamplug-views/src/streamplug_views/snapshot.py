@@ -175,7 +175,7 @@ class Snapshot:
             for schema in main.schemas:
                 own = _renamed(schema, groups[0].columns)
                 schemas.append(replace(schema, columns=(*own, *added), compression=None))
-            nbytes.append(_shard_bytes(main) * sizes[-1] // np.maximum(main.samples, 1))
+            nbytes.append(main.raw_shard_bytes * sizes[-1] // np.maximum(main.samples, 1))
         tables = {"raw_data": FileTable(_Names(self), np.concatenate(nbytes), _NoHashes())}
         starts = offsets_from_sizes(np.concatenate(sizes))
         return Index(starts, schemas, np.concatenate(schema_of), tables, where=where)
@@ -189,8 +189,7 @@ class Snapshot:
         for groups in self.parts:
             source = self.sources[groups[0].source]
             if shard < len(source.index):
-                tables = source.index.tables
-                return next((t.basenames[shard] for n, t in tables.items() if n[:4] == "raw_"), "")
+                return next((raw.basenames[shard] for raw, _ in source.index.file_tables), "")
             shard -= len(source.index)
         return ""
 
@@ -198,14 +197,6 @@ class Snapshot:
 def _renamed(schema: Schema, names: Mapping[str, str]) -> list[Column]:
     found = ((schema.column(old), new) for old, new in names.items())
     return [replace(column, name=new) for column, new in found if column is not None]
-
-
-def _shard_bytes(index: Index) -> Int64:
-    sizes = np.zeros(len(index), np.int64)
-    for name, files in index.tables.items():
-        if name.startswith("raw_"):
-            sizes += files.bytes.astype(np.int64)
-    return sizes
 
 
 @dataclass(frozen=True)

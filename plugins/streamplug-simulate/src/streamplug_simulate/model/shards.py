@@ -101,8 +101,7 @@ def _first_shards(indexes: Sequence[Index], directories: Sequence[str]) -> Seque
     files, first = list(range(total)), dict[tuple[str, ...], int]()
     start = 0
     for index, directory in zip(indexes, directories):
-        tables = sorted(name for name in index.tables if name.startswith("raw_"))
-        names = [index.tables[name].basenames for name in tables]
+        names = [raw.basenames for raw, _ in index.file_tables]
         for shard in range(len(index)) if directory in shared else ():
             key = (directory, *(basenames[shard] for basenames in names))
             files[start + shard] = first.setdefault(key, start + shard)
@@ -113,14 +112,9 @@ def _first_shards(indexes: Sequence[Index], directories: Sequence[str]) -> Seque
 def _sizes(index: Index, *, keep_zip: bool) -> list[Int64]:
     """Return raw, stored, kept and reserved bytes, and requests, of the shards of an index."""
     raw, stored, packed, requests = np.zeros((4, len(index)), np.int64)
-    for name, files in index.tables.items():
-        if not name.startswith("raw_"):
-            continue
+    for files, zipped in index.file_tables:
         size = files.bytes.astype(np.int64)
-        zipped = index.tables.get(f"zip_{name[4:]}")
-        comes = (
-            size if zipped is None else np.where(zipped.bytes, zipped.bytes, size).astype(np.int64)
-        )
+        comes = files.stored_bytes(zipped).astype(np.int64)
         raw += size
         stored += comes
         packed += 0 if zipped is None else zipped.bytes.astype(np.int64)
