@@ -90,7 +90,7 @@ def find_shard_mismatches(
 def check_same_columns(index: Index, columns: Collection[str] | None = None) -> None:
     """Raise ConfigError if shards differ in their columns."""
     for shard, mismatch in find_shard_mismatches(index, columns):
-        names = [next(iter(index.shard(n).files.values())).raw.basename for n in (0, shard)]
+        names = [index.shard(n).basename for n in (0, shard)]
         both = f"shard {shard} ({names[1]})", f"shard 0 ({names[0]})"
         raise ConfigError(
             f"{index.where}: {mismatch.describe(*both)}; all shards of a data set need the same columns: "

@@ -40,6 +40,16 @@ class ShardInfo:
     samples: int
     files: Mapping[str, ShardFile]
 
+    @property
+    def basename(self) -> str:
+        """Name of the first raw file."""
+        return next(iter(self.files.values())).raw.basename
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of the raw files."""
+        return sum(file.raw.bytes for file in self.files.values())
+
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:

@@ -16,7 +16,7 @@ import numpy as np
 from streamplug.cache.store import ShardStore, close_evicted_callbacks
 from streamplug.errors import CorruptShardError, DataError, StorageError
 from streamplug.index import Index, Schema
-from streamplug.interfaces import ShardReader
+from streamplug.interfaces import ShardInfo, ShardReader
 from streamplug.read.memory_map import MappedFiles
 from streamplug.read.shard_failures import ShardFailures
 from streamplug.transfer.disk_errors import map_disk_errors
@@ -178,13 +178,9 @@ class OpenShards:
                     self._close(shard)
             return self.get(shard)
 
-    def basename(self, shard: int) -> str:
-        """Return the name of a shard's first raw file."""
-        return next(iter(self._index.shard(shard).files.values())).raw.basename
-
-    def nbytes(self, shard: int) -> int:
-        """Return the bytes of a shard's raw files."""
-        return sum(file.raw.bytes for file in self._index.shard(shard).files.values())
+    def info(self, shard: int) -> ShardInfo:
+        """Return the metadata of a shard."""
+        return self._index.shard(shard)
 
     @property
     def limit(self) -> int | None:

@@ -97,13 +97,9 @@ class RangeShards:
     def repair(self, shard: int, damaged: OpenShard, error: DataError) -> None:
         """Do nothing: there is no local copy that could differ from the remote file."""
 
-    def basename(self, shard: int) -> str:
-        """Return the name of a shard's first raw file."""
-        return next(iter(self._info(shard)[0].files.values())).raw.basename
-
-    def nbytes(self, shard: int) -> int:
-        """Return the bytes of a shard's raw files."""
-        return sum(file.raw.bytes for file in self._info(shard)[0].files.values())
+    def info(self, shard: int) -> ShardInfo:
+        """Return the metadata of a shard."""
+        return self._info(shard)[0]
 
     def _info(self, shard: int) -> tuple[ShardInfo, str]:
         infos = self._state().infos
@@ -122,7 +118,9 @@ class RangeShards:
     def new_range(self, number: int, shard: int, rows: Int64) -> SampleRange:
         """Return a sample range that is not fetched yet; `number` counts the shards of all streams."""
         samples = int(self._index.starts[shard + 1] - self._index.starts[shard])
-        return SampleRange(number, shard, rows, len(rows) * self.nbytes(shard) // max(samples, 1))
+        return SampleRange(
+            number, shard, rows, len(rows) * self.info(shard).raw_bytes // max(samples, 1)
+        )
 
     def is_missing(self, shard: int, rows: Int64) -> bool:
         """Return whether samples have to be fetched."""
@@ -189,7 +187,7 @@ class RangeShards:
     def _fill(self, group: FetchGroup, error_context: ErrorContext) -> None:
         if self.failures.enabled:
             error_context = partial(self._guard, error_context)
-        requests = [(self._info(part.shard)[0], part) for part in group if len(part.rows)]
+        requests = [(self.info(part.shard), part) for part in group if len(part.rows)]
         rows = [(info, sample_range.rows) for info, sample_range in requests]
         headers = self._state().headers.get_many(rows, error_context)
         missing = []

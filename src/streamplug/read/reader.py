@@ -121,7 +121,7 @@ class Reader:
         if isinstance(need, tuple):
             return sum(part.weight for part in need)
         shards, shard = self._find(need)
-        return shards.nbytes(shard)
+        return shards.info(shard).raw_bytes
 
     def ensure(self, need: int | FetchGroup) -> None:
         """Fetch a shard or a group, unless it is cached."""
@@ -134,7 +134,7 @@ class Reader:
         """Return the number of a need's first shard, and the name of that shard's first file."""
         number = need[0].number if isinstance(need, tuple) else need
         shards, shard = self._find(number)
-        return number, shards.basename(shard)
+        return number, shards.info(shard).basename
 
     def claim(self, need: int | FetchGroup) -> None:
         """Keep a shard open until it is released as often as it was claimed."""
@@ -179,7 +179,7 @@ class Reader:
         shard = bisect_right(self._bounds, sample_id) - 1
         stream = bisect_right(self.stream_shards, shard) - 1
         number = shard - self.stream_shards[stream]
-        name = self._find(shard)[0].basename(number)
+        name = self._find(shard)[0].info(number).basename
         return stream, number, name, sample_id - self._bounds[shard]
 
     def row(self, sample_id: int) -> Sample:

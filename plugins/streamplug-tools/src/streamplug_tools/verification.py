@@ -161,9 +161,8 @@ def verify(
 
 
 def _disagreeing(index: Index, shard: int, mismatch: ColumnMismatch) -> Problem:
-    name = next(iter(index.shard(shard).files.values())).raw.basename
     error = f"{mismatch.describe('it', 'shard 0')}; all shards need the same columns"
-    return Problem(shard, name, None, error)
+    return Problem(shard, index.shard(shard).basename, None, error)
 
 
 def _first_of_each_file(index: Index) -> list[int]:
@@ -211,8 +210,7 @@ class _Check:
     def __call__(self, shard: int) -> _Checked:
         info = self._index.shard(shard)
         files = info.files.values()
-        name = next(iter(files)).raw.basename
-        raw_bytes = sum(file.raw.bytes for file in files)
+        name, raw_bytes = info.basename, info.raw_bytes
         seen = 0
 
         def count(samples: int) -> None:
