@@ -142,8 +142,7 @@ def _after_fork() -> None:
     _opening, _with_client = threading.Lock(), weakref.WeakSet()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def staging_path(path: str) -> str:

@@ -7,25 +7,19 @@ import os
 import shutil
 from pathlib import Path
 
-DISK_FULL_ERRNOS = frozenset(
-    getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)
-)
+DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """Error numbers of a full disk, an exceeded quota or a limit of the file size."""
 
 OUTPUT_REMEDIES = {
-    getattr(errno, name): remedy
-    for name, remedy in {
-        "ENOSPC": "make room there, or write to another disk",
-        "EDQUOT": "free some of your quota of that disk, or write to another one",
-        "EFBIG": "raise the limit of the file size (ulimit -f), or write smaller shards",
-        "EMFILE": "raise the limit of open files (ulimit -n)",
-        "ENFILE": "the whole machine has too many open files: end some processes",
-        "EROFS": "write to a disk that can be written to; a disk with errors becomes read-only, too",
-        "ENOENT": "the directory was removed while it was written to: keep it, and write again",
-        "ENOTDIR": "a file has the name of a directory: write to another place",
-        "EIO": "the disk is failing: check it, or use another one",
-    }.items()
-    if hasattr(errno, name)
+    errno.ENOSPC: "make room there, or write to another disk",
+    errno.EDQUOT: "free some of your quota of that disk, or write to another one",
+    errno.EFBIG: "raise the limit of the file size (ulimit -f), or write smaller shards",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "the whole machine has too many open files: end some processes",
+    errno.EROFS: "write to a disk that can be written to; a disk with errors becomes read-only, too",
+    errno.ENOENT: "the directory was removed while it was written to: keep it, and write again",
+    errno.ENOTDIR: "a file has the name of a directory: write to another place",
+    errno.EIO: "the disk is failing: check it, or use another one",
 }
 """What to do about the error numbers of files that are written."""
 

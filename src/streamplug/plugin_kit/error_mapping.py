@@ -23,9 +23,12 @@ RETRYABLE_ERRORS = (
     socket.gaierror,
 )
 RETRYABLE_ERRNOS = {
-    getattr(errno, name)
-    for name in ("EBUSY", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH", "ESTALE")
-    if hasattr(errno, name)
+    errno.EBUSY,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ESTALE,
 }
 # 416: a size that the server announced before was wrong.
 RETRYABLE_STATUSES = {408, 416, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}

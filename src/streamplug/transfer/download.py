@@ -22,7 +22,7 @@ from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
 from streamplug.transfer.stall_timeout import StalledError, bytes_of, run_with_timeout
 from streamplug.types import FileInfo
 
-_LOCAL_ERRNOS: frozenset[int] = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
+_LOCAL_ERRNOS = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 _OVERSIZE_BYTES = 1 << 20
 """Bytes beyond twice the size in the index at which a download ends; smaller files are verified whole."""
 _LOG = logging.getLogger("streamplug.transfer")

@@ -16,8 +16,8 @@ def _helpers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="streamplug-image")
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork
-    os.register_at_fork(after_in_child=_helpers.cache_clear)
+# Threads do not survive a fork.
+os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
 def run_numbered(count: int, work: Callable[[int], object], threads: int) -> None:

@@ -98,5 +98,4 @@ def _after_fork() -> None:
     _processes.append(_Process(inherited=parent.inherited or parent.client is not None))
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

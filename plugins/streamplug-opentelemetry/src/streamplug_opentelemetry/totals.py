@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -102,11 +101,10 @@ def _clear_all() -> None:
     _creating.release()
 
 
-if sys.platform != "win32":
-    # The counters of a rank include its workers, and a push exporter goes on in a forked worker.
-    os.register_at_fork(
-        before=_creating.acquire, after_in_parent=_creating.release, after_in_child=_clear_all
-    )
+# The counters of a rank include its workers, and a push exporter goes on in a forked worker.
+os.register_at_fork(
+    before=_creating.acquire, after_in_parent=_creating.release, after_in_child=_clear_all
+)
 
 
 def totals_of(provider: MeterProvider | None) -> Totals:

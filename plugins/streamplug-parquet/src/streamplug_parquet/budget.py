@@ -88,5 +88,4 @@ class Budget:
 
 budget = Budget()
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=budget.in_child)
+os.register_at_fork(after_in_child=budget.in_child)
