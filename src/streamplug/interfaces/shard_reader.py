@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
+
 from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.interfaces.shard import Column
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
@@ -22,9 +24,8 @@ class ShardReader(ABC):
     def __len__(self) -> int:
         """Return the number of samples."""
 
-    @abstractmethod
     def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        """Decode one sample.
+        """Decode one sample; the default calls `take`.
 
         Args:
             index: Number of the sample in ``[0, len(self))``.
@@ -34,6 +35,8 @@ class ShardReader(ABC):
             CorruptShardError: If the shard is structurally damaged at this sample.
             DecodeError: If a value cannot be decoded; the message names sample and column.
         """
+        values = zip(columns, self.take(np.array([index], np.int64), columns))
+        return {column.name: column.encoding.unbatch(value)[0] for column, value in values}
 
     def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         """Return `row` for fixed columns, to be called often; the default precomputes nothing."""

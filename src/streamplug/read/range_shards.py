@@ -31,7 +31,7 @@ from streamplug.read.shard_failures import FILE_ERRORS, ShardFailures
 from streamplug.read.shard_headers import MAX_GAP_BYTES, NO_ROWS, ErrorContext, ShardHeaders
 from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges
-from streamplug.types import ColumnValues, Int64, Sample
+from streamplug.types import ColumnValues, Int64
 
 _MAX_CACHED_INFOS = 1024  # maximum number of cached index entries
 
@@ -264,11 +264,6 @@ class _RangeReader(ShardReader):
 
     def __len__(self) -> int:
         return self._info.samples
-
-    def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        values = self.take(np.array([index], np.int64), columns)
-        split = zip(columns, values)
-        return {column.name: column.encoding.unbatch(values)[0] for column, values in split}
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         return self._shards.take(self._info, rows, columns)

@@ -256,10 +256,6 @@ class ItemsReader(ShardReader):
     def byte_range(self, index: int) -> tuple[int, int]:
         return self._bounds[index], self._bounds[index + 1]
 
-    def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        values = self.take(np.array([index]), columns)
-        return {c.name: c.encoding.unbatch(v)[0] for c, v in zip(columns, values)}
-
     def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         with_care = partial(self.row, columns=columns)
         plan = self._head.single(columns)

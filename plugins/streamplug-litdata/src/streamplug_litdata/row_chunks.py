@@ -150,10 +150,6 @@ class RowsReader(ShardReader):
     def __len__(self) -> int:
         return self._rows
 
-    def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        values = self.take(np.array([index]), columns)
-        return {c.name: c.encoding.unbatch(v)[0] for c, v in zip(columns, values)}
-
     def row_reader(self, columns: Sequence[Column]) -> Callable[[int], Sample]:
         with_care = partial(self.row, columns=columns)
         plan: list[tuple[Any, ...]] = []

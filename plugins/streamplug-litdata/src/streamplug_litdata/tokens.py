@@ -10,7 +10,7 @@ import numpy as np
 from streamplug.errors import CorruptShardError
 from streamplug.interfaces import Column, Encoding, ShardHeader, ShardReader
 from streamplug.interfaces.encoding import GatherBuffer
-from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug.types import Bytes1D, ColumnValues, Int64
 from streamplug_litdata.items import U32, ItemsHead, decoded, head_size
 from streamplug_litdata.values import Vector
 
@@ -93,10 +93,6 @@ class BlocksReader(ShardReader):
     def byte_range(self, index: int) -> tuple[int, int]:
         start, stop = self._head.byte_ranges(np.array([index]))[0].tolist()
         return start, stop
-
-    def row(self, index: int, columns: Sequence[Column]) -> Sample:
-        values = self.take(np.array([index]), columns)
-        return {c.name: c.encoding.unbatch(v)[0] for c, v in zip(columns, values)}
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         starts = self._head.byte_ranges(rows)[:, 0]

@@ -116,9 +116,7 @@ class MDSReader(ShardReader):
     def _with_care(self, index: int, columns: Sequence[Column]) -> Sample:
         """Decode a sample as `take` does, whose errors name sample and column."""
         names = [column.name for column in self._head.layout.columns]
-        ordered = sorted(columns, key=lambda column: names.index(column.name))
-        values = zip(ordered, self.take(np.array([index]), ordered))
-        return {column.name: column.encoding.unbatch(value)[0] for column, value in values}
+        return super().row(index, sorted(columns, key=lambda column: names.index(column.name)))
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         starts = self._head.offsets[rows].astype(np.int64)
