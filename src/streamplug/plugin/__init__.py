@@ -6,11 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamplug.plugin.discovery import Inventory, PluginEntry, inventory
-    from streamplug.plugin.hookspecs import hookimpl
-    from streamplug.plugin.location import open_storage
-    from streamplug.plugin.provider import Provider
-    from streamplug.plugin.registry import make, register, resolve
+    from streamplug.plugin.discovery import Inventory as Inventory
+    from streamplug.plugin.discovery import PluginEntry as PluginEntry
+    from streamplug.plugin.discovery import inventory as inventory
+    from streamplug.plugin.hookspecs import hookimpl as hookimpl
+    from streamplug.plugin.location import open_storage as open_storage
+    from streamplug.plugin.provider import Provider as Provider
+    from streamplug.plugin.registry import make as make
+    from streamplug.plugin.registry import register as register
+    from streamplug.plugin.registry import resolve as resolve
 
 _MODULES = {
     "Inventory": "discovery",
@@ -24,18 +28,7 @@ _MODULES = {
     "resolve": "registry",
 }
 
-__all__ = [
-    "Inventory",
-    "PluginEntry",
-    "Provider",
-    "hookimpl",
-    "inventory",
-    "make",
-    "open_storage",
-    "register",
-    "resolve",
-]
-
+__all__ = list(_MODULES)
 
 if not TYPE_CHECKING:  # else type checkers would accept any attribute
 
