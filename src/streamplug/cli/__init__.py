@@ -1,7 +1,6 @@
 """The ``streamplug`` command."""
 
 from streamplug.cli.app import main
-from streamplug.cli.command_group import CommandGroup
-from streamplug.cli.command_help import examples
+from streamplug.cli.command_group import CommandGroup, examples
 
 __all__ = ["CommandGroup", "examples", "main"]

@@ -7,8 +7,7 @@ from difflib import get_close_matches
 import click
 
 import streamplug
-from streamplug.cli.command_group import CommandGroup
-from streamplug.cli.command_help import examples
+from streamplug.cli.command_group import CommandGroup, examples
 from streamplug.cli.commands import command_names, load_command, missing_command_reason
 from streamplug.plugin.catalog import COMMANDS
 

@@ -1,4 +1,4 @@
-"""Group of commands whose errors are one line."""
+"""Group of commands whose errors are one line, and the examples of their help."""
 
 from __future__ import annotations
 
@@ -70,6 +70,11 @@ class CommandGroup(click.Group):
             if remedy is None or isinstance(error, (FileNotFoundError, NotADirectoryError)):
                 raise
             _fail(ctx, f"{error.filename or 'standard output'}: {error.strerror}; {remedy}")
+
+
+def examples(*lines: str) -> str:
+    """Return command lines as the `epilog` of a click command, which prints them as they are."""
+    return "\n  ".join(("\b\nExamples:", *lines))
 
 
 def _complete(command: click.Command) -> None:
