@@ -34,7 +34,7 @@ _NAMES = ", ".join(_CODES)
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
 _CODE_OF = {dtype.newbyteorder(order): code for code, dtype in _DTYPES.items() for order in "<>"}
 _DIMENSION = "BHIQ"
-_HELD = [(0, 0xFF), (1 << 8, 0xFFFF), (1 << 16, 0xFFFF_FFFF), (1 << 32, (1 << 63) - 1)]
+_LENGTH_RANGES = [(0, 0xFF), (1 << 8, 0xFFFF), (1 << 16, 0xFFFF_FFFF), (1 << 32, (1 << 63) - 1)]
 """Ranges of lengths that are stored in 1, 2, 4 and 8 bytes."""
 _MAX_NDIM = 63
 _MAX_WIDTH = 4
@@ -56,10 +56,10 @@ class NDArrayEncoding(Encoding, VectorColumn):
         """Set the dtype, or dtype and shape, of all arrays."""
         if dtype is not None and dtype not in _CODES:
             raise ConfigError(f"ndarray dtype must be one of {_NAMES}, got {dtype!r}")
-        self._values = None if dtype is None else _DTYPES[_CODES[dtype]]
-        self.item, self._shape = self._values, shape
+        self.item = None if dtype is None else _DTYPES[_CODES[dtype]]
+        self._shape = shape
         if shape is not None:
-            self.dtype = _subarray(self._values, shape)
+            self.dtype = _subarray(self.item, shape)
             self.size = self.dtype.itemsize
 
     @classmethod
@@ -78,7 +78,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
         return cls(dtype, shape)
 
     def encode(self, value: Any) -> bytes:
-        if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self._values:
+        if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self.item:
             return value.tobytes()
         if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
             raise wrong_type_error("ndarray", "a numpy array", value)
@@ -89,7 +89,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
                 raise EncodeError(f"ndarray takes shape {self._shape}, got {value.shape}")
             return values
         header = _pack_shape(value.shape)
-        return (bytes([code]) if self._values is None else b"") + header + values
+        return (bytes([code]) if self.item is None else b"") + header + values
 
     def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
         if self.dtype is None or not isinstance(values, np.ndarray):
@@ -102,7 +102,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
 
     def decode(self, data: memoryview) -> NDArray[Any]:
         start = 0
-        dtype, shape = self._values, self._shape
+        dtype, shape = self.item, self._shape
         if shape is not None and len(data) == self.size:
             fixed: NDArray[Any] = np.ndarray(shape, dtype, data).copy()
             return fixed
@@ -136,21 +136,21 @@ class NDArrayEncoding(Encoding, VectorColumn):
 
     def _vectors(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> list[Any] | None:
         """Decode vectors of one dtype at once; None if any value is another array or damaged."""
-        lead = 2 if self._values is None else 1
+        lead = self._lead
         if not len(starts) or sizes.min() < lead:
             return None
         head = buffer.gather(starts, lead).reshape(-1, lead)
-        dtype = _DTYPES.get(int(head[0, 0])) if self._values is None else self._values
+        dtype = _DTYPES.get(int(head[0, 0])) if self.item is None else self.item
         kinds = head[:, -1]
         if dtype is None or (head[:, :-1] != head[0, :-1]).any() or (kinds >> 2 != 1).any():
             return None
         begin, lengths = starts + lead, np.empty_like(starts)
         for kind in np.unique(kinds).tolist():
-            width, those = 1 << (kind & 3), np.flatnonzero(kinds == kind)
-            if width > _MAX_WIDTH or sizes[those].min() < lead + width:
+            width, places = 1 << (kind & 3), np.flatnonzero(kinds == kind)
+            if width > _MAX_WIDTH or sizes[places].min() < lead + width:
                 return None
-            lengths[those] = buffer.gather(begin[those], width).view(f"<u{width}")
-            begin[those] += width
+            lengths[places] = buffer.gather(begin[places], width).view(f"<u{width}")
+            begin[places] += width
         if (begin + lengths * dtype.itemsize != starts + sizes).any():
             return None
         values = buffer.slices(begin, lengths * dtype.itemsize)
@@ -162,7 +162,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
             if len(self._shape) == 1:
                 counts[sizes == self.size] = self._shape[0]
             return counts
-        for k, (min_count, max_count) in enumerate(_HELD):
+        for k, (min_count, max_count) in enumerate(_LENGTH_RANGES):
             candidates, rest = np.divmod(sizes - self._lead - (1 << k), dtype.itemsize)
             fits = (rest == 0) & (candidates >= min_count) & (candidates <= max_count)
             counts[fits] = candidates[fits]
@@ -174,27 +174,28 @@ class NDArrayEncoding(Encoding, VectorColumn):
         if self._shape is not None:
             return super().are_vectors(buffer, starts, lengths, dtype)
         head = buffer.gather(starts, self._lead).reshape(-1, self._lead)
-        kinds = np.searchsorted([min_count for min_count, _ in _HELD], lengths, side="right") - 1
-        right: NDArray[np.bool_] = head[:, -1] == (1 << 2 | kinds)
-        if self._values is None:
-            right &= head[:, 0] == _CODE_OF.get(dtype, 0)
+        lowest = [min_count for min_count, _ in _LENGTH_RANGES]
+        kinds = np.searchsorted(lowest, lengths, side="right") - 1
+        are_equal: NDArray[np.bool_] = head[:, -1] == (1 << 2 | kinds)
+        if self.item is None:
+            are_equal &= head[:, 0] == _CODE_OF.get(dtype, 0)
         for k in np.unique(kinds).tolist():
-            those = np.flatnonzero(kinds == k)
-            said = buffer.gather(starts[those] + self._lead, 1 << k).view(f"<u{1 << k}")
-            right[those] &= said == lengths[those]
-        return right
+            places = np.flatnonzero(kinds == k)
+            lengths_stored = buffer.gather(starts[places] + self._lead, 1 << k).view(f"<u{1 << k}")
+            are_equal[places] &= lengths_stored == lengths[places]
+        return are_equal
 
     @property
     def _lead(self) -> int:
         """Bytes before the dimensions."""
-        return 1 + (self._values is None)
+        return 1 + (self.item is None)
 
     def _code(self, dtype: np.dtype[Any]) -> int:
         code = _CODE_OF.get(dtype)
         if code is None:
             raise EncodeTypeError(f"ndarray takes arrays of {_NAMES}, got {dtype}")
-        if self._values is not None and self._values != _DTYPES[code]:
-            raise EncodeTypeError(f"ndarray takes arrays of {self._values}, got {dtype}")
+        if self.item is not None and self.item != _DTYPES[code]:
+            raise EncodeTypeError(f"ndarray takes arrays of {self.item}, got {dtype}")
         return code
 
 
