@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from streamplug.config.config_file import FromEnvironment, join_key, to_plain
 from streamplug.config.parameters import REQUIRED, is_section, parameters
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, prefix_errors
 
 _SCALARS: dict[Any, tuple[Any, str]] = {
     str: (str, "text"),
@@ -168,10 +168,8 @@ def _convert_named_list(value: Any, hint: Any, key: str) -> Any:
 def _convert_section(value: Any, hint: Any, key: str) -> Any:
     arguments = validate_arguments(hint, value, key)
     check_required(hint, arguments, key)
-    try:
+    with prefix_errors(key, ConfigError):
         return hint(**arguments)
-    except ConfigError as error:
-        raise ConfigError(f"{key}: {error}") from error
 
 
 def _parse_environment(value: FromEnvironment, hint: Any, key: str) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamplug.config import check_names
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, prefix_errors
 from streamplug.index import Index
 from streamplug.interfaces import Column, Encoding
 from streamplug.interfaces.encoding import Decoder
@@ -51,10 +51,8 @@ def _decoded(column: Column, decoder: Decoder | None, where: str) -> Column:
     what = f"{where}: column {column.name!r} ({column.spec}) with decoders={{{column.name!r}: …}}"
     if not callable(decoder):
         raise ConfigError(f"{what}: expected a decoder, got {type(decoder).__name__}")
-    try:
+    with prefix_errors(what, ConfigError):
         encoding = decoder(column.encoding)
-    except ConfigError as error:
-        raise ConfigError(f"{what}: {error}") from error
     if not isinstance(encoding, Encoding):
         raise ConfigError(f"{what}: the decoder gave {type(encoding).__name__}, not an encoding")
     if encoding.size != column.encoding.size:
