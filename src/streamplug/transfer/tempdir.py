@@ -32,9 +32,9 @@ class TemporaryDirectory:
         with map_disk_errors(home):
             remove_stale_directories(home)
             self._held, self._process = ExitStack(), os.getpid()
-            self.path = self._made(home)
+            self.path = self._make_directory(home)
 
-    def _made(self, home: Path) -> Path:
+    def _make_directory(self, home: Path) -> Path:
         while True:
             path = home / token_hex(_NAME_BYTES)
             lock = path.with_suffix(_LOCK)
