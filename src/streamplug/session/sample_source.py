@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from streamplug.errors import ConfigError, DataError, StorageError, StreamplugError
+from streamplug.errors import ConfigError, StreamplugError
 from streamplug.plan import Epoch, worker_steps
 from streamplug.read import SampleReader
 from streamplug.read.sample_range import FetchGroup
+from streamplug.read.shard_failures import SHARD_ERRORS
 from streamplug.session.hints import warn_about_cache
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.decode_pool import decode_blocks
@@ -295,7 +296,7 @@ class TolerantReader:
 
     def ensure(self, need: int | FetchGroup) -> None:
         """Fetch a need, if possible."""
-        with suppress(DataError, StorageError):
+        with suppress(*SHARD_ERRORS):
             self._reader.ensure(need)
 
 

@@ -23,6 +23,7 @@ from streamplug.errors import (
 )
 from streamplug.interfaces.callback import SampleSubstituted
 from streamplug.plan import global_batch, order_substitutes
+from streamplug.read.shard_failures import SHARD_ERRORS
 from streamplug.session.sample_source import Block
 from streamplug.types import Int64
 
@@ -276,15 +277,13 @@ def _complete(values: T) -> T:
 
 def _raise_others(error: Exception) -> None:
     """Raise an error that is not about the data of samples."""
-    is_own = isinstance(error, StreamplugError)
-    is_of_data = isinstance(error, (DataError, StorageError)) if is_own else True
-    if not is_of_data or isinstance(error, (MemoryError, TooManyBadSamplesError)):
+    is_other = isinstance(error, StreamplugError) and not isinstance(error, SHARD_ERRORS)
+    if is_other or isinstance(error, (MemoryError, TooManyBadSamplesError)):
         raise error
 
 
 def _is_outage(error: Exception) -> bool:
-    is_of_file = isinstance(error, (NotFound, AccessDenied))
-    return isinstance(error, StorageError) and not is_of_file
+    return isinstance(error, StorageError) and not isinstance(error, (NotFound, AccessDenied))
 
 
 def _describe(error: Exception) -> str:
