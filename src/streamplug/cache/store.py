@@ -113,8 +113,8 @@ class ShardStore:
                     f"{size} bytes, and at least one shard must fit in the cache; raise cache_limit="
                 )
         if self.fetches:
-            directories = {self._local if self._remote is not None else self._unpacked}
-            for directory in directories | {self._quota.root}:
+            cache = self._local if self._remote is not None else self._unpacked
+            for directory in {cache, self._quota.root}:
                 with suppress(OSError):  # not writable: no staging files of ours
                     CacheQuota(directory, None).remove_stale()
 

@@ -111,9 +111,8 @@ class HashSampledShards(SampledShards):
         sizes, counts, rotations, keys = self._cells(units)
         cells = numbers * sizes // counts
         width = (numbers + 1) * sizes // counts - cells
-        return (
-            cells + rotations + _scale_below(_mix_bits(keys + numbers.view(np.uint64)), width)
-        ) % sizes
+        offsets = _scale_below(_mix_bits(keys + numbers.view(np.uint64)), width)
+        return (cells + rotations + offsets) % sizes
 
     def _numbers(self, unit: int, offset: int) -> list[int]:
         units = np.array([unit])
@@ -141,9 +140,8 @@ def _mix_bits(bits: Any) -> Any:
 
 def _scale_below(bits: NDArray[np.uint64], limits: Int64) -> Int64:
     """Scale random bits to numbers in ``[0, limit)``, for limits of at most 2**31."""
-    scaled: Int64 = ((bits >> np.uint64(33)) * limits.view(np.uint64) >> np.uint64(31)).view(
-        np.int64
-    )
+    products = (bits >> np.uint64(33)) * limits.view(np.uint64)
+    scaled: Int64 = (products >> np.uint64(31)).view(np.int64)
     return scaled
 
 

@@ -108,10 +108,9 @@ def resolve(kind: str, name: str) -> type[Any]:
     return cls
 
 
-def is_known(kind: str, name: str) -> bool:
+def is_known(kind: str, name: object) -> bool:
     """Return whether a name can be resolved; built-in names do not trigger plugin discovery."""
-    given: Any = name  # unchecked so far
-    return isinstance(given, str) and (
+    return isinstance(name, str) and (
         name in _registered[kind] or name in KINDS[kind].builtin or bool(_find_entries(kind, name))
     )
 

@@ -116,9 +116,8 @@ def _running(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Iterato
 
     async def work() -> Any:
         task: Any = asyncio.current_task()
-        task.add_done_callback(
-            lambda _: task.cancelled() or task.exception()
-        )  # else asyncio logs the exception
+        # Else asyncio logs the exception.
+        task.add_done_callback(lambda _: task.cancelled() or task.exception())
         tasks.append(task)
         if scope.stopped:
             raise asyncio.CancelledError

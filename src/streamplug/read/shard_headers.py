@@ -153,10 +153,9 @@ class ShardHeaders:
         if header_range is None:
             raise CorruptShardError("its format needs the whole file; pass access='shard'")
         header = np.array([header_range], np.int64)
-        estimate = self._estimate(info, rows)
-        if estimate is None:
-            return _HeaderRequest(info, format_.header_role, header, header)
-        spans = coalesce_ranges(np.concatenate([header, estimate]), MAX_GAP_BYTES)
+        spans, estimate = header, self._estimate(info, rows)
+        if estimate is not None:
+            spans = coalesce_ranges(np.concatenate([header, estimate]), MAX_GAP_BYTES)
         return _HeaderRequest(info, format_.header_role, header, spans)
 
     def _receive(

@@ -31,9 +31,7 @@ class PrefetchLimits:
     strict: bool = False  # whether `bytes` also limits a fixed number of samples
     max_running: int = 8  # concurrent jobs
     max_samples: int | None = None  # samples after the current block, exceeded by less than a block
-    bytes_in_flight: int = (
-        32 << 20
-    )  # bytes in flight; doubled, up to `bytes`, when the consumer waits
+    bytes_in_flight: int = 32 << 20  # doubled, up to `bytes`, when the consumer waits
     max_queued: int = 512  # jobs in flight
 
 

@@ -169,13 +169,9 @@ def read_many_files(
             parts = iter([error] * len(requests))
         for position in missing:
             file, ranges = files[position]
+            of_file = list(islice(parts, len(ranges)))
             try:
-                arrived.append(
-                    (
-                        position,
-                        _check_sizes(storage, file, ranges, list(islice(parts, len(ranges)))),
-                    )
-                )
+                arrived.append((position, _check_sizes(storage, file, ranges, of_file)))
                 errors.pop(position, None)
             except StreamplugError as error:
                 errors[position] = error

@@ -187,13 +187,11 @@ class MDSLayout(MultiShardReader):
 
     def _nbytes(self, located: Located, column: Column) -> int:
         """Return the approximate memory of the decoded values of a column."""
-        after, encoding, count = (
-            self._places[column.name][0],
-            column.encoding,
-            len(located.begins[0]),
-        )
-        size = encoding.size
-        stored = size * count if size is not None else int(located.sizes[after].sum())
+        encoding, count = column.encoding, len(located.begins[0])
+        if encoding.size is not None:
+            stored = encoding.size * count
+        else:
+            stored = int(located.sizes[self._places[column.name][0]].sum())
         more = 0 if encoding.dtype is not None else max(_OBJECT_BYTES, encoding.decoded_bytes or 0)
         return stored + more * count
 
@@ -224,11 +222,11 @@ class MDSLayout(MultiShardReader):
     def _runs(self, columns: Sequence[Column]) -> _Planned:
         planned, runs = self._planned
         if planned is not columns:
-            runs = [(run, run.dtype()) for run in self._found_runs(columns)]
+            runs = [(run, run.dtype()) for run in self._find_runs(columns)]
             self._planned = (columns, runs)
         return runs
 
-    def _found_runs(self, columns: Sequence[Column]) -> list[_Run]:
+    def _find_runs(self, columns: Sequence[Column]) -> list[_Run]:
         place_of = {column.name: at for at, column in enumerate(columns)}
         runs: list[_Run] = []
         open_ = False  # whether the last run may be extended

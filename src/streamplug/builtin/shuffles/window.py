@@ -152,9 +152,8 @@ class WindowOrder(Order):
             return np.concatenate(firsts), np.concatenate(sizes)
         groups = self._dealt_as[pieces]  # of one shard each
         begin = self._edges[pieces] - self._group_starts[groups]
-        return self._starts[self._dealt[groups]] + begin, self._edges[pieces + 1] - self._edges[
-            pieces
-        ]
+        starts = self._starts[self._dealt[groups]] + begin
+        return starts, self._edges[pieces + 1] - self._edges[pieces]
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("an order is made where it is used; send its arguments instead")
