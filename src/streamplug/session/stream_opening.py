@@ -54,18 +54,18 @@ def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
 
 
 def _open_data_set(stream: Stream, observer: Observer | None) -> OpenStream:
-    location, storage = stream.location, stream.storage
-    in_place, retries, timeout = location.in_place, stream.retries, stream.timeout
+    storage, in_place = stream.storage, stream.location.in_place
     if stream.local is None and not in_place:
         default_cache_dir()
     offline = False
     with observer_context(observer, storage.url):
         if in_place:
-            index, derived = stream.find_index(storage, retries)
-        elif location.may_be_offline:
+            index, derived = stream.find_index(storage, stream.retries)
+        elif stream.location.may_be_offline:
             index, derived, offline = _find_index_or_copy(stream, storage)
         else:
-            index, derived = stream.find_index(TimeoutStorage(storage, timeout), retries)
+            with_timeout = TimeoutStorage(storage, stream.timeout)
+            index, derived = stream.find_index(with_timeout, stream.retries)
     if stream.version is not None:
         raise ConfigError(
             f"version={stream.version!r}: {stream!r} is neither a view nor a table, which have versions"
@@ -80,7 +80,22 @@ def _open_data_set(stream: Stream, observer: Observer | None) -> OpenStream:
             stream,
             stream.cache_limit,
         )
+    store = _make_store(stream, storage, index, derived, observer, offline=offline)
     where = storage.url_of(INDEX_NAME) if derived is None else storage.url
+    return OpenStream(stream, index, store, where, stream.select)
+
+
+def _make_store(
+    stream: Stream,
+    storage: Storage,
+    index: Index,
+    derived: Path | None,
+    observer: Observer | None,
+    *,
+    offline: bool,
+) -> ShardStore | RangeReader:
+    """Return the cache of a stream's shards, or the reader of their byte ranges."""
+    location, in_place = stream.location, stream.location.in_place
     source = wrap_multifile(storage, index, derived)
     if source is not storage and stream.validate_hash is not None:
         raise ConfigError(
@@ -88,16 +103,15 @@ def _open_data_set(stream: Stream, observer: Observer | None) -> OpenStream:
             "leave it out"
         )
     if stream.access == "range" or (in_place and source is not storage):
-        source = source if in_place else TimeoutStorage(source, timeout)
-        reader = RangeReader(source, retries, observer, derived)
-        return OpenStream(stream, index, reader, where, stream.select)
+        source = source if in_place else TimeoutStorage(source, stream.timeout)
+        return RangeReader(source, stream.retries, observer, derived)
     root, unpacked = location.root, None
     if in_place and index.compressed:
         root, unpacked = _unpack_dirs(stream, index, derived)
     limit = stream.cache_limit if unpacked is not None or not in_place else None
     options = CacheOptions(
-        retries=retries,
-        timeout=timeout,
+        retries=stream.retries,
+        timeout=stream.timeout,
         validate_hash=stream.validate_hash,
         keep_zip=bool(stream.keep_zip),
         cache_limit=None if limit is None else parse_cache_limit(limit, root),
@@ -114,7 +128,7 @@ def _open_data_set(stream: Stream, observer: Observer | None) -> OpenStream:
         offline=offline,
     )
     store.begin()
-    return OpenStream(stream, index, store, where, stream.select)
+    return store
 
 
 def find_index(stream: Stream, storage: Storage, retries: int) -> tuple[Index, Path | None]:
