@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,10 @@ class _ScanFolder:
         return result
 
 
+_Listing = tuple[str, str, Callable[[_ScanFolder], list[_Entry]]]
+"""Cache key of the index of some files, digest of their versions, and the function that makes its entries."""
+
+
 def _written_files(entry: _Entry) -> list[_Entry]:
     """Return the files in an entry that a scan wrote."""
     return [file for role, file in entry.items() if role.startswith("raw_") and role != "raw_data"]
@@ -133,30 +138,9 @@ class ScanCache:
     ) -> ScannedIndex:
         """Return the index of a file set, cached in `base` or, if not writable, in the user's cache."""
         if isinstance(self._format, MultiFileFormat):
-            tree, format_ = list_tree(self._storage, files, self._retries), self._format
-            with prefix_errors(self._storage.url, DataError):
-                format_.check_empty_directories(tree.empty_directories)
-            key = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
-            versions = tree.digest
-
-            def make_entries(folder: _ScanFolder) -> list[_Entry]:
-                return self._group(tree, format_, key, folder)
-
+            key, versions, make_entries = self._list_tree(files, self._format)
         else:
-            suffixes = self._scannable().file_suffixes()
-            files, claims = resolve_file_list(self._storage, files, self._format, self._retries)
-            data_files = list_data_files(self._storage, files, suffixes, self._retries)
-            for file in data_files:
-                claims.check_size(file, self._storage.url_of(file.stored.key))
-            keys = [self._key(file) for file in data_files]
-            key = _digest([*keys, *claims.cache_keys()])
-            versions = _digest(
-                [(file.stored.key, file.stored.size, file.stored.version) for file in data_files]
-            )
-
-            def make_entries(folder: _ScanFolder) -> list[_Entry]:
-                return self._scan(data_files, keys, claims, folder, report)
-
+            key, versions, make_entries = self._list_data_files(files, report)
         folder = _ScanFolder(base, self._storage.url)
         path = folder.path / f"{key}{INDEX_SUFFIX}"
         with map_disk_errors(folder.path):
@@ -167,6 +151,24 @@ class ScanCache:
                     if data is None:
                         data = folder.write_index(path.name, make_entries(folder))
             return ScannedIndex(data, folder.path, versions)
+
+    def _list_tree(self, files: FileSet, format_: MultiFileFormat) -> _Listing:
+        tree = list_tree(self._storage, files, self._retries)
+        with prefix_errors(self._storage.url, DataError):
+            format_.check_empty_directories(tree.empty_directories)
+        key = _digest([_VERSION, self._spec, self._storage.url, tree.digest])
+        return key, tree.digest, partial(self._group, tree, format_, key)
+
+    def _list_data_files(self, files: FileSet, report: Report) -> _Listing:
+        suffixes = self._scannable().file_suffixes()
+        files, claims = resolve_file_list(self._storage, files, self._format, self._retries)
+        data_files = list_data_files(self._storage, files, suffixes, self._retries)
+        for file in data_files:
+            claims.check_size(file, self._storage.url_of(file.stored.key))
+        stored = [(file.stored.key, file.stored.size, file.stored.version) for file in data_files]
+        keys = [_digest([_VERSION, self._spec, self._storage.url, *of_file]) for of_file in stored]
+        make_entries = partial(self._scan, data_files, keys, claims, report)
+        return _digest([*keys, *claims.cache_keys()]), _digest(stored), make_entries
 
     def _scannable(self) -> ScannableFormat:
         if not isinstance(self._format, ScannableFormat):
@@ -203,20 +205,13 @@ class ScanCache:
             )
         return entries
 
-    def _key(self, file: DataFile) -> str:
-        """Return the cache key of a file, of its name, size and version."""
-        stored = file.stored
-        return _digest(
-            [_VERSION, self._spec, self._storage.url, stored.key, stored.size, stored.version]
-        )
-
     def _scan(
         self,
         files: Sequence[DataFile],
         keys: Sequence[str],
         claims: FileListClaims,
-        folder: _ScanFolder,
         report: Report,
+        folder: _ScanFolder,
     ) -> list[_Entry]:
         """Scan each file once, and return an entry for each time it is listed."""
         by_key = dict(zip(keys, files))
