@@ -3,11 +3,11 @@
 from streamplug.config.config_file import load
 from streamplug.config.configurable import SECTIONS, Configurable
 from streamplug.config.keywords import check_keywords, suggest_keywords
+from streamplug.config.launcher import detect_world
 from streamplug.config.values import (
     check_flags,
     check_names,
     check_seconds,
-    detect_world,
     is_integer,
     parse_bytes,
     parse_count,
