@@ -36,42 +36,42 @@ def claim_directory(
         CacheConflictError: If it holds another data set, or another version of this one, or shares files with
             the cache of another data set in a directory above or below.
     """
-    digest, known = digest_index(index), directory / INDEX_NAME
+    digest, index_path = digest_index(index), directory / INDEX_NAME
     _check_above(directory, url)
     claim = {"remote": url, "index": digest, "files": selection, "versions": versions}
     with map_disk_errors(directory):
-        if check_identity(directory, url, digest, selection, versions) and known.exists():
-            mark = read_identity(directory)
-            if any(mark.get(key) != claim[key] for key in ("files", "versions")):
+        if check_identity(directory, url, digest, selection, versions) and index_path.exists():
+            identity = read_identity(directory)
+            if any(identity.get(key) != claim[key] for key in ("files", "versions")):
                 with suppress(OSError), cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
                     _claim(directory, claim)
             return
         with cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
             if not (
-                check_identity(directory, url, digest, selection, versions) and known.exists()
+                check_identity(directory, url, digest, selection, versions) and index_path.exists()
             ):  # no other process claimed it
                 _check_below(directory, url, index)
-                if known.exists() and digest_index(known.read_bytes()) != digest:
-                    _LOG.warning("%s is damaged: fetching it again", known)
+                if index_path.exists() and digest_index(index_path.read_bytes()) != digest:
+                    _LOG.warning("%s is damaged: fetching it again", index_path)
                 _claim(directory, claim)
-                with stage_cache_file(directory, INDEX_NAME, known) as part:
+                with stage_cache_file(directory, INDEX_NAME, index_path) as part:
                     part.write_bytes(index)
 
 
 def _claim(directory: Path, claim: Mapping[str, str | None]) -> None:
     """Write the identity file; the caller holds the `cache_lock` of the index."""
-    mark = {key: value for key, value in claim.items() if value is not None}
-    with stage_cache_file(directory, INDEX_NAME, _mark(directory)) as part:
-        part.write_text(json.dumps(mark))
+    identity = {key: value for key, value in claim.items() if value is not None}
+    with stage_cache_file(directory, INDEX_NAME, _identity_path(directory)) as part:
+        part.write_text(json.dumps(identity))
 
 
 def read_identity(directory: Path) -> dict[str, Any]:
     """Return the identity file of a cache; empty if it is missing or damaged."""
     try:
-        mark = json.loads(_mark(directory).read_bytes())
+        identity = json.loads(_identity_path(directory).read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return mark if isinstance(mark, dict) else {}
+    return identity if isinstance(identity, dict) else {}
 
 
 def check_identity(
@@ -89,39 +89,39 @@ def check_identity(
         CacheConflictError: If it holds another data set, or another version of this one.
     """
     advice = "pass another local=, or remove the directory"
-    mark = _mark(directory)
+    identity_path = _identity_path(directory)
     # A user may remove a cache but not its sibling state directory.
-    marked = mark.exists() and directory.is_dir() and any(directory.iterdir())
-    if marked:
+    is_claimed = identity_path.exists() and directory.is_dir() and any(directory.iterdir())
+    if is_claimed:
         try:
-            said: dict[str, Any] = json.loads(mark.read_bytes())
-            origin, made_from = said["remote"], said.get("index")
+            saved: dict[str, Any] = json.loads(identity_path.read_bytes())
+            origin, saved_digest = saved["remote"], saved.get("index")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise CacheConflictError(f"{mark} is damaged; {advice}") from None
+            raise CacheConflictError(f"{identity_path} is damaged; {advice}") from None
         if origin != url:
             raise CacheConflictError(
                 f"{directory} is the cache of {origin}, not of {url}; {advice}"
             )
     if digest is None:
-        return marked
-    known = directory / INDEX_NAME
-    is_rewritten = marked and _differ(said.get("versions"), versions)
-    if known.exists():
-        is_same = digest_index(known.read_bytes()) == digest
+        return is_claimed
+    index_path = directory / INDEX_NAME
+    is_rewritten = is_claimed and _differ(saved.get("versions"), versions)
+    if index_path.exists():
+        is_same = digest_index(index_path.read_bytes()) == digest
     else:  # a user may remove the index but not the shards
-        has_files = marked and any(path.name != STATE_DIR for path in directory.iterdir())
-        is_same = not has_files or made_from in (None, digest)
+        has_files = is_claimed and any(path.name != STATE_DIR for path in directory.iterdir())
+        is_same = not has_files or saved_digest in (None, digest)
         is_rewritten = is_rewritten and has_files
     if not is_same or is_rewritten:
-        if marked and made_from == digest and not is_rewritten:
+        if is_claimed and saved_digest == digest and not is_rewritten:
             return False  # the local copy is damaged, the data set has not changed
         why = f"it is not the one at {url}"
-        if marked and said.get("files") != selection:
+        if is_claimed and saved.get("files") != selection:
             why = f"it has other files of {url}, or as another format"
-        elif marked:
+        elif is_claimed:
             why = f"{url} was written again since"
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
-    return marked
+    return is_claimed
 
 
 def _differ(saved: object, versions: str | None) -> bool:
@@ -177,5 +177,5 @@ def _shared_error(outer: Path, outer_url: str, inner: Path, inner_url: str) -> C
     )
 
 
-def _mark(directory: Path) -> Path:
+def _identity_path(directory: Path) -> Path:
     return state_directory(directory) / "origin.json"

@@ -37,19 +37,19 @@ def open_local_copy(
     """
     path = directory / INDEX_NAME
     with map_disk_errors(directory):
-        mark = read_identity(directory)
-        scanned = mark.get("files")
+        identity = read_identity(directory)
+        scanned = identity.get("files")
         if scanned != selection and (scanned is not None or listed):
             return None
         check_identity(directory, url, None)
         if not path.exists():
             return None
         data = path.read_bytes()
-        if mark and mark.get("index") != digest_index(data):
+        if identity and identity.get("index") != digest_index(data):
             return None
         index = parse_index(load_imported_index(directory, data), str(path))
         # The name of the client is left out, as in the index of a scan.
-        index.versions = str(mark.get("versions") or "").rpartition(" ")[2]
+        index.versions = str(identity.get("versions") or "").rpartition(" ")[2]
     return LocalCopy(index, scan_cache_dir(directory, url) if scanned else None)
 
 

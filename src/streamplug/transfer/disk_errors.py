@@ -25,10 +25,10 @@ def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
     except OSError as error:
         kind = AccessDenied if isinstance(error, PermissionError) else StorageError
         path = Path(error.filename or place)
-        said = f"{path}: {error.strerror or error}"
+        message = f"{path}: {error.strerror or error}"
         if error.errno is not None and error.errno in DISK_FULL_ERRNOS:
-            said = describe_full_disk(path, error.errno, needed)
-        raise kind(f"{said}; {_remedy(error, path)}") from error
+            message = describe_full_disk(path, error.errno, needed)
+        raise kind(f"{message}; {_remedy(error, path)}") from error
 
 
 @contextmanager
@@ -43,13 +43,15 @@ def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
         raise
     except OSError as error:
         kind, number = StorageError, error.errno or 0
-        said = f"{path}: {error.strerror or error}"
+        message = f"{path}: {error.strerror or error}"
         remedy = OUTPUT_REMEDIES.get(number, "write to another directory")
         if number in DISK_FULL_ERRNOS:
-            said = describe_full_disk(path, number, needed)
+            message = describe_full_disk(path, number, needed)
         elif isinstance(error, PermissionError):
             kind, remedy = AccessDenied, "write to a directory that you may write to"
-        raise kind(f"{said}; {remedy}; the data set is unfinished: no index was written") from error
+        raise kind(
+            f"{message}; {remedy}; the data set is unfinished: no index was written"
+        ) from error
 
 
 def _remedy(error: OSError, path: Path) -> str:

@@ -39,8 +39,8 @@ def call_with_retries(
             return operation()
         except RETRYABLE_ERRORS as error:
             if attempt > retries:
-                made = f"{attempt} attempt{'s'[: attempt > 1]}"
-                error.args = (f"{error}; gave up after {made}; raise download_retry= for more",)
+                attempts = f"{attempt} attempt{'s'[: attempt > 1]}"
+                error.args = (f"{error}; gave up after {attempts}; raise download_retry= for more",)
                 raise
             retry_after = error.retry_after if isinstance(error, Transient) else 0.0
             seconds = max(backoff_seconds(attempt), min(retry_after, _MAX_RETRY_AFTER_SECONDS))
