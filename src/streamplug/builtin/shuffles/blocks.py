@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streamplug.builtin.shuffles.draws import FIRST, SECOND
 from streamplug.types import Int64
 
-Kept: TypeAlias = "NDArray[np.uint32] | Int64"
+CachedIds: TypeAlias = "NDArray[np.uint32] | Int64"
 """Cached ids, as uint32 if possible."""
 Draw: TypeAlias = Callable[[int, int], np.random.Generator]
 """Returns the generator of a pass and a block."""
@@ -40,7 +40,7 @@ class MixedCanonicalNode:
         self._length, self._size, self._half = length, size, size // 2
         self._plain, self._draw = plain, draw
         self._dtype = np.uint32 if total <= 1 << 32 else np.int64
-        none: Kept = np.empty(0, self._dtype)
+        none: CachedIds = np.empty(0, self._dtype)
         # Start and ids of the latest block of the second pass; number of the latest block of the first,
         # and its ids still needed. The tuples are replaced as a whole, for thread safety.
         self._second = 0, none
@@ -74,7 +74,7 @@ class MixedCanonicalNode:
     def _start(self, block: int) -> int:
         return max(block * self._size - self._half, 0)
 
-    def _second_pass(self, block: int) -> Kept:
+    def _second_pass(self, block: int) -> CachedIds:
         before, rest = self._first
         if before != block - 1:
             rest = self._first_pass(block - 1)[1]
@@ -84,7 +84,7 @@ class MixedCanonicalNode:
         self._draw(SECOND, block).shuffle(ids)
         return ids.astype(self._dtype, copy=False)
 
-    def _first_pass(self, block: int) -> tuple[Kept, Kept]:
+    def _first_pass(self, block: int) -> tuple[CachedIds, CachedIds]:
         """Return the two parts of a block of the first pass, split at the boundary of second-pass blocks."""
         start, stop = max(block * self._size, 0), min((block + 1) * self._size, self._length)
         if start >= stop:

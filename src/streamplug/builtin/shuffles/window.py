@@ -72,14 +72,14 @@ class WindowOrder(Order):
         self._starts = starts
         self._groups = Groups(starts, seed, MAX_GROUPS)
         sizes = self._groups.sizes
-        self._dealt = generator(seed, 0, SHARDS, 0, 0).permutation(len(sizes))
-        ends = np.cumsum(sizes[self._dealt])
-        self._group_starts = ends - sizes[self._dealt]
+        self._group_order = generator(seed, 0, SHARDS, 0, 0).permutation(len(sizes))
+        ends = np.cumsum(sizes[self._group_order])
+        self._group_starts = ends - sizes[self._group_order]
         self._bounds = canonical_node_bounds(int(ends[-1]) if len(ends) else 0, canonical_nodes)
         # A piece is the part of one group in one canonical node.
         self._edges = np.union1d(np.union1d(ends, self._bounds), np.zeros(1, np.int64))
-        self._dealt_as = np.searchsorted(ends, self._edges[:-1], side="right")
-        self._canonical_node_pieces = np.searchsorted(self._edges, self._bounds)
+        self._piece_groups = np.searchsorted(ends, self._edges[:-1], side="right")
+        self._first_pieces = np.searchsorted(self._edges, self._bounds)
         self._seed, self._epoch, self._block = seed, epoch, block_size
         self._arranged = lru_cache(maxsize=64)(self._arrange)
         self._piece = lru_cache(maxsize=64)(self._expand)
@@ -90,15 +90,15 @@ class WindowOrder(Order):
 
     def find(self, sample: int) -> tuple[int, int]:
         shard = int(np.searchsorted(self._starts, sample, side="right")) - 1
-        group = int(np.flatnonzero(self._dealt == self._groups.group_of(shard))[0])
-        first = int(np.searchsorted(self._dealt_as, group))
-        for piece in range(first, len(self._dealt_as)):
+        group = int(np.flatnonzero(self._group_order == self._groups.group_of(shard))[0])
+        first = int(np.searchsorted(self._piece_groups, group))
+        for piece in range(first, len(self._piece_groups)):
             firsts, sizes = self._piece(piece)
             span = np.flatnonzero((firsts <= sample) & (sample < firsts + sizes))
             if len(span):
                 break
         offset = int(sizes[: span[0]].sum() + sample - firsts[span[0]])
-        canonical_node = int(np.searchsorted(self._canonical_node_pieces, piece, side="right")) - 1
+        canonical_node = int(np.searchsorted(self._first_pieces, piece, side="right")) - 1
         starts, pieces = self._arranged(canonical_node)
         position = int(starts[np.flatnonzero(pieces == piece)[0]]) + offset
         return canonical_node, self._canonical_node(canonical_node).position(position)
@@ -116,20 +116,17 @@ class WindowOrder(Order):
 
     def _arrange(self, canonical_node: int) -> tuple[Int64, Int64]:
         """Return the start of each piece of a canonical node in this epoch, and the pieces."""
-        pieces = np.arange(
-            self._canonical_node_pieces[canonical_node],
-            self._canonical_node_pieces[canonical_node + 1],
-        )
+        pieces = np.arange(*self._first_pieces[canonical_node : canonical_node + 2])
         pieces = generator(self._seed, self._epoch, PIECES, canonical_node, 0).permutation(pieces)
         sizes = self._edges[pieces + 1] - self._edges[pieces]
         return np.cumsum(sizes) - sizes, pieces
 
     def _expand(self, piece: int) -> tuple[Int64, Int64]:
         """Return the spans of ids of a piece, in this epoch's order."""
-        group = int(self._dealt_as[piece])
+        group = int(self._piece_groups[piece])
         begin, size = int(self._edges[piece]), int(self._edges[piece + 1] - self._edges[piece])
         begin -= int(self._group_starts[group])
-        firsts, sizes = self._groups.spans(int(self._dealt[group]), begin, size)
+        firsts, sizes = self._groups.spans(int(self._group_order[group]), begin, size)
         order = generator(self._seed, self._epoch, SPANS, 0, piece).permutation(len(sizes))
         return firsts[order], sizes[order]
 
@@ -150,9 +147,9 @@ class WindowOrder(Order):
         if len(self._groups.sizes) < len(self._starts) - 1:
             firsts, sizes = zip(*map(self._piece, pieces.tolist()))
             return np.concatenate(firsts), np.concatenate(sizes)
-        groups = self._dealt_as[pieces]  # of one shard each
+        groups = self._piece_groups[pieces]  # of one shard each
         begin = self._edges[pieces] - self._group_starts[groups]
-        starts = self._starts[self._dealt[groups]] + begin
+        starts = self._starts[self._group_order[groups]] + begin
         return starts, self._edges[pieces + 1] - self._edges[pieces]
 
     def __reduce__(self) -> tuple[object, ...]:
