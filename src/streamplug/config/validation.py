@@ -67,7 +67,7 @@ def item_hint(hint: Any) -> Any:
     return typing.Union[tuple(arguments)]  # noqa: UP007 - a runtime union
 
 
-def validate_arguments(cls: type, values: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+def validate_arguments(cls: type, values: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Validate and convert the arguments of a class from a configuration.
 
     Args:

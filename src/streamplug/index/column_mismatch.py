@@ -87,7 +87,7 @@ def find_shard_mismatches(
                 yield int(shards[0]), mismatch
 
 
-def check_same_columns(index: Index, columns: Collection[str] | None = None) -> None:
+def check_same_columns(index: Index, columns: Collection[str] | None) -> None:
     """Raise ConfigError if shards differ in their columns."""
     for shard, mismatch in find_shard_mismatches(index, columns):
         names = [index.shard(n).basename for n in (0, shard)]

@@ -144,9 +144,7 @@ class Session:
             self._follow(change)
         return position
 
-    def resize(
-        self, world: World, rewind: int = 0, position: tuple[int, int] | None = None
-    ) -> None:
+    def resize(self, world: World, rewind: int, position: tuple[int, int] | None = None) -> None:
         """Go on in another world; see `StreamingDataset.resize`.
 
         `position` is the epoch and the step of the training loop; None for those of the loop in this process.

@@ -68,7 +68,7 @@ class TrainingRun(RunOrder):
         """Return the number of steps of the next epoch."""
         return self.epoch(self.clock.next()[0], world).steps
 
-    def start_epoch(self, loop: WorkerLoop, change: WorldChange | None = None) -> tuple[int, int]:
+    def start_epoch(self, loop: WorkerLoop, change: WorldChange | None) -> tuple[int, int]:
         """Start an epoch, see `EpochCounter.begin`; return it and its first step in the world of `change`."""
         if self.clock.version != self.version:
             raise ConfigError(

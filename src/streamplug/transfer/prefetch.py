@@ -70,7 +70,7 @@ def prefetch_blocks(
     blocks: Iterable[B],
     reader: PrefetchReader[K],
     use: Callable[[B], Iterable[V]],
-    limits: PrefetchLimits | None = None,
+    limits: PrefetchLimits,
     *,
     num_threads: int = 0,
     waiting: Callable[[K], AbstractContextManager[None]] = lambda _: nullcontext(),
@@ -84,7 +84,6 @@ def prefetch_blocks(
     Raises:
         StreamplugError: The error of `ensure`, at the first part of a block that needs the failed key.
     """
-    limits = limits or PrefetchLimits()
     window = PrefetchWindow(iter(blocks), reader, limits, ThreadPool(limits.max_running))
     pool: DecodePool[B, V, Sequence[K]] = DecodePool(use, num_threads)
     has_begun = False

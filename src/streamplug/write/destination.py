@@ -37,8 +37,8 @@ class Destination:
         *,
         exist_ok: bool,
         storage_options: Mapping[str, Any] | None,
-        append: bool = False,
-        keep_local: bool = False,
+        append: bool,
+        keep_local: bool,
     ) -> None:
         locations = output_locations(out)
         path = local_path(locations[0])
