@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamplug.plugin_kit.shuffle_order import mix_bits
 from streamplug.types import Int64
 
 
@@ -130,12 +131,9 @@ class HashSampledShards(SampledShards):
 
 
 def _mix_bits(bits: Any) -> Any:
-    """Mix bits by the finalizer of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Mix bits by a step of SplitMix64."""
     with np.errstate(over="ignore"):
-        bits = bits + np.uint64(0x9E3779B97F4A7C15)
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return bits ^ (bits >> np.uint64(31))
+        return mix_bits(bits + np.uint64(0x9E3779B97F4A7C15))
 
 
 def _scale_below(bits: NDArray[np.uint64], limits: Int64) -> Int64:

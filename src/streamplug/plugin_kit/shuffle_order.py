@@ -1,8 +1,9 @@
-"""Orders of epochs: bounds of canonical nodes, and an order held in memory."""
+"""Orders of epochs: bounds of canonical nodes, mixing of bits, and an order held in memory."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.interfaces.shuffle import Order
 from streamplug.types import Int64
@@ -22,6 +23,14 @@ def locate_entry(bounds: Int64, entry: int) -> tuple[int, int]:
     """
     canonical_node = int(np.searchsorted(bounds, entry, side="right")) - 1
     return canonical_node, entry - int(bounds[canonical_node])
+
+
+def mix_bits(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix the bits of each value by the finalizer of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
+    return mixed
 
 
 class ArrayOrder(Order):

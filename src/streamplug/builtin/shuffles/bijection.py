@@ -11,20 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
+from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry, mix_bits
 from streamplug.types import Int64
 
 _ROUNDS = 8
 _TABLE_BITS = 17
 """Largest half, in bits, that uses lookup tables: at most 8 MiB, for up to 2**34 samples."""
-
-
-def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix the bits of each value (finalizer of splitmix64, Steele, Lea and Flood 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = values ^ (values >> np.uint64(31))
-    return mixed
 
 
 class Bijection:
@@ -43,7 +35,7 @@ class Bijection:
         self._tables: NDArray[np.uint64] | None = None
         if self._half <= _TABLE_BITS:
             halves = np.arange(1 << int(self._half), dtype=np.uint64)
-            self._tables = _scramble(halves + self._keys[:, None]) & self._mask
+            self._tables = mix_bits(halves + self._keys[:, None]) & self._mask
 
     def __call__(self, positions: Int64) -> Int64:
         """Return the images of positions."""
@@ -75,7 +67,7 @@ class Bijection:
     def _mixed(self, number: int, half: NDArray[np.uint64]) -> NDArray[np.uint64]:
         mixed: NDArray[np.uint64]
         if self._tables is None:
-            mixed = _scramble(half + self._keys[number]) & self._mask
+            mixed = mix_bits(half + self._keys[number]) & self._mask
         else:
             mixed = self._tables[number][half.view(np.int64)]
         return mixed
