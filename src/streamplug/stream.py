@@ -327,11 +327,7 @@ def _path_text(name: str, value: Any) -> str:
 
 
 def _check_split(split: str | None) -> None:
-    """Check that a split does not lead out of the data set and its cache.
-
-    Raises:
-        ConfigError: If it does.
-    """
+    """Raise `ConfigError` for a split that leads out of the data set and its cache."""
     path = Path(split or "")
     if path.anchor or ".." in path.parts:
         raise ConfigError(

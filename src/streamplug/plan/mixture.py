@@ -183,22 +183,17 @@ class Mixture:
         ):
             return AllSamples(selected)
         chosen = [
-            self._count_per_shard(starts[first : last + 1], number, seed, epoch, shuffled=shuffled)
+            self.sampler.count_per_shard(
+                np.diff(starts[first : last + 1]),
+                self.choose[number],
+                self.granularity,
+                seed=seed,
+                epoch=epoch,
+                stream=number,
+                shuffled=shuffled,
+            )
             for number, (first, last) in bounds.items()
         ]
         return self.sampler.select(
             selected, np.concatenate(chosen), seed=seed, epoch=epoch, stream=stream or 0
-        )
-
-    def _count_per_shard(
-        self, starts: Int64, stream: int, seed: int, epoch: int, *, shuffled: bool
-    ) -> Int64:
-        return self.sampler.count_per_shard(
-            np.diff(starts),
-            self.choose[stream],
-            self.granularity,
-            seed=seed,
-            epoch=epoch,
-            stream=stream,
-            shuffled=shuffled,
         )

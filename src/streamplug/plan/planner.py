@@ -115,12 +115,11 @@ class Planner:
 
     def epoch(self, number: int, world: World, batch: int, config: EpochConfig) -> Epoch:
         """Return an epoch; `batch` is the number of samples per batch of one rank."""
-        parallelism = config.parallelism(world, batch)
-        epochs = self.curriculum_epochs(config)
+        epochs, global_batch = self.curriculum_epochs(config), batch * world.ranks
         if epochs is not None:
             return epochs.epoch(number, world)
         if isinstance(self.mixture, Curriculum):
-            return self._curriculum_epoch(self.mixture, number, batch * world.ranks, config)
+            return self._curriculum_epoch(self.mixture, number, global_batch, config)
         if isinstance(self.mixture, ChangedMixture):
             return self._changed_epoch(self.mixture, number, world, batch, config)
         if self.batches is not None:
@@ -134,11 +133,12 @@ class Planner:
                 seed=config.seed,
             )
         if config.batching_method == "random":
-            ordered = self.ordered(number, config)
+            parallelism = config.parallelism(world, batch)
             partition = self.partition_algorithm.partition(self.size, parallelism)
-            return PartitionedEpoch(ordered, partition)
+            return PartitionedEpoch(self.ordered(number, config), partition)
         if self.partition_algorithm.elastic:
-            return self._scheduled_epoch(number, batch * world.ranks, config)
+            schedule, samples = self._single_passes(number, global_batch, config)
+            return self._combine(schedule, samples, global_batch, config, range(schedule.total))
         return self._combined_epoch(self.mixture, number, world, batch, config)
 
     def ordered(self, number: int, config: EpochConfig) -> OrderedSamples:
@@ -170,23 +170,19 @@ class Planner:
         """Return the number of samples of a rank in an epoch, approximately with batches of varying size."""
         if self.batches is not None:
             return -(-self.size // world.ranks)
-        parallelism = config.parallelism(world, batch)
         global_batch = batch * world.ranks
         if isinstance(self.mixture, Curriculum):
             return -(-self.size // global_batch) * batch
         if isinstance(self.mixture, ChangedMixture):
             return replace(self, mixture=self.mixture.before).length(world, batch, config)
         if config.batching_method == "random":
+            parallelism = config.parallelism(world, batch)
             return self.partition_algorithm.partition(self.size, parallelism).per_rank
         if not self.partition_algorithm.elastic:
             return self._combined_epoch(self.mixture, 0, world, batch, config).length(world, batch)
         unit = self._samples_per_slot(global_batch, config)
         slots = sum(-(-taken // unit) for taken in self.mixture.choose)
         return -(-slots // (global_batch // unit)) * batch
-
-    def _scheduled_epoch(self, number: int, global_batch: int, config: EpochConfig) -> Epoch:
-        schedule, samples = self._single_passes(number, global_batch, config)
-        return self._combine(schedule, samples, global_batch, config, range(schedule.total))
 
     def _single_passes(
         self, number: int, global_batch: int, config: EpochConfig

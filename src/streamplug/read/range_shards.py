@@ -211,7 +211,9 @@ class RangeShards:
                     parts = load_parts()
                 except TruncatedFileError as error:
                     self.failures.set_end(info.number, error.at)
-                    raise _truncated_error(error, sample_range, request) from error
+                    is_cut = request.ranges[:, 1] > error.at
+                    row = int(sample_range.rows[request.is_stored][is_cut.argmax()])
+                    raise CorruptShardError(f"sample {row}: {error}") from error
                 sample_range.set_bytes(*request, parts)
 
     def _request(
@@ -249,13 +251,6 @@ def _check_bounds(checked: SampleRange, ranges: Int64, size: int) -> None:
             f"sample {checked.rows[at]}: it lies at bytes {ranges[at, 0]} to {ranges[at, 1]} of a file "
             f"of {size}; the file is damaged, write or copy it again"
         )
-
-
-def _truncated_error(
-    error: TruncatedFileError, sample_range: SampleRange, request: _SampleRequest
-) -> CorruptShardError:
-    row = int(sample_range.rows[request.is_stored][(request.ranges[:, 1] > error.at).argmax()])
-    return CorruptShardError(f"sample {row}: {error}")
 
 
 class _RangeReader(ShardReader):

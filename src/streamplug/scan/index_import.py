@@ -30,8 +30,11 @@ def make_index_importer(format_: Format, storage: Storage, retries: int) -> Tran
         if isinstance(document, dict) and "shards" in document:
             return data
         where = storage.url_of(INDEX_NAME)
-        if _is_file_list(format_, data, where):
-            raise FileListFoundError(f"{where} is a list of files")
+        if isinstance(format_, FileListFormat):
+            with _name_in_errors(where):
+                files = format_.parse_file_list(INDEX_NAME, data)
+            if files is not None:
+                raise FileListFoundError(f"{where} is a list of files")
         if not isinstance(format_, IndexImportFormat):
             return data
         with _name_in_errors(where):
@@ -53,13 +56,6 @@ def _name_in_errors(where: str) -> Iterator[None]:
         raise InvalidIndexError(
             f"{where} is damaged: {type(error).__name__}: {error!s:.200}; write or copy it again"
         ) from error
-
-
-def _is_file_list(format_: Format, data: bytes, where: str) -> bool:
-    if not isinstance(format_, FileListFormat):
-        return False
-    with _name_in_errors(where):
-        return format_.parse_file_list(INDEX_NAME, data) is not None
 
 
 class _Files(DatasetFiles):
