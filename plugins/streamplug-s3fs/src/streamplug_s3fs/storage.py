@@ -119,7 +119,7 @@ class S3Storage(FsspecStorage):
 
 def _lacks_credentials(error: Exception) -> str:
     """Return what is wrong with the credentials of this machine, or an empty string."""
-    from botocore import exceptions as boto  # type: ignore[import-untyped]  # botocore has no types
+    from botocore import exceptions as boto
 
     if isinstance(error, (boto.NoCredentialsError, boto.PartialCredentialsError)):
         return (

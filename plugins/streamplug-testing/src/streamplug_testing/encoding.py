@@ -163,10 +163,8 @@ class EncodingTests(ConformanceBase):
         @given(st.lists(self.values(), min_size=1, max_size=6), st.data())
         def check(values: list[Any], data: st.DataObject) -> None:
             buffer, starts, sizes = _lay_out([encoding.encode(value) for value in values])
-            numbers, count = st.integers(0, len(values) - 1), data.draw(st.sampled_from([1, 9]))
-            rows = data.draw(
-                st.lists(numbers, max_size=count)
-            )  # one sample is often a case of its own
+            row, size = st.integers(0, len(values) - 1), data.draw(st.sampled_from([1, 9]))
+            rows = data.draw(st.lists(row, max_size=size))  # one row is often a case of its own
             # The buffer is read-only for the encoding, and overwritten afterwards.
             read_only = buffer.view()
             read_only.flags.writeable = False
@@ -179,8 +177,8 @@ class EncodingTests(ConformanceBase):
                 assert array.shape == (len(rows), *encoding.dtype.shape)
             singles = encoding.unbatch(batch)
             assert len(singles) == len(rows)
-            for row, single in zip(rows, singles, strict=True):
-                assert self.equal(single, self.decoded(values[row]))
+            for n, single in zip(rows, singles, strict=True):
+                assert self.equal(single, self.decoded(values[n]))
 
         check()
 
