@@ -444,6 +444,19 @@ def test_process_that_dies_is_replaced(tmp_path, monkeypatch, undisturbed, death
             write_parts(deadly, [3], out=tmp_path / "set", processes=1, **OPTIONS)
 
 
+def test_error_of_a_script_without_a_guard_names_it(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "from streamplug import write_parts\n"
+        "def samples(part): yield {'id': part}\n"
+        "write_parts(samples, [0], columns={'id': 'int'}, out='set', processes=1)\n"
+    )
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    *_, last = done.stderr.splitlines()
+    assert "WriterError: part 0: 3 processes have died over it" in last
+    assert 'if __name__ == "__main__":' in last
+
+
 def test_batches_give_the_bytes_of_samples(tmp_path, undisturbed):
     write_parts(halves, range(5), out=tmp_path / "set", processes=0, batched=True, **OPTIONS)
     found = content(tmp_path / "set")

@@ -83,9 +83,14 @@ def _in_processes(task: bytes, numbers: Sequence[int], processes: int) -> Iterat
 
 
 def _killer(number: int, exitcode: int | None) -> WriterError:
+    hint = "-9 often means that memory ran out: use fewer processes, or smaller parts"
+    if exitcode == 1:
+        hint = (
+            "1 often means that the processes import the script, which then starts processes: put its code "
+            'under `if __name__ == "__main__":`'
+        )
     return WriterError(
-        f"part {number}: {_DEATHS} processes have died over it, the last with exit code {exitcode}; -9 "
-        "often means that memory ran out: use fewer processes, or smaller parts"
+        f"part {number}: {_DEATHS} processes have died over it, the last with exit code {exitcode}; {hint}"
     )
 
 
