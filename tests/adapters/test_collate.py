@@ -39,7 +39,7 @@ def test_arrays_of_different_shapes_are_a_list_of_tensors(unequal, workers):
 def odd(tmp_path):
     with MDSWriter(out=tmp_path / "odd", columns={"thing": "json", "n": "int"}) as out:
         for n in range(4):
-            out.write({"thing": None, "n": n})
+            out.write({"thing": [None, 1][n % 2], "n": n})
     return str(tmp_path / "odd")
 
 
@@ -55,6 +55,18 @@ def test_a_column_that_torch_cannot_take_is_named_with_what_to_do(odd, workers, 
         next(iter(loader))
     read = StreamingDataset(local=odd, batch_size=2, columns=["n"])  # as it says
     assert next(iter(StreamingDataLoader(read)))["n"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("options", [{}, {"transform": dict}])
+def test_text_with_none_stays_a_list_in_any_order(tmp_path, workers, options):
+    texts = [None, "a", "b", None, None, None]
+    with MDSWriter(out=tmp_path / "set", columns={"text": "json", "n": "int"}) as out:
+        out.write_batch({"text": texts, "n": np.arange(6)})
+    read = StreamingDataset(local=str(tmp_path / "set"), batch_size=2)
+    batches = list(StreamingDataLoader(read, num_workers=workers, **options))
+    assert [batch["text"] for batch in batches] == [texts[:2], texts[2:4], texts[4:]]
+    assert [batch["n"].tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5]]
 
 
 class Own(StreamingDataset):

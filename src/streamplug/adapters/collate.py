@@ -43,19 +43,23 @@ def collate_samples(samples: list[Any], collate: Collate) -> Any:
     except _COLLATE_ERRORS:
         if not are_dicts:
             raise
-        for name in samples[0]:
-            values = [sample[name] for sample in samples]
-            try:
-                collate(values)
-            except _COLLATE_ERRORS as error:
-                raise _collate_error(name, values, error) from error
-        raise
+        return {
+            name: _collate_values(name, [sample[name] for sample in samples], collate)
+            for name in samples[0]
+        }
 
 
 def _collate_column(name: str, values: list[Any], collate: Collate) -> Any:
     if all(map(has_torch_dtype, values)) and len({value.shape for value in values}) > 1:
         return UnequalArrays(values)
     _check_keys(name, values)
+    return _collate_values(name, values, collate)
+
+
+def _collate_values(name: str, values: list[Any], collate: Collate) -> Any:
+    # torch returns text as it is, but raises if the first value is None.
+    if all(value is None or isinstance(value, (str, bytes)) for value in values):
+        return values
     try:
         return collate(values)
     except _COLLATE_ERRORS as error:
