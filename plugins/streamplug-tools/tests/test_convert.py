@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -272,3 +274,37 @@ def test_a_set_without_shards_is_refused(tmp_path, write):
     write(tmp_path / "empty", ())
     with pytest.raises(ConfigError, match="there are no shards, so nothing says which columns"):
         convert(tmp_path / "empty", Output(tmp_path / "out"))
+
+
+class Ending(Encoding):
+    """Text with something at its end."""
+
+    def __init__(self, stored, end):
+        self._stored, self._end = stored, end
+
+    def encode(self, value):
+        return self._stored.encode(value)
+
+    def decode(self, data):
+        return self._stored.decode(data) + self._end
+
+
+@dataclass(frozen=True)
+class WithEnding:
+    end: str
+
+    def __call__(self, encoding):
+        return Ending(encoding, self.end)
+
+
+@pytest.mark.parametrize("make", [WithEnding, lambda end: partial(Ending, end=end)])
+def test_a_run_is_not_continued_with_other_arguments_of_a_decoder(source, tmp_path, read, make):
+    def run(decoder):
+        stream = Stream(local=str(source), decoders={"name": decoder, "x": None})
+        return convert(stream, Output(tmp_path / "out", processes=0))
+
+    run(make("!"))
+    run(make("!"))  # it is complete
+    assert {name[-1] for name in read(tmp_path / "out")["name"]} == {"!"}
+    with pytest.raises(OutputExistsError):
+        run(make("?"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import is_dataclass, replace
+from functools import cached_property, partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -148,10 +148,11 @@ class Table:
             digest.update(f"versions {opened.file_versions}\n".encode())
             if opened.rows_digest:
                 digest.update(f"rows {opened.rows_digest}\n".encode())
-            for name, decoder in sorted((opened.stream.decoders or {}).items()):
-                if decoder is not keep_raw:  # which `stored` of the job's columns says
-                    called = getattr(decoder, "__qualname__", type(decoder).__qualname__)
-                    digest.update(f"decoder {name} {decoder.__module__}.{called}\n".encode())
+            decoders: dict[str, Any] = dict(opened.stream.decoders or {})
+            for name, decoder in sorted(decoders.items()):
+                # `stored` of the job's columns says which are kept raw.
+                if decoder is not None and decoder is not keep_raw:
+                    digest.update(f"decoder {name} {_describe(decoder)}\n".encode())
             for name, files in sorted(opened.index.tables.items()):
                 digest.update(f"{name}\n".encode())
                 digest.update(np.ascontiguousarray(files.bytes, "<i8").data)
@@ -159,6 +160,16 @@ class Table:
                     hashes = sorted(files.hashes[shard].items())
                     digest.update(repr((files.basenames[shard], hashes)).encode())
         return digest.hexdigest()
+
+
+def _describe(function: Any) -> str:
+    """Return the name of a decoder, and its arguments if it is a dataclass or a partial function."""
+    if isinstance(function, partial):
+        arguments = f"{function.args!r} {sorted(function.keywords.items())!r}"
+        return f"{_describe(function.func)} {arguments}"
+    options = f" {function!r}" if is_dataclass(function) else ""
+    called = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{function.__module__}.{called}{options}"
 
 
 def cache_locally(streams: Iterable[Stream], folder: Path, *, whole: bool) -> list[Stream]:
