@@ -17,7 +17,7 @@ from streamplug_testing.equality import same
 from streamplug_tools import Output
 from streamplug_tools.options import JobProgress
 from streamplug_tools.transforms import convert
-from streamplug_views import View, log
+from streamplug_views import View, compact, log
 from streamplug_views.workspace import ViewWorkspace
 
 from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
@@ -428,6 +428,9 @@ def test_a_forked_child_writes_other_files_than_its_parent():
         (lambda view: view.where(0), "expected an expression as text, got 0"),
         (lambda view: view.concat("captions", format=0), "format=0: expected a name"),
         (lambda view: view.commit(), "name the location"),
+        (lambda view: view.commit("new", message=None), "message=None: expected text; leave it out"),
+        (lambda view: view.commit("new", message=5), "message=5: expected text; leave it out"),
+        (lambda _: compact("mds", "new", message=None), "message=None: expected text; leave it out"),
         (lambda view: view.rebase(), "no versions"),
     ],
 )  # fmt: skip

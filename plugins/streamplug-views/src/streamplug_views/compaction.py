@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError
 from streamplug.plugin.location import absolute_location
 from streamplug_views.history import Location
 from streamplug_views.manifest import Step
-from streamplug_views.view import Commit, View
+from streamplug_views.view import Commit, View, check_message
 from streamplug_views.workspace import open_location
 
 
@@ -46,6 +46,7 @@ def compact(
         ConflictError: If another commit wrote a version meanwhile.
         StreamplugError: If the view cannot be read, or the data set cannot be written.
     """
+    check_message(message)  # before the data set is written
     view = View.of(location, storage_options=storage_options)
     snapshot = view.snapshot
     url = absolute_location(fspath(out))

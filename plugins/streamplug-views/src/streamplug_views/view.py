@@ -40,6 +40,12 @@ def _check_key(column: Any) -> None:
         raise ConfigError(f"on={column!r:.40}: expected the name of a column")
 
 
+def check_message(message: Any) -> None:
+    """Raise `ConfigError` unless a message is text: readers would take its manifest for damaged."""
+    if not isinstance(message, str):
+        raise ConfigError(f"message={message!r:.60}: expected text; leave it out for none")
+
+
 @dataclass(frozen=True)
 class Commit:
     """A committed version of a view.
@@ -300,12 +306,14 @@ class View(SummaryRepr):
             OutputExistsError: If the location has a data set, which would be read rather than the view.
             StreamplugError: If it cannot be evaluated or written.
         """
+        check_message(message)  # before the view is evaluated
         return self.commit_snapshot(self.snapshot, location, message=message)
 
     def commit_snapshot(
         self, snapshot: Snapshot, location: str | PathLike[str] | None = None, *, message: str = ""
     ) -> Commit:
         """Write a snapshot as `commit` writes that of this view."""
+        check_message(message)
         store, version = self.base.versions
         if location is not None:
             if not fspath(location):
