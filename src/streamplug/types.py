@@ -84,6 +84,8 @@ class World:
             value: Any = getattr(self, name)  # unchecked so far
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
                 raise ConfigError(f"World({name}={value!r:.60}): must be a whole number")
+            if type(value) is not int:  # states are JSON
+                object.__setattr__(self, name, int(value))
         for name in ("nodes", "ranks_per_node", "workers_per_rank"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"World({name}={getattr(self, name)}): must be at least 1")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 from itertools import product
 
+import numpy as np
 import pytest
 
 from streamplug.config import detect_world
@@ -28,6 +30,12 @@ def launched(monkeypatch):
 
 def test_without_a_launcher_there_is_one_rank(launched):
     assert launched() == World()
+
+
+def test_numbers_of_a_world_may_be_those_of_numpy():
+    world = World(np.int64(2), ranks_per_node=np.int32(3), rank=np.uint8(4))
+    assert world == World(2, 3, rank=4)
+    assert json.dumps([world.nodes, world.ranks, world.rank]) == "[2, 6, 4]"
 
 
 def test_a_launcher_tells_the_world(launched):
