@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from streamplug_tools import (
     Columns,
@@ -138,6 +139,12 @@ def test_arguments_of_other_types_are_refused(folder, tmp_path, call, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         call(folder, Output(tmp_path / "out", processes=0))
     assert not (tmp_path / "out").exists()
+
+
+def test_fractions_may_be_numbers_of_numpy(folder, tmp_path):
+    output = lambda name: Output(tmp_path / name, processes=0)  # noqa: E731
+    split = split_by_fractions(folder, output, {"a": np.float32(0.5)})
+    assert [result.samples for result in split.values()] == [5]
 
 
 def test_sizes_of_splits_may_be_text(folder, tmp_path):

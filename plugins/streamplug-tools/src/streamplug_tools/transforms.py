@@ -196,6 +196,7 @@ def split_by_fractions(
     given: Any = fractions  # unchecked so far
     if not isinstance(given, Mapping) or not all(map(_is_number, given.values())):
         raise ConfigError(f"fractions={fractions!r:.60}: expected a dict of numbers by name")
+    fractions = {name: float(share) for name, share in fractions.items()}
     total = sum(fractions.values())
     if not fractions or min(fractions.values()) < 0 or not 0 < total < 1 + 1e-9:
         raise ConfigError(
@@ -203,7 +204,7 @@ def split_by_fractions(
         )
     with open_job(sources, columns, on_progress) as job:
         size = job.table.size
-        bounds = [round(size * float(share)) for share in np.cumsum([0.0, *fractions.values()])]
+        bounds = [round(size * share) for share in np.cumsum([0.0, *fractions.values()])]
         lists, ranks = OrderFiles(job.folder, fractions), ShuffledOrder(size, seed)
         for begin in range(0, size, _IDS_PER_BLOCK):
             end = min(begin + _IDS_PER_BLOCK, size)
