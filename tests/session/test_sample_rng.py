@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamplug import MDSWriter, Stream, World, sample_rng
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.session.sample_rng import SampleRng, place_of
+from streamplug.session.sample_rng import SampleRng, place_of, takes_rng
 
 SIZES = (70, 30, 100)
 METHODS = ("random", "stratified", "per_stream", "device_per_stream")
@@ -87,6 +87,11 @@ def test_numbers_of_neighbours_are_independent():
 def test_a_place_is_made_of_whole_numbers(place):
     with pytest.raises(ConfigError, match="must be a whole number of at least 0"):
         sample_rng(*place)
+
+
+def test_a_transform_is_a_function():
+    with pytest.raises(ConfigError, match="transform=5: expected a function"):
+        takes_rng(5, "transform")
 
 
 # -- in a data set --------------------------------------------------------------------

@@ -93,8 +93,10 @@ def takes_rng(function: Callable[..., Any], name: str) -> bool:
         name: Its name as a parameter, ``"transform"`` or ``"batch_transform"``.
 
     Raises:
-        ConfigError: If it has other required parameters.
+        ConfigError: If it is no function, or has other required parameters.
     """
+    if not callable(function):
+        raise ConfigError(f"{name}={function!r:.60}: expected a function")
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
