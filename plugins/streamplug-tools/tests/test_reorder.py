@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from streamplug_testing.http import serving
 from streamplug_tools import (
     Columns,
     Output,
@@ -16,6 +17,7 @@ from streamplug_tools import (
     split_by_fractions,
     split_by_size,
 )
+from streamplug_tools.row_access import cache_locally
 from streamplug_tools.selection_order import OrderFiles, SequentialOrder, ShuffledOrder
 
 from streamplug import Stream
@@ -309,3 +311,12 @@ def test_a_job_does_not_go_on_with_other_samples(source, tmp_path, options):
     convert([Stream(remote=str(source), **first)], to(tmp_path / "out"))  # which is the same call
     with pytest.raises(OutputExistsError, match="it is made of other samples, or in another way"):
         convert([Stream(remote=str(source), **options)], to(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_cache_limit_of_a_stream_is_that_of_the_job(source, tmp_path, whole):
+    with serving(source) as server:
+        stream = Stream(remote=server.url, cache_limit="10kb")
+        (cached,) = cache_locally([stream], tmp_path / "cache", whole=whole)
+        assert cached.cache == (tmp_path / "cache" / "0", 10 << 10)
+        assert shuffle(stream, Output(tmp_path / "out", processes=0)).samples == 200

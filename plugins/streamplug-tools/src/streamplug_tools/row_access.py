@@ -176,7 +176,7 @@ def cache_locally(streams: Iterable[Stream], folder: Path, *, whole: bool) -> li
     """Return streams that cache shards in a folder, and never change their source.
 
     Args:
-        streams: The streams; those with a cache keep it.
+        streams: The streams; those with a cache or a cache limit keep it.
         folder: The folder.
         whole: Whether to cache all shards, since they are read in random order.
     """
@@ -216,14 +216,15 @@ def _cache_locally(stream: Stream, folder: Path, *, whole: bool) -> Stream:
     if stream.remote is not None and (stream.local is not None or stream.access == "range"):
         return stream
     where = stream.local if stream.remote is None else stream.remote
+    limit = stream.cache_limit
     stream = replace(stream, remote=where, local=None, cache_limit=None)
     places = [where] if isinstance(where, str) else where or []
     if all(local_path(place) is not None for place in places):
         index = stream.open().index
         if not index.compressed:
             return stream
-    stream = replace(stream, local=str(folder))
-    if whole:
+    stream = replace(stream, local=str(folder), cache_limit=limit)
+    if whole or limit is not None:
         return stream
     index = stream.open().index
     sizes = sum(table.bytes.astype(np.int64) for table in index.tables.values())
