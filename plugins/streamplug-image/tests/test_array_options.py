@@ -197,6 +197,14 @@ def test_floats_are_normalised_and_padded_with_zeros():
         ({"size": (9, 7), "fit": "crop", "shorter_side": 9.5}, "shorter_side=9.5"),
         ({"mean": (1, 2), "std": (1, 2)}, "expected 3 numbers"),
         ({"std": (1, 2, 3)}, "mean=None: expected 3 numbers"),
+        (
+            {"mean": (124, 116, 104), "std": (0.2, 0.2, 0.2)},
+            "mean=.* divide those of pixels of 8 bits",
+        ),
+        (
+            {"mean": (0.5, 0.5, 0.5), "std": (58, 57, 57)},
+            "std=.* divide those of pixels of 8 bits by 255",
+        ),
         ({"orient": "yes"}, "orient='yes'"),
         ({"resampler": "lanczos"}, "expected one of pillow, torch"),
     ],

@@ -225,6 +225,10 @@ def test_files_and_pillow_images_give_the_same(kind):
         ({"resampler": "cv2"}, "resampler='cv2': expected one of pillow, torch"),
         ({"mean": (0.5, 0.5, 0.5)}, "std=None: expected 3 numbers"),
         ({"mean": (0.5,), "std": (1,)}, "mean=.*expected 3 numbers"),
+        (
+            {"mean": (124, 116, 104), "std": (58, 57, 57)},
+            "mean=.* divide those of pixels of 8 bits",
+        ),
         ({"mode": "L", "mean": (0.5,), "std": (0,)}, "std=.*above 0"),
         ({"layout": "CHW"}, "NHWC, NCHW"),
         ({"mode": "CMYK"}, "expected one of"),

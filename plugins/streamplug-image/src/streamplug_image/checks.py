@@ -54,7 +54,7 @@ def check_normalization(mean: Any, std: Any, channels: int) -> tuple[Any, Any]:
     """Return mean and deviation as tuples of floats, or None twice.
 
     Raises:
-        ConfigError: If they are no numbers, one for each channel, or only one of them is given.
+        ConfigError: If they are no numbers from 0 to 1, one for each channel, or only one of them is given.
     """
     if mean is None and std is None:
         return None, None
@@ -68,6 +68,11 @@ def check_normalization(mean: Any, std: Any, channels: int) -> tuple[Any, Any]:
             raise ConfigError(
                 f"{name}={value!r:.60}: expected {channels} numbers, one for each channel; mean= and std= "
                 "go together"
+            )
+        if not 0 <= min(numbers) <= max(numbers) <= 1:
+            raise ConfigError(
+                f"{name}={value!r:.60}: expected shares of the largest value, from 0 to 1; divide those of "
+                "pixels of 8 bits by 255"
             )
         found.append(numbers)
     if min(found[1]) <= 0:
