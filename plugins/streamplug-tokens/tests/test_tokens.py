@@ -563,6 +563,41 @@ def test_options_without_meaning_are_refused(options, match):
             TokenPacks(column="tokens", length=8, documents_per_group=number)
 
 
+@pytest.mark.parametrize(
+    ("view", "plain"),
+    [
+        (
+            TokenBlocks(
+                column="tokens",
+                length=np.int64(8),
+                stride=np.int32(4),
+                separator=np.uint16(1),
+                padding=np.uint16(0),
+                cross_documents=np.bool_(False),
+                dtype=np.uint16,
+            ),
+            TokenBlocks(
+                column="tokens",
+                length=8,
+                stride=4,
+                separator=1,
+                cross_documents=False,
+                dtype="uint16",
+            ),
+        ),
+        (
+            TokenPacks(column="tokens", length=8, documents_per_group=np.int64(4)),
+            TokenPacks(column="tokens", length=8, documents_per_group=4),
+        ),
+    ],
+)
+def test_states_are_json_if_options_are_those_of_numpy(tmp_path, view, plain):
+    folder = write(tmp_path / "set", documents([16, 20]))
+    state = TokenDataset(tokens=view, local=folder, batch_size=1).state_dict(0)
+    loaded = json.loads(json.dumps(state))
+    TokenDataset(tokens=plain, local=folder, batch_size=1).load_state_dict(loaded)
+
+
 @pytest.mark.parametrize("row", [-1, 2, True, 0.5, "0"])
 def test_spans_are_of_rows_that_there_are(tmp_path, row):
     folder = write(tmp_path / "set", documents([16]))

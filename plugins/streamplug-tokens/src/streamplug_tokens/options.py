@@ -62,6 +62,16 @@ class TokenRowOptions:
         if self.column in self.extras:
             raise ConfigError(f"extras: the tokens' own column is named {self.column!r}")
         object.__setattr__(self, "extras", tuple(self.extras))
+        dtype: Any = self.dtype
+        if isinstance(dtype, (type, np.dtype)):
+            dtype = np.dtype(dtype)
+            object.__setattr__(self, "dtype", dtype.name if dtype.isnative else dtype.str)
+        for name in ("length", "separator", "padding"):
+            self._set_plain(name, getattr(self, name))
+
+    def _set_plain(self, name: str, value: Any) -> None:
+        """Set an option to a number of Python, also if it is one of NumPy: states are JSON."""
+        object.__setattr__(self, name, value.item() if isinstance(value, np.generic) else value)
 
     def check(self, dtype: np.dtype[Any]) -> None:
         """Check that a dtype holds the separator and the padding.
@@ -115,6 +125,8 @@ class TokenBlocks(TokenRowOptions):
             )
         if self.remainder not in ("drop", "pad"):
             raise ConfigError(f"remainder={self.remainder!r}: choose 'drop' or 'pad'")
+        self._set_plain("stride", stride)
+        self._set_plain("cross_documents", self.cross_documents)
 
     @property
     def lookahead(self) -> int:
@@ -142,6 +154,7 @@ class TokenPacks(TokenRowOptions):
         TokenRowOptions.__post_init__(self)
         if whole_number("documents_per_group", self.documents_per_group, 1) is None:
             raise ConfigError("documents_per_group=None: must be a whole number of at least 1")
+        self._set_plain("documents_per_group", self.documents_per_group)
 
 
 def options_to_state(options: TokenBlocks | TokenPacks) -> dict[str, Any]:
