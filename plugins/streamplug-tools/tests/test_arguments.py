@@ -141,6 +141,20 @@ def test_arguments_of_other_types_are_refused(folder, tmp_path, call, message):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda *some: split_by_fractions(*some, {"a": 0.5, "b": 0.5}),
+        lambda *some: split_by_size(*some, samples=5),
+    ],
+)
+def test_each_part_of_a_split_has_its_own_place(folder, tmp_path, call):
+    output = Output(tmp_path / "out", processes=0, exist_ok=True)
+    with pytest.raises(ConfigError, match=r"outputs= gives '.*out' for '\w+' and '\w+'; have it"):
+        call(folder, lambda _: output)
+    assert not (tmp_path / "out").exists()
+
+
 def test_fractions_may_be_numbers_of_numpy(folder, tmp_path):
     output = lambda name: Output(tmp_path / name, processes=0)  # noqa: E731
     split = split_by_fractions(folder, output, {"a": np.float32(0.5)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from numbers import Real
 from typing import Any
@@ -11,6 +11,8 @@ import numpy as np
 
 from streamplug.config import check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError
+from streamplug.interfaces.storage import public_url
+from streamplug.plugin.location import absolute_location, output_locations
 from streamplug_tools.expressions import Expression
 from streamplug_tools.job import DatasetJob, open_job
 from streamplug_tools.options import (
@@ -202,6 +204,7 @@ def split_by_fractions(
         raise ConfigError(
             f"fractions={fractions}: each must be 0 or more, and their sum more than 0 and at most 1"
         )
+    made = _make_outputs(outputs, fractions)
     with open_job(sources, columns, on_progress) as job:
         size = job.table.size
         bounds = [round(size * share) for share in np.cumsum([0.0, *fractions.values()])]
@@ -212,7 +215,7 @@ def split_by_fractions(
             for name, low, high in zip(fractions, bounds, bounds[1:]):
                 lists.add(name, ids[(rank >= low) & (rank < high)])
         return {
-            name: job.write(order, outputs(name), ["split", fractions, seed, name])
+            name: job.write(order, made[name], ["split", fractions, seed, name])
             for name, order in lists.orders.items()
         }
 
@@ -254,12 +257,29 @@ def split_by_size(
             else _split_points(job.table, limit or 1)
         )
         ends = [*starts[1:], job.table.size]
+        made = _make_outputs(outputs, [f"{number:05d}" for number in range(len(starts))])
         return {
-            f"{number:05d}": job.write(
-                SequentialOrder(end - begin, begin), outputs(f"{number:05d}"), ["split", begin, end]
-            )
-            for number, (begin, end) in enumerate(zip(starts, ends))
+            name: job.write(SequentialOrder(end - begin, begin), output, ["split", begin, end])
+            for (name, output), begin, end in zip(made.items(), starts, ends)
         }
+
+
+def _make_outputs(outputs: Callable[[str], Output], names: Iterable[str]) -> dict[str, Output]:
+    """Return the outputs of several data sets.
+
+    Raises:
+        ConfigError: If two are at one place, where the second would replace the first.
+    """
+    made = {name: outputs(name) for name in names}
+    name_of: dict[str, str] = {}
+    for name, output in made.items():
+        place = absolute_location(output_locations(output.out)[-1])
+        if name_of.setdefault(place, name) != name:
+            raise ConfigError(
+                f"outputs= gives {public_url(place)!r} for {name_of[place]!r} and {name!r}; have it return "
+                "another place for each name"
+            )
+    return made
 
 
 def _is_number(value: object) -> bool:
