@@ -69,7 +69,9 @@ class StreamingCompression(Compression):
                 data = decoder.unused_data or source.read(READ_BYTES)
                 if not data:
                     return size
-                decoder = self._next_decoder()
+                if not self.concatenated:
+                    raise damaged_error(self.suffix, "bytes follow its end")
+                decoder = self.make_decoder()
             elif decoder.needs_input:
                 data = source.read(READ_BYTES)
                 if not data:
@@ -82,8 +84,3 @@ class StreamingCompression(Compression):
             return decoder.decompress(data, max_length=max_length)
         except self.errors as error:
             raise damaged_error(self.suffix, error) from error
-
-    def _next_decoder(self) -> FrameDecoder:
-        if not self.concatenated:
-            raise damaged_error(self.suffix, "bytes follow its end")
-        return self.make_decoder()

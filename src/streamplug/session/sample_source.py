@@ -263,16 +263,13 @@ class _Share:
     def split_to_fit(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Split blocks until each fits the share; half of `samples` is left for the prefetch window."""
         for block in blocks:
-            fits = self._fits(block)
+            fits = 2 * block.ids.size <= self.samples and self._needed_bytes(block) <= self.bytes
             if not fits and (halves := block.halve()):
                 yield from self.split_to_fit(iter(halves))
                 continue
             if not fits and self._evicts(block):
                 warn_about_cache(self._needed_bytes(block), self._limit, self._process)
             yield block
-
-    def _fits(self, block: Block) -> bool:
-        return 2 * block.ids.size <= self.samples and self._needed_bytes(block) <= self.bytes
 
     def _evicts(self, block: Block) -> bool:
         """Return whether the shards of this and earlier blocks that did not fit take more than the cache."""
