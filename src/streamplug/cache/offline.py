@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
@@ -19,21 +18,14 @@ from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 _LOG = logging.getLogger("streamplug")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalCopy:
-    """The index of a data set in a cache; `derived` is the scan directory if it was made by a scan."""
-
-    index: Index
-    derived: Path | None
-
-
 def open_local_copy(
     directory: Path, url: str, selection: str | None, *, listed: bool
-) -> LocalCopy | None:
-    """Return the local copy of a data set; None if its index is missing, damaged or of other files.
+) -> tuple[Index, Path | None] | None:
+    """Return the index of the local copy of a data set, and the scan directory if a scan has made it.
 
-    `selection` is the key of files without an index; None requires an index. If the files are not
-    `listed` one by one, their directory may have an index of its own.
+    None if the index is missing, damaged or of other files. `selection` is the key of files without an index;
+    None requires an index. If the files are not `listed` one by one, their directory may have an index of its
+    own.
     """
     path = directory / INDEX_NAME
     with map_disk_errors(directory):
@@ -50,12 +42,14 @@ def open_local_copy(
         index = parse_index(load_imported_index(directory, data), str(path))
         # The name of the client is left out, as in the index of a scan.
         index.versions = str(identity.get("versions") or "").rpartition(" ")[2]
-    return LocalCopy(index, scan_cache_dir(directory, url) if scanned else None)
+    return index, scan_cache_dir(directory, url) if scanned else None
 
 
-def warn_offline(copy: LocalCopy, directory: Path, url: str, error: Exception) -> None:
-    """Warn that a local copy is read, with the number of its shards."""
-    total, num_cached = len(copy.index), count_shards(copy, directory)
+def warn_offline(
+    index: Index, derived: Path | None, directory: Path, url: str, error: Exception
+) -> None:
+    """Warn that a local copy is read, with the number of its shards; `derived` is the scan directory."""
+    total, num_cached = len(index), _count_shards(index, derived, directory)
     rest = (
         "" if num_cached == total else "; a sample of another shard fails until it can be reached"
     )
@@ -71,19 +65,18 @@ def warn_offline(copy: LocalCopy, directory: Path, url: str, error: Exception) -
     )
 
 
-def count_shards(copy: LocalCopy, directory: Path) -> int:
+def _count_shards(index: Index, derived: Path | None, directory: Path) -> int:
     """Return the number of shards whose files are all in a directory, raw or compressed."""
     names = _names(directory)
-    if copy.derived is not None:
-        names |= _names(copy.derived)
+    if derived is not None:
+        names |= _names(derived)
     # A file that is not stored compressed has an empty name among the compressed ones.
     names_of_roles = [
-        [table.basenames for table in tables if table is not None]
-        for tables in copy.index.file_tables
+        [table.basenames for table in tables if table is not None] for tables in index.file_tables
     ]
     return sum(
         all(any(column[shard] in names for column in columns) for columns in names_of_roles)
-        for shard in range(len(copy.index))
+        for shard in range(len(index))
     )
 
 

@@ -182,8 +182,8 @@ def _find_index_or_copy(stream: Stream, storage: Storage) -> tuple[Index, Path |
         copy = open_local_copy(directory, storage.url, location.selection, listed=is_listed)
         if copy is None:
             raise
-        warn_offline(copy, directory, storage.url, error)
-        return copy.index, copy.derived, True
+        warn_offline(*copy, directory, storage.url, error)
+        return *copy, True
 
 
 def _unpack_dirs(stream: Stream, index: Index, derived: Path | None) -> tuple[Path, Path]:
