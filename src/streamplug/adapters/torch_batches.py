@@ -197,9 +197,9 @@ def _pack(batch: Any, memory: SharedArrays | None) -> Any:
     """Return the message for a batch: large arrays, bytes and strings go through the shared memory."""
     if memory is None or type(batch) is not dict:
         return batch
-    arrays = {key: value for key, value in map(_array, batch.items()) if value is not None}
-    lists = {key: pack_strings(value) for key, value in batch.items() if key not in arrays}
-    joined = {key: value for key, value in lists.items() if value is not None}
+    arrays = {k: array for k, value in batch.items() if (array := _array(value)) is not None}
+    lists = ((key, pack_strings(value)) for key, value in batch.items() if key not in arrays)
+    joined = {key: value for key, value in lists if value is not None}
     shared = {**arrays, **{key: value.data for key, value in joined.items()}}
     # If the consumer keeps so many batches that no slot is free, further ones are copied.
     large = sum(array.nbytes for array in shared.values()) >= MIN_SHARED_BYTES
@@ -212,14 +212,13 @@ def _pack(batch: Any, memory: SharedArrays | None) -> Any:
     )
 
 
-def _array(item: tuple[Any, Any]) -> tuple[Any, np.ndarray[Any, Any] | None]:
-    key, value = item
+def _array(value: Any) -> np.ndarray[Any, Any] | None:
     if type(value) is torch.Tensor:
         try:
             value = value.numpy()
         except (TypeError, RuntimeError):  # a dtype or layout that NumPy lacks
-            return key, None
-    return key, value if has_torch_dtype(value) else None
+            return None
+    return value if has_torch_dtype(value) else None
 
 
 class _PackedBatch:

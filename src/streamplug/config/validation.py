@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from streamplug.config.config_file import FromEnvironment, join_key, to_plain
 from streamplug.config.parameters import REQUIRED, is_section, parameters
@@ -27,17 +27,16 @@ _SCALARS: dict[Any, tuple[Any, str]] = {
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _BOOLEANS = {"true": True, "false": False}
-_Types: TypeAlias = "list[Any]"
 
 
-def union_members(hint: Any) -> _Types:
+def union_members(hint: Any) -> list[Any]:
     """Return the members of a union; for another type, the type itself."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [item for part in typing.get_args(hint) for item in union_members(part)]
     return [hint]
 
 
-def file_types(hint: Any) -> _Types:
+def file_types(hint: Any) -> list[Any]:
     """Return the members of a union that a file can represent."""
     return [item for item in union_members(hint) if _in_file(item)]
 
@@ -114,7 +113,7 @@ def _validate(value: Any, hint: Any, key: str) -> Any:
     raise _type_error(value, hint, key)
 
 
-def _best_section_first(value: Any, hints: _Types) -> _Types:
+def _best_section_first(value: Any, hints: list[Any]) -> list[Any]:
     """Return the members of a union, starting with the dataclass that shares most keys with a mapping."""
     sections = [item for item in hints if is_section(item)]
     if len(sections) < 2 or not isinstance(value, Mapping):
