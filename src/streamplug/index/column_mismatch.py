@@ -47,12 +47,12 @@ def find_mismatches(
     Encodings agree if they decode to values of one type: those with the same spec, arrays of one dtype
     regardless of shape, and encodings with the same decoder and state, such as those of image files.
     """
-    ours = {column.name: column for column in first.columns}
-    theirs = {column.name: column for column in other.columns}
-    for name in {**ours, **theirs}:
+    first_columns = {column.name: column for column in first.columns}
+    other_columns = {column.name: column for column in other.columns}
+    for name in {**first_columns, **other_columns}:
         if columns is not None and name not in columns:
             continue
-        one, two = ours.get(name), theirs.get(name)
+        one, two = first_columns.get(name), other_columns.get(name)
         if one is None or two is None:
             yield ColumnMismatch(name, one.spec if one else None, two.spec if two else None)
         elif name in first.decoders and name in other.decoders:

@@ -29,8 +29,8 @@ class Digest(Protocol):
 @cache
 def hash_names() -> tuple[str, ...]:
     """Return the names of all hash algorithms, sorted."""
-    ours = {name for name in hashlib.algorithms_available if hasattr(hashlib, name)}
-    fixed = {name for name in ours if not name.startswith("shake_")}
+    from_hashlib = {name for name in hashlib.algorithms_available if hasattr(hashlib, name)}
+    fixed = {name for name in from_hashlib if not name.startswith("shake_")}
     return tuple(sorted(fixed | set(xxhash.algorithms_available)))
 
 

@@ -90,11 +90,11 @@ def resume_mixture(
         StateError: If they are invalid, incomplete, or those of another curriculum.
     """
     past, count = saved.get("curriculum"), saved.get("curriculum_changes")
-    found = len(past) if isinstance(past, list) else 0
-    if count not in (None, found):
+    num_saved = len(past) if isinstance(past, list) else 0
+    if count not in (None, num_saved):
         # Checkpoints by key load only the keys that the state of a new run has.
         raise StateError(
-            f"the state has {found} of {count!r:.20} changes of its curriculum: it was not loaded whole; "
+            f"the state has {num_saved} of {count!r:.20} changes of its curriculum: it was not loaded whole; "
             "save it as one value, such as json.dumps(state)"
         )
     if isinstance(mixture, Curriculum):
@@ -103,7 +103,8 @@ def resume_mixture(
     if past is None:
         return mixture
     step = step_of_run(mixture)
-    changes = [each for each in parse_changes(past, sizes, from_start=False) if each.step <= step]
+    saved_changes = parse_changes(past, sizes, from_start=False)
+    changes = [change for change in saved_changes if change.step <= step]
     if isinstance(mixture, Mixture):  # at once: a state may have many
         return _with_changes(mixture, sizes, changes) if changes else mixture
     for change in changes:
@@ -132,7 +133,7 @@ def _with_changes(
 ) -> ChangedMixture:
     """Return a mixture with changes by hand, sorted by their step of the run."""
     first = changes[0].step
-    relative = tuple(replace(each, step=each.step - first, by_hand=True) for each in changes)
+    relative = tuple(replace(change, step=change.step - first, by_hand=True) for change in changes)
     return ChangedMixture(mixture, Curriculum(relative, mixture.epoch_size, tuple(sizes)), first)
 
 

@@ -124,14 +124,14 @@ def load(
         # mosaicml-streaming saves this before the first batch, and begins anew when it loads it.
         state = {**state, "epoch": 0, "sample_in_epoch": 0}
     position = _read_position(state)
-    ours = identity.to_state()
-    keys = [*ours] if version else ["num_canonical_nodes", "shuffle_seed"]
+    current = identity.to_state()
+    keys = [*current] if version else ["num_canonical_nodes", "shuffle_seed"]
     differences = [
         _describe_shards(state, identity)
         if key == "shards"
-        else describe_difference(key, state.get(key), ours.get(key), VALUE_MEANINGS.get(key, ""))
+        else describe_difference(key, state.get(key), current.get(key), VALUE_MEANINGS.get(key, ""))
         for key in dict.fromkeys([*keys, "batch_budget"])
-        if state.get(key) != ours.get(key)
+        if state.get(key) != current.get(key)
     ]
     if differences:
         raise StateError("the state is of another run: " + "; ".join(differences))

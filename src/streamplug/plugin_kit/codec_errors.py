@@ -62,5 +62,5 @@ def parsing(what: str, advice: str = "") -> Iterator[None]:
         reason = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
         # gzip and pyarrow raise OSError for damage, too, but without a number.
         of_system = isinstance(error, OSError) and error.errno is not None
-        found = f"{what} {'cannot be read' if of_system else 'is damaged'}: {reason}"
-        raise DataError("; ".join(filter(None, [found, advice]))) from error
+        message = f"{what} {'cannot be read' if of_system else 'is damaged'}: {reason}"
+        raise DataError("; ".join(filter(None, [message, advice]))) from error

@@ -254,10 +254,10 @@ class FsspecStorage(ClientStorage):
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         root = f"{self.client()[1]}/"
-        for name, found in self.find_files(self.path(folder)).items():
+        for name, listed in self.find_files(self.path(folder)).items():
             # fsspec also yields a file of the folder's name, and markers of empty directories.
             if name.startswith(root) and not name.endswith("/"):
-                info = _follow_link(self.filesystem(), found)
+                info = _follow_link(self.filesystem(), listed)
                 yield ObjectInfo(name[len(root) :], int(info["size"] or 0), version_of(info))
 
     def find_files(self, top: str) -> Mapping[str, Mapping[str, Any]]:

@@ -178,20 +178,20 @@ def file_versions(
     Raises:
         Transient: If the storage cannot be reached.
     """
-    wanted = set(names)
+    requested = set(names)
     infos: list[ObjectInfo | None] = []
-    if len(wanted) > _MAX_STATS:
-        prefix = commonprefix(list(wanted))  # noqa: RUF071 - keys may be listed by any prefix
+    if len(requested) > _MAX_STATS:
+        prefix = commonprefix(list(requested))  # noqa: RUF071 - keys may be listed by any prefix
 
-        def list_wanted() -> list[ObjectInfo | None]:
-            return [info for info in storage.list(prefix) if info.key in wanted]
+        def list_requested() -> list[ObjectInfo | None]:
+            return [info for info in storage.list(prefix) if info.key in requested]
 
         try:
-            infos, wanted = call_with_retries(list_wanted, retries), set()
+            infos, requested = call_with_retries(list_requested, retries), set()
         except Transient:
             raise
         except StorageError:
-            wanted = {INDEX_NAME}
+            requested = {INDEX_NAME}
 
     def stat(name: str) -> ObjectInfo | None:
         try:
@@ -201,5 +201,5 @@ def file_versions(
         except StorageError:  # it is missing, or the server does not support this
             return None
 
-    infos += map_threads(stat, sorted(wanted), _MAX_STATS_IN_FLIGHT)
+    infos += map_threads(stat, sorted(requested), _MAX_STATS_IN_FLIGHT)
     return sorted((info.key, info.size, info.version) for info in infos if info is not None)

@@ -137,11 +137,11 @@ class EpochCounter:
     def _begin(self, loop: WorkerLoop) -> int:
         """Start or join an epoch; return the number of epochs started up to it."""
         cells = self._cells[_WORKERS:]
-        mine = 1 + loop.worker if loop.ticket else 0
-        seen = cells.copy()
-        latest = int(seen.max()) >> _BEGUN
+        own_cell = 1 + loop.worker if loop.ticket else 0
+        values = cells.copy()
+        latest = int(values.max()) >> _BEGUN
         # A worker that was in the latest epoch starts another one: it is persistent, or a seed was repeated.
-        joins = seen[mine] >> _BEGUN != latest and self._is_begun(loop, seen, latest)
+        joins = values[own_cell] >> _BEGUN != latest and self._is_begun(loop, values, latest)
         begun = loop.begun or (latest if joins else latest + 1)
         if begun > MAX_EPOCHS:
             raise ConfigError(
@@ -149,7 +149,7 @@ class EpochCounter:
                 "loaded; call load_state_dict(state_dict()), which starts the count anew"
             )
         loop_id = (loop.process % _PROCESSES << _WORKER_BITS) + loop.workers - 1
-        cells[mine] = (begun << _BEGUN) + (loop_id << _TICKET_BITS) + loop.ticket
+        cells[own_cell] = (begun << _BEGUN) + (loop_id << _TICKET_BITS) + loop.ticket
         self._began_in, self._sets = os.getpid(), self.sets
         return begun
 
@@ -161,19 +161,19 @@ class EpochCounter:
         """
         with _beginning:
             before, place = int(self._numbers[_WORKERS]), self.begin()
-            ours, begun = int(self._cells[_WORKERS]), self.begun()
+            own_value, begun = int(self._cells[_WORKERS]), self.begun()
         try:
             yield begun, place
         except BaseException:
             with _beginning:
                 # Else another thread has started one after it, or a worker has begun this one.
-                if self._cells[_WORKERS] == ours and self._begun_by_workers() < begun:
+                if self._cells[_WORKERS] == own_value and self._begun_by_workers() < begun:
                     self._cells[_WORKERS] = before
             raise
 
-    def _is_begun(self, loop: WorkerLoop, seen: Int64, latest: int) -> bool:
+    def _is_begun(self, loop: WorkerLoop, values: Int64, latest: int) -> bool:
         """Return whether another worker of this loop has started the latest epoch."""
-        others = seen[(seen >> _BEGUN == latest) & (seen & (TICKETS - 1) == loop.ticket)]
+        others = values[(values >> _BEGUN == latest) & (values & (TICKETS - 1) == loop.ticket)]
         workers = (others >> _TICKET_BITS) % MAX_WORKERS + 1
         ahead = (
             loop.process - (others >> _PROCESS) + _PROCESSES // 2

@@ -121,8 +121,8 @@ class OpenStream:
             StreamplugError: If the header cannot be fetched, or is damaged.
         """
         schema, info = self.index.schema(shard), self.index.shard(shard)
-        format_, found = schema.format, schema.column(column)
-        if found is None or not isinstance(format_, RangeReadableFormat) or schema.compression:
+        format_, stored = schema.format, schema.column(column)
+        if stored is None or not isinstance(format_, RangeReadableFormat) or schema.compression:
             return None
         span = format_.header_range(info)
         if span is None:
@@ -130,7 +130,7 @@ class OpenStream:
         file = info.files[format_.header_role].raw
         [header] = self.ranges.read(file, np.array([span], np.int64))
         with prefix_errors(f"{self.where}: shard {shard}", DataError):
-            return format_.open_header(info, header, schema.columns).sizes(found)
+            return format_.open_header(info, header, schema.columns).sizes(stored)
 
     @property
     def ranges(self) -> RangeReader:

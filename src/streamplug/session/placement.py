@@ -29,8 +29,8 @@ class Placement:
 
     def is_other_rank(self) -> bool:
         """Return whether a launcher gave this process another place than that of the process that counts."""
-        found = self.detect_rank()
-        return self._world is None and found.ranks > 1 and found != self._counted
+        detected = self.detect_rank()
+        return self._world is None and detected.ranks > 1 and detected != self._counted
 
     def start_counting(self, size: int) -> Int64 | None:
         """Return zeros that loader workers will share, shape ``[size]``; None if there are no workers."""
@@ -62,8 +62,8 @@ class Placement:
             return self.detect_rank()
         if self.worker_loop().ticket:  # it cannot always detect the place of its rank
             return self._sent
-        found = self.detect_rank()  # of a rank that a launcher sent the data set to
-        return found if found.ranks > 1 else self._sent
+        detected = self.detect_rank()  # of a rank that a launcher sent the data set to
+        return detected if detected.ranks > 1 else self._sent
 
     def change_world(self, change: WorldChange) -> None:
         """Take this rank's place in a new world."""

@@ -239,8 +239,8 @@ class TrainingRun(RunOrder):
         epochs = planner.curriculum_epochs(config)
         if epochs is None:
             return epoch * (planner.length(world, self.batch, config) // self.batch) + step
-        known = [each for each in (mixture, self._initial_mixture) if isinstance(each, Curriculum)]
-        last = max(each.changes[-1].step for each in known)
+        mixtures = (mixture, self._initial_mixture)
+        last = max(m.changes[-1].step for m in mixtures if isinstance(m, Curriculum))
         before = epochs.steps_before(epoch, _MAX_RUN_SAMPLES if exact else last)
         return before + self.global_step(step, world)
 

@@ -61,10 +61,10 @@ def _remedy(error: OSError, path: Path) -> str:
     if path.is_relative_to(temporary):
         inner = path.relative_to(temporary).parts
         if inner and inner[0].startswith("streamplug-"):
-            kept = len(inner) > 1 and inner[1] == "kept"
+            is_cache = len(inner) > 1 and inner[1] == "kept"
             return (
                 "it is among temporary files: set TMPDIR to a directory on a disk with more room that can be "
-                "written to" + kept * ", or STREAMPLUG_CACHE_DIR or local= for the cache"
+                "written to" + is_cache * ", or STREAMPLUG_CACHE_DIR or local= for the cache"
             )
         if not inner:
             return "set TMPDIR to a directory on a disk with more room that can be written to"

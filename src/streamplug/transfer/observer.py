@@ -114,10 +114,10 @@ class Counters:
         # Each process has its own row and lock, as a lock copied by fork may be held forever. It is
         # reentrant for signal handlers and the garbage collector.
         pid = os.getpid()
-        mine = self._own.get(pid)
-        if mine is None:  # setdefault: concurrent threads must share one lock
-            mine = self._own.setdefault(pid, (self._rows[self._row(pid)], threading.RLock()))
-        return mine
+        own = self._own.get(pid)
+        if own is None:  # setdefault: concurrent threads must share one lock
+            own = self._own.setdefault(pid, (self._rows[self._row(pid)], threading.RLock()))
+        return own
 
     def _row(self, pid: int) -> int:
         if pid == self.home:
@@ -172,8 +172,8 @@ class Observer:
         try:
             call(*arguments)
         except Exception as error:  # noqa: BLE001 - a callback must not stop a training
-            mine = object()
-            if self._complaints.setdefault((number, type(error)), mine) is mine:
+            complaint = object()
+            if self._complaints.setdefault((number, type(error)), complaint) is complaint:
                 _LOG.exception(
                     "%r failed; reading goes on, and this is said once", self._callbacks[number]
                 )

@@ -54,10 +54,10 @@ class MixedCanonicalNode:
         blocks = (positions + self._half) // self._size
         shuffled = np.empty_like(positions)
         for block in np.unique(blocks).tolist():
-            here = blocks == block
+            in_block = blocks == block
             if start != self._start(block) or not len(ids):
                 start, ids = self._second = self._start(block), self._second_pass(block)
-            shuffled[here] = ids[positions[here] - start]
+            shuffled[in_block] = ids[positions[in_block] - start]
         return shuffled
 
     def position(self, unmixed: int) -> int:
