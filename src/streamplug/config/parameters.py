@@ -38,6 +38,7 @@ def parameters(cls: type) -> dict[str, Parameter]:
     return _parameters(cls)
 
 
+# Apart, as mypy does not take `type[T]` for the hashable argument of a cached function.
 @cache
 def _parameters(cls: type) -> dict[str, Parameter]:
     texts: dict[str, str] = {}
