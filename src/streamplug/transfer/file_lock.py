@@ -164,7 +164,9 @@ def file_lock(
     with _open_lock(path) as descriptor:
         if _wait(descriptor, path, limit, progress, required=required, pause=pause):
             with suppress(OSError):
-                os.pwrite(descriptor, _own_name().ljust(_HOLDER_BYTES).encode(), 0)
+                # The process, the host and the time name this acquisition.
+                name = f"{os.getpid()} {socket.gethostname()[:64]} {time.time_ns()}"
+                os.pwrite(descriptor, name.ljust(_HOLDER_BYTES).encode(), 0)
             yield
             return
         holder = _stalled[path] = _read_holder(descriptor)
@@ -173,11 +175,6 @@ def file_lock(
     raise LockTimeoutError(
         f"{path} has been held by {by} for {limit:g} s, {purpose}; see what that process waits for"
     )
-
-
-def _own_name() -> str:
-    """Return process, host and time, which name this acquisition of a lock."""
-    return f"{os.getpid()} {socket.gethostname()[:64]} {time.time_ns()}"
 
 
 def _read_holder(descriptor: int) -> str:
