@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import StreamplugError
@@ -90,17 +90,15 @@ def _describe_world(own: World, planned: World) -> str:
     return text
 
 
-class _Loader(Protocol):
-    dataset: Any
-
-
 class LoaderRepr(SummaryRepr):
     """Repr and summary of a loader."""
 
-    def __repr__(self: _Loader) -> str:
+    dataset: Any
+
+    def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.dataset!r}>"
 
-    def object_summary(self: _Loader) -> ObjectSummary:
+    def object_summary(self) -> ObjectSummary:
         """Return a summary of options and the data set."""
         of = self.dataset.object_summary()
         names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
