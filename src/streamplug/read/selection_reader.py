@@ -32,25 +32,19 @@ class SelectedReader:
         self.remember_failures = reader.remember_failures
 
     def needs(self, ids: Int64) -> list[int | FetchGroup]:
-        """Return what must be fetched to read some samples."""
         return self._reader.needs(self._selections.rows(ids))
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
-        """Return the location of a sample: stream, shard in it, that shard's file, and row in it."""
         return self._reader.locate(self._selections.row(sample_id))
 
     def row(self, sample_id: int) -> Sample:
-        """Return one sample."""
         return self._reader.row(self._selections.row(sample_id))
 
     def rows(self, ids: Int64) -> list[Sample]:
-        """Return many samples."""
         return self._reader.rows(self._selections.rows(ids))
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
-        """Return many samples column by column."""
         return self._reader.batch(self._selections.rows(ids))
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
-        """Return batches of samples."""
         return self._reader.batches(self._selections.rows(ids), parts)
