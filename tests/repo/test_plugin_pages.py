@@ -64,6 +64,12 @@ def test_the_page_of_a_kind_tests_and_registers_its_example(kind):
     assert f'@hookimpl\ndef streamplug_plugins():\n    return [Provider("{kind}", ' in text
 
 
+def test_the_metadata_of_a_distribution_can_be_built():
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads(re.search(r"```toml\n(.*?)```", page("index"), re.DOTALL)[1])["project"]
+    assert {"name", "version"} <= project.keys()
+
+
 def test_every_name_of_the_interfaces_is_in_the_reference():
     reference = (DOCS / "reference" / "interfaces.md").read_text(encoding="utf-8")
     missing = [n for n in interfaces.__all__ if f" streamplug.interfaces.{n}\n" not in reference]
