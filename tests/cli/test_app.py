@@ -193,3 +193,14 @@ def test_a_disabled_distribution_has_no_commands(install, monkeypatch):
     failed = CliRunner().invoke(main, ["simulate"])
     assert failed.exit_code == 2
     assert "is disabled: in STREAMPLUG_DISABLE_PLUGINS" in failed.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["inspect", "x"]])
+def test_a_malformed_list_of_distributions_is_one_line(install, monkeypatch, arguments):
+    install(("hello-dist", "hello", "hello_command:hello"))
+    monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", "a;b")
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        "error: environment variable STREAMPLUG_DISABLE_PLUGINS: 'a;b' is"
+    )

@@ -338,6 +338,15 @@ def test_allow_list_and_block_list(site):
     ]
 
 
+@pytest.mark.parametrize("variable", ["STREAMPLUG_PLUGINS", "STREAMPLUG_DISABLE_PLUGINS"])
+def test_lists_with_other_separators_are_refused(site, variable):
+    site.install("loud", "")
+    assert site.error("inventory()", **{variable: "loud;quiet"}) == (
+        f"ConfigError: environment variable {variable}: 'loud;quiet' is no name of a distribution; "
+        "separate names by commas or spaces\n"
+    )
+
+
 def test_a_disabled_plugin_is_not_even_imported(site):
     site.install("loud", "print('imported')")
     assert site.run("inventory()") == "imported\n"

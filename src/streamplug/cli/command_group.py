@@ -57,6 +57,12 @@ class CommandGroup(click.Group):
             self.add_command(command, cmd_name)
         return command
 
+    def get_help(self, ctx: click.Context) -> str:  # noqa: D102 - of click
+        try:
+            return super().get_help(ctx)
+        except StreamplugError as error:  # of the variables that name plugins
+            _fail(ctx, str(error))
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: D102 - of click
         try:
             return super().invoke(ctx)

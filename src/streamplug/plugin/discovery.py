@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import pluggy
 
-from streamplug.errors import BrokenPluginError
+from streamplug.errors import BrokenPluginError, ConfigError
 from streamplug.plugin import hookspecs
 from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.provider import Provider
@@ -26,6 +26,8 @@ HOOK = "streamplug_plugins"
 OK, DISABLED, BROKEN, REJECTED, AMBIGUOUS = "ok", "disabled", "broken", "rejected", "ambiguous"
 
 UNNAMED = "(unnamed)"
+
+_DISTRIBUTION = re.compile(rf"[A-Za-z0-9._-]+|{re.escape(UNNAMED)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,13 @@ def _distributions_in(variable: str) -> set[str] | None:
     value = os.environ.get(variable)
     if value is None:
         return None
-    return {normalize(name) for name in re.split(r"[,\s]+", value) if name}
+    names = [name for name in re.split(r"[,\s]+", value) if name]
+    if malformed := [name for name in names if not _DISTRIBUTION.fullmatch(name)]:
+        raise ConfigError(
+            f"environment variable {variable}: {malformed[0]!r:.80} is no name of a distribution; separate "
+            "names by commas or spaces"
+        )
+    return set(map(normalize, names))
 
 
 def disabled_reason(distribution: str) -> str:
@@ -122,6 +130,7 @@ def inventory() -> Inventory:
 
     Raises:
         BrokenPluginError: If a plugin fails to load and ``STREAMPLUG_STRICT_PLUGINS`` is set.
+        ConfigError: If a variable that names distributions is malformed.
     """
     entries: list[PluginEntry] = []
     for point in sorted(entry_points(group=hookspecs.PROJECT), key=_sort_key):
