@@ -76,6 +76,12 @@ def test_any_mapping_will_do(place):
     assert len(dataset) == 20
 
 
+def test_a_range_of_rows_is_not_made_a_list(place):
+    assert config.load({"select": range(1 << 50)}) == {"select": range(1 << 50)}
+    dataset = StreamingDataset.from_config({"local": place, "select": range(5, 8)})
+    assert [sample["n"] for sample in dataset] == [5, 6, 7]
+
+
 def test_configs_of_omegaconf_will_do(place, monkeypatch):
     omegaconf = pytest.importorskip("omegaconf")
     monkeypatch.setenv("BATCH", "5")

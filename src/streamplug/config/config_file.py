@@ -188,7 +188,8 @@ def _substitute(value: Any, key: str) -> Any:
         # A configuration that was loaded before keeps its text: a variable may contain "${".
         is_substituted = isinstance(value, FromEnvironment)
         return _substitute_text(value, key) if "${" in value and not is_substituted else value
-    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+    # A range of rows may be longer than a list can be.
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview, range)):
         return [_substitute(item, f"{key}[{number}]") for number, item in enumerate(value)]
     return value
 
