@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from streamplug_testing import EngineTests
+from streamplug_testing.scaffold import new_plugin
 
 from streamplug import Engine
 from streamplug.errors import WriterError
@@ -86,3 +91,36 @@ def test_one_that_goes_on_when_it_is_left_is_found(tmp_path, monkeypatch):
 def test_one_in_which_nothing_travels_is_found():
     with pytest.raises(pytest.fail.Exception):
         suite(Raw).test_what_cannot_travel_is_refused()
+
+
+AT_EXIT = """
+import concurrent.futures.process as futures, operator, sys, time
+
+class Slow(futures._ThreadWakeup):
+    def wakeup(self):
+        if not self._closed:
+            if sys._getframe(1).f_code.co_name == "_python_exit":
+                time.sleep(1)  # the pool ends meanwhile
+            self._writer.send_bytes(b"")
+
+if __name__ == "__main__":
+    futures._ThreadWakeup = Slow
+    from streamplug_pooled.engine import Pooled
+    for number in Pooled(1).run(operator.neg, [1]):
+        pass
+"""
+
+
+def test_the_example_has_no_pool_that_ends_with_the_interpreter(tmp_path):
+    source = new_plugin("pooled", "engine", tmp_path) / "src"
+    (tmp_path / "program.py").write_text(AT_EXIT)
+    path = os.pathsep.join(filter(None, [str(source), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py"],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
