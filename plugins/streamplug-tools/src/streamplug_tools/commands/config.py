@@ -37,8 +37,9 @@ from streamplug_tools.config_schema import json_schema
 def config(action: str, file: str | None, *, opens: bool) -> None:
     """Check a config file, or print the JSON schema of config files.
 
-    check validates the keys, types and values in FILE, and that the shuffles, compressions, storages and
-    other plugins that it names are installed. It does not read the data set unless you pass --open.
+    check validates the keys and types in FILE, the values of data sets and writers, and that the shuffles,
+    compressions, storages and other plugins that FILE names are installed. Only a loader itself validates
+    its values. check does not read the data set unless you pass --open.
 
     schema prints the JSON schema. It includes the section loader if torch is installed, and the keys of
     rows of tokens and of packs if their distributions are installed.
