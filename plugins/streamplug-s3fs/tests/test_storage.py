@@ -336,6 +336,15 @@ def test_a_server_that_stalls_is_transient(recorder, monkeypatch):
         storage.read("k")
 
 
+@pytest.mark.parametrize("operation", ["read", "read_range"])
+def test_a_server_that_does_not_answer_is_asked_few_times(recorder, operation):
+    recorder.answers = [(0, b"")]
+    call = getattr(S3Storage("s3://b", endpoint_url=recorder.url), operation)
+    with pytest.raises(Transient):
+        call("k", *((0, 9) if operation == "read_range" else ()))
+    assert len(recorder.requests) <= 20  # aiohttp, too, repeats some
+
+
 def test_timeouts_are_set_by_default():
     config = S3Storage("s3://b").filesystem_options()["config_kwargs"]
     assert 0 < config["connect_timeout"] <= 10
@@ -343,7 +352,7 @@ def test_timeouts_are_set_by_default():
 
 
 def fast_retries(monkeypatch):
-    monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)
+    monkeypatch.setattr("streamplug_s3fs.filesystem.StreamingFileSystem.retries", 1)
     monkeypatch.setattr("streamplug_s3fs.options.ATTEMPTS", 1)
 
 

@@ -16,6 +16,10 @@ _READ_BYTES = 1 << 18
 class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no types
     """s3fs with downloads that store while they receive; `get_file` alternates between both."""
 
+    # botocore retries, too, and s3fs retries each read twice over: with the 5 of s3fs, a server that stalls
+    # would be asked 50 times, for a quarter of an hour. streamplug has its own retries.
+    retries = 2
+
     async def stream_object(self, path: str, file: IncomingFile) -> bool:
         """Write an object to a file; return False if it is too large or the connection breaks."""
         bucket, key, _ = self.split_path(path)
