@@ -156,7 +156,11 @@ WRONG = [
     ({"columns": ["a", 3]}, "columns[1]=3: expected text"),
     ({"columns": "n"}, "columns='n': expected a list or null"),
     ({"curriculum": {"0": ["x"]}}, "curriculum.0[0]='x': expected a number"),
-    ({"storage_options": 3}, "storage_options=3: expected a mapping or null"),
+    ({"storage_options": "SECRET"}, "storage_options: expected a mapping or null, got str"),
+    (
+        {"streams": [{"storage_options": "SECRET"}]},
+        "streams[0].storage_options: expected a mapping or null, got str",
+    ),
     ({"decoders": {"a": 3}}, "decoders.a=3: a file cannot say it; pass an object to from_config"),
 ]  # fmt: skip
 

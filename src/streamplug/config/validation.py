@@ -190,7 +190,10 @@ def _type_error(value: Any, hint: Any, key: str) -> ConfigError:
         return ConfigError(
             f"{key}={shown!r:.80}: a file cannot say it; pass an object to from_config"
         )
-    return ConfigError(f"{key}={shown!r:.80}: expected {' or '.join(expected)}")
+    wanted = f"expected {' or '.join(expected)}"
+    if key.rpartition(".")[2] == "storage_options":  # may be secrets
+        return ConfigError(f"{key}: {wanted}, got {type(value).__name__}")
+    return ConfigError(f"{key}={shown!r:.80}: {wanted}")
 
 
 def _describe_type(hint: Any) -> str:
