@@ -21,7 +21,17 @@ _URL = re.compile(
 
 def is_url(location: str) -> bool:
     """Return whether a location is a URL rather than a local path."""
-    return "::" in location or _URL.match(location) is not None
+    return _URL.match(location) is not None or _is_chain(location)
+
+
+def _is_chain(location: str) -> bool:
+    """Return whether a location is a chain of fsspec, such as ``simplecache::s3://bucket/set``."""
+    name, mark, _ = location.partition("::")
+    if not mark or "/" in name:  # a path may have "::" in it
+        return False
+    from fsspec import available_protocols
+
+    return name in available_protocols()
 
 
 def strip_client(location: str) -> str:

@@ -199,6 +199,13 @@ def test_the_root_directory_is_a_location():
     assert storage.exists(__file__.lstrip("/"))
 
 
+def test_a_path_with_colons_is_no_chain_of_protocols(tmp_path):
+    storage = AnyFsspec(f"{tmp_path}/run::1/set")
+    storage.write("k", b"x")
+    assert (tmp_path / "run::1/set/k").read_bytes() == b"x"
+    assert [o.key for o in storage.list()] == ["k"]
+
+
 def test_a_chain_of_protocols(tmp_path):
     (tmp_path / "k").write_bytes(b"data")
     storage = AnyFsspec(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from streamplug.errors import AlreadyExists
 from streamplug.plugin_kit.client_storage import staging_path
@@ -20,6 +22,14 @@ class AnyFsspec(FsspecStorage):
 
     Options are passed to the fsspec file system. A file that was written to a local path is on its disk.
     """
+
+    def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
+        if not self._location.startswith("/"):
+            return super().make_filesystem(options)
+        from fsspec.implementations.local import LocalFileSystem
+
+        # fsspec would take a path with "::" in it for a chain, and use another directory.
+        return LocalFileSystem(**options), self._location
 
     @property
     def can_create(self) -> bool:  # type: ignore[override]  # it depends on the location
