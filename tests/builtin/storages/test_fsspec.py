@@ -15,7 +15,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from streamplug_testing.storage import StorageTests
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.errors import AccessDenied, StorageError
+from streamplug.errors import AccessDenied, ConfigError, StorageError
+from streamplug.plugin import open_storage
 from streamplug.plugin_kit.fsspec_storage import version_of
 
 
@@ -197,6 +198,12 @@ def test_the_root_directory_is_a_location():
     storage = AnyFsspec("/")
     assert storage.path("a/b") == "/a/b"
     assert storage.exists(__file__.lstrip("/"))
+
+
+@pytest.mark.parametrize("url", ["memory:/set", "ftp:/host/set"])
+def test_a_url_with_one_slash_is_no_path_in_the_working_directory(url):
+    with pytest.raises(ConfigError, match=f"{url}: write [a-z]*:// with two slashes"):
+        open_storage(url)
 
 
 def test_a_path_with_colons_is_no_chain_of_protocols(tmp_path):

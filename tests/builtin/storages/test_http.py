@@ -322,6 +322,12 @@ def test_a_fragment_is_refused_which_clients_do_not_send(server):
     assert [o.key for o in storage.list()] == ["k"]
 
 
+@pytest.mark.parametrize("url", ["http:/host/set", "http://", "https:///set", "http://me@/set"])
+def test_a_url_without_host_is_refused(url):
+    with pytest.raises(ConfigError, match="names no host; write http://host/path"):
+        Http(url)
+
+
 def test_own_headers_and_settings_of_the_client(server):
     (server.root / "k").write_bytes(b"data")
     storage = Http(server.url, client_kwargs={"headers": {"X-Mine": "1"}})

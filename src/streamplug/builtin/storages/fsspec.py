@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamplug.errors import AlreadyExists
+from streamplug.errors import AlreadyExists, ConfigError
 from streamplug.plugin_kit.client_storage import staging_path
 from streamplug.plugin_kit.file_commit import make_directory, sync_directory, sync_file
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, is_local
 from streamplug.types import Buffer
 
 _creating_in_memory = threading.Lock()
+_ONE_SLASH = re.compile(r"(?!file:)([a-z][a-z0-9+.-]*):/(?!/)", re.IGNORECASE)
 
 
 class AnyFsspec(FsspecStorage):
     """Any URL or path that fsspec can open, such as ``/data``, ``memory://set``, ``sftp://…``.
 
-    Options are passed to the fsspec file system. A file that was written to a local path is on its disk.
+    Options are passed to the fsspec file system. A file that was written to a local path is on its disk. A
+    URL with one slash raises a `ConfigError`, except ``file:/path``.
     """
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -30,6 +33,12 @@ class AnyFsspec(FsspecStorage):
 
         # fsspec would take a path with "::" in it for a chain, and use another directory.
         return LocalFileSystem(**options), self._location
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        # For fsspec, a URL with one slash is a path in the working directory.
+        if match := _ONE_SLASH.match(url):
+            raise ConfigError(f"{self.url}: write {match[1]}:// with two slashes")
 
     @property
     def can_create(self) -> bool:  # type: ignore[override]  # it depends on the location

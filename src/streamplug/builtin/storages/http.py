@@ -52,7 +52,7 @@ class Http(FsspecStorage):
     A query in the URL, such as an access token, is sent with every request. Listing requires a server
     with HTML directory listings, and makes one request per object for its size. Options are those of
     fsspec's HTTP file system, such as ``headers`` and ``client_kwargs`` (of aiohttp). A URL with a
-    fragment raises a `ConfigError`.
+    fragment, or without a host, raises a `ConfigError`.
     """
 
     asynchronous = True
@@ -64,7 +64,9 @@ class Http(FsspecStorage):
         self._query = mark + query
         # User and password are removed from the URL, which clients log.
         scheme, _, rest = location.partition("://")
-        user, at, _ = rest.partition("/")[0].rpartition("@")
+        user, at, host = rest.partition("/")[0].rpartition("@")
+        if not host:
+            raise ConfigError(f"{self.url!r} names no host; write http://host/path")
         name, _, password = user.partition(":")
         self._login = f"{unquote(name)}:{unquote(password)}" if user else ""
         self._location = f"{scheme}://{rest[len(user) + len(at) :]}"
