@@ -212,6 +212,10 @@ def test_locations(url, node, user, folder):
 
 
 def test_a_url_without_host_needs_an_endpoint(cluster):
+    for url in ("hdfs:///set", "hdfs:/set"):
+        assert parse(url, {"endpoint_url": "http://h"}) == (("http://h",), None, "/set")
+        with pytest.raises(ConfigError, match="names no host; write hdfs://namenode"):
+            parse(url, {})
     with pytest.raises(ConfigError, match="names no host; write hdfs://namenode"):
         HdfsStorage("hdfs:///a")
     HdfsStorage("hdfs:///a", endpoint_url=cluster.url)

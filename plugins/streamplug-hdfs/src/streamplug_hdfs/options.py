@@ -49,8 +49,9 @@ def parse(url: str, options: Mapping[str, Any]) -> tuple[tuple[str, ...], str | 
     Raises:
         ConfigError: If neither the URL nor an option names a host.
     """
-    scheme, _, rest = url.partition("://")
-    place, _, path = rest.partition("/")
+    scheme, _, rest = url.partition(":")
+    # Hadoop, too, takes hdfs:/path for the default cluster.
+    place, _, path = rest.removeprefix("//").partition("/")
     user, _, place = place.rpartition("@")
     user = user.partition(":")[0]
     endpoints = _listed(options.get("endpoint_url") or ())
