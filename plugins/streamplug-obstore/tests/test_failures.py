@@ -218,6 +218,7 @@ def test_shows_no_secrets():
         (ObstoreS3, "s3://b", {"endpoint_url": "minio:9000"}, "must start with http:// or"),
         (ObstoreS3, "s3://b", {"read_timeout": 0}, "read_timeout=0: must be positive"),
         (ObstoreS3, "s3://", {}, "'s3://' names no bucket"),
+        (ObstoreS3, "s3:/b", {}, "'s3:/b' names no bucket; write s3://bucket/prefix"),
         (ObstoreGCS, "gs://b", {"token": 1}, "'token' must be str or dict, not int"),
         (ObstoreGCS, "gs://b", {"anon": True, "token": "t"}, "'anon' and 'token' exclude"),
         (ObstoreAzure, "az://c", {"account_key": "k", "sas_token": "s"}, "exclude each other"),

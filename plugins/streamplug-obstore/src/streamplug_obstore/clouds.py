@@ -36,6 +36,7 @@ class _Bucket(ObstoreStorage):
         place, _, prefix = rest.partition("/")
         self._bucket, _, self._host = place.partition("@")
         if not self._bucket:
+            scheme = scheme.partition(":")[0]
             raise ConfigError(f"{self.url!r} names no bucket; write {scheme}://bucket/prefix")
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._what = f"{scheme} storage"
