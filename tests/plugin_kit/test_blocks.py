@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from streamplug.plugin_kit import blocks
 from streamplug.plugin_kit.blocks import BLOCK_BYTES, BlockBuffer, write, write_chunks
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 
 SIZES = st.sampled_from(
     [0, 1, 5000, BLOCK_BYTES // 2, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES]
@@ -68,3 +69,20 @@ def test_a_little_is_written_though_more_is_slow_to_come(tmp_path, monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="the system does not tell")
 def test_no_more_pieces_are_written_at_once_than_systems_take():
     assert os.sysconf("SC_IOV_MAX") >= blocks.MAX_BUFFERS_PER_WRITE
+
+
+def test_chunks_end_if_the_consumer_stops(tmp_path):
+    scope = Scope()
+
+    def chunks():
+        yield b"first"
+        scope.stop()
+        while True:
+            yield b"more"
+
+    with (
+        (tmp_path / "file").open("wb", buffering=0) as file,
+        inside(scope),
+        pytest.raises(Cancelled),
+    ):
+        write_chunks(file, chunks())

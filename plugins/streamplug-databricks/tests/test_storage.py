@@ -13,6 +13,8 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
+from streamplug.plugin_kit.blocks import OversizeError
+from streamplug.plugin_kit.cancellation import Scope, inside
 
 
 class Conformance(StorageTests):
@@ -181,6 +183,12 @@ def test_a_netrc_is_not_used(service, volume, tmp_path):
 class TestVolumesAnswers(AnswerTests):
     location = "dbfs:/Volumes/c/s/v/set"
     first_request = ("GET", "/api/2.0/fs/files/Volumes/c/s/v/set/k")
+
+    def test_a_download_of_more_than_was_asked_for_ends(self, storage, tmp_path):
+        scope = Scope()
+        scope.max_bytes = 2
+        with inside(scope), pytest.raises(OversizeError):
+            storage.download("k", tmp_path / "k")
 
     def make_storage(self, url, **options):
         return DatabricksStorage(self.location, host=url, token="t", **options)

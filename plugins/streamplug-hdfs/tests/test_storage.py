@@ -17,6 +17,8 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
+from streamplug.plugin_kit.blocks import OversizeError
+from streamplug.plugin_kit.cancellation import Scope, inside
 
 
 class TestHdfs(StorageTests):
@@ -230,6 +232,12 @@ class TestHdfsAnswers(AnswerTests):
     deviations: ClassVar = {
         "test_a_server_that_knows_no_ranges_is_understood": "a data node serves every range"
     }
+
+    def test_a_download_of_more_than_was_asked_for_ends(self, storage, tmp_path):
+        scope = Scope()
+        scope.max_bytes = 2
+        with inside(scope), pytest.raises(OversizeError):
+            storage.download("k", tmp_path / "k")
 
     def make_storage(self, url, **options):
         return HdfsStorage(self.location, endpoint_url=url, **options)

@@ -10,6 +10,8 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
+from streamplug.plugin_kit.blocks import OversizeError
+from streamplug.plugin_kit.cancellation import Scope, inside
 
 READ_ONLY = "a repository is a history: this storage only reads"
 
@@ -177,6 +179,12 @@ class TestHubAnswers(AnswerTests):
     location = "hf://datasets/o/n/set"
     first_request = ("GET", "/datasets/o/n/resolve/main/set/k")
     operations = ("read", "read_range", "read_ranges", "download", "stat", "exists", "list")
+
+    def test_a_download_of_more_than_was_asked_for_ends(self, storage, tmp_path):
+        scope = Scope()
+        scope.max_bytes = 2
+        with inside(scope), pytest.raises(OversizeError):
+            storage.download("k", tmp_path / "k")
 
     def make_storage(self, url, **options):
         return HfStorage(self.location, endpoint_url=url, **options)

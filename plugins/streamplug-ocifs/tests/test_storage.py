@@ -14,6 +14,8 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, Transient
 from streamplug.plugin import open_storage
+from streamplug.plugin_kit.blocks import OversizeError
+from streamplug.plugin_kit.cancellation import Scope, inside
 
 
 class TestOci(StorageTests):
@@ -237,6 +239,12 @@ class TestOciAnswers(AnswerTests):
     def at_once(self, service, monkeypatch):
         monkeypatch.setattr("streamplug_ocifs.options.ATTEMPTS", 1)
         self.service = service
+
+    def test_a_download_of_more_than_was_asked_for_ends(self, storage, tmp_path):
+        scope = Scope()
+        scope.max_bytes = 2
+        with inside(scope), pytest.raises(OversizeError):
+            storage.download("k", tmp_path / "k")
 
     def make_storage(self, url, **options):
         options = {**self.service.options, **options, "endpoint_url": url}

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import BinaryIO
 
 from streamplug.errors import CorruptShardError
-from streamplug.plugin_kit.cancellation import current
+from streamplug.plugin_kit.cancellation import check, current
 from streamplug.types import Buffer
 
 BLOCK_BYTES = 2 << 20
@@ -56,9 +56,10 @@ class BlockBuffer:
 
 
 def write_chunks(file: BinaryIO, chunks: Iterable[Buffer]) -> None:
-    """Write chunks to an unbuffered file in whole blocks."""
+    """Write chunks to an unbuffered file in whole blocks; raise `Cancelled` if the consumer stops."""
     pieces, written = BlockBuffer(), monotonic()
     for chunk in chunks:
+        check()
         pieces.add(chunk)
         if pieces.size >= BLOCK_BYTES or monotonic() - written > MAX_UNWRITTEN_SECONDS:
             write(file, pieces.take())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError
+from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.types import Buffer, ObjectInfo
@@ -64,9 +65,8 @@ class AistoreStorage(ClientStorage):
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             reader = self._object(key).get_reader(chunk_size=_CHUNK_BYTES)
-            with path.open("wb") as file:
-                for chunk in reader:
-                    file.write(chunk)
+            with path.open("wb", buffering=0) as file:
+                write_chunks(file, reader)
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):

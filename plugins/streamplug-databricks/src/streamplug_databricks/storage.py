@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import AccessDenied, StorageError
+from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_databricks.dbfs import Dbfs
@@ -62,9 +63,8 @@ class DatabricksStorage(ClientStorage):
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             chunks = self.client().chunks(self._path(key))
-            with path.open("wb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
+            with path.open("wb", buffering=0) as file:
+                write_chunks(file, chunks)
 
     def write(self, key: str, data: Buffer) -> None:
         content = bytes(data)

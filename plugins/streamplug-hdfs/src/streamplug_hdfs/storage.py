@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.client_storage import ClientStorage, staging_path
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hdfs.options import check, parse
@@ -87,10 +88,9 @@ class HdfsStorage(ClientStorage):
         with (
             self.translated(key),
             self.client().answer("GET", self._path(key), "OPEN") as response,
-            path.open("wb") as file,
+            path.open("wb", buffering=0) as file,
         ):
-            for chunk in response.iter_content(_CHUNK_BYTES):
-                file.write(chunk)
+            write_chunks(file, response.iter_content(_CHUNK_BYTES))
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.plugin_kit.error_mapping import error_of_status
 from streamplug.types import Buffer, ObjectInfo
@@ -69,9 +70,8 @@ class HfStorage(ClientStorage):
     def download(self, key: str, path: Path) -> None:
         with self.translated(key), self._answer("GET", self._file(key)) as response:
             self._check(response, key)
-            with path.open("wb") as file:
-                for chunk in response.iter_bytes(_CHUNK_BYTES):
-                    file.write(chunk)
+            with path.open("wb", buffering=0) as file:
+                write_chunks(file, response.iter_bytes(_CHUNK_BYTES))
 
     def stat(self, key: str) -> ObjectInfo:
         path = self._path(key)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
 from streamplug.types import Buffer, ObjectInfo
@@ -110,9 +111,8 @@ class OciStorage(FsspecStorage):
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             data = self._oci_client().get_object(**self._place(key)).data
-            with path.open("wb") as file:
-                for chunk in data.raw.stream(_CHUNK, decode_content=False):
-                    file.write(chunk)
+            with path.open("wb", buffering=0) as file:
+                write_chunks(file, data.raw.stream(_CHUNK, decode_content=False))
 
     def write(self, key: str, data: Buffer) -> None:
         with self.translated(key):
