@@ -16,6 +16,7 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 
 PASSWORD = "s3cr3t-pass word"
 
@@ -176,6 +177,28 @@ def test_a_url_without_host_is_refused(url):
 def test_a_port_that_is_none_is_refused():
     with pytest.raises(ConfigError, match="the port is no number"):
         SftpStorage("sftp://h:ftp/a")
+
+
+def test_a_download_ends_if_the_consumer_stops(server, tmp_path):
+    with (server.root / "endless").open("wb") as file:
+        file.truncate(2**40)
+    (server.root / "k").write_bytes(b"x")
+    storage, scope, target = SftpStorage(server.url(), **server.options), Scope(), tmp_path / "k"
+
+    def stop():
+        while not (target.exists() and target.stat().st_size):
+            time.sleep(0.01)
+        scope.stop()
+
+    stopping = threading.Thread(target=stop, daemon=True)
+    stopping.start()
+    with inside(scope), pytest.raises(Cancelled):
+        storage.download("endless", target)
+    assert storage.read("k") == b"x"
+    size = target.stat().st_size
+    assert storage.read("k") == b"x"
+    assert target.stat().st_size == size
+    storage.close()
 
 
 def test_a_home_directory_is_a_location(server):

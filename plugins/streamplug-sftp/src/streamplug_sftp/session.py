@@ -6,8 +6,11 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, TypeVar
+
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, current
 
 Result = TypeVar("Result")
 
@@ -49,14 +52,24 @@ class SftpSession:
         return self._client
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine in the thread of the event loop and return its result."""
+        """Run a coroutine in the thread of the event loop and return its result.
+
+        Raises:
+            Cancelled: If the consumer stops, which cancels the coroutine.
+        """
+        scope = current() or Scope()
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:  # stopped by another thread
             work.close()
             raise ConnectionAbortedError from None
         try:
-            return future.result()
+            with scope.on_stop(future.cancel):
+                return future.result()
+        except CancelledError:
+            if scope.stopped:
+                raise Cancelled from None
+            raise
         except BaseException:
             future.cancel()
             raise
