@@ -241,6 +241,16 @@ def test_google_takes_a_key_file(recorder, tmp_path, monkeypatch, form):
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.parametrize("cloud", ["gs", "s3"])
+def test_a_missing_file_of_credentials_is_told(recorder, monkeypatch, tmp_path, cloud):
+    kind = ObstoreGCS if cloud == "gs" else ObstoreS3
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "no-key"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/reader")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "no-token"))
+    with pytest.raises(AccessDenied, match=f"the credentials for {cloud}://b/k cannot be read"):
+        kind(f"{cloud}://b", endpoint_url=recorder.url).exists("k")
+
+
 # -- Azure --------------------------------------------------------------------
 
 

@@ -24,7 +24,9 @@ _CREDENTIAL_HOST = re.compile(
 )
 _URL = re.compile(r"https?://\S+")
 _LISTING = re.compile(r"[?&](?:list-type|comp|prefix)=")
-_UNREADABLE = re.compile(r"pem file|decode service account|Invalid Access Key|read service account")
+_UNREADABLE = re.compile(
+    r"pem file|(?:decode|open|read) service account|Invalid Access Key|read token file"
+)
 _CERTIFICATE = re.compile(r"invalid peer certificate|UnknownIssuer|CertificateUnknown")
 _BROKEN = re.compile(r"HTTP error|error sending request|error decoding|timed out|body")
 _OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+")
