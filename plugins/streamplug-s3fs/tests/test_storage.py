@@ -169,6 +169,18 @@ def test_a_missing_file_of_credentials_is_no_missing_object(endpoint, monkeypatc
             operation()
 
 
+@pytest.mark.parametrize("is_option", [False, True])
+def test_a_missing_file_of_certificates_is_told(monkeypatch, tmp_path, is_option):
+    options = {"endpoint_url": "https://127.0.0.1:9"}
+    if is_option:
+        options["client_kwargs"] = {"verify": str(tmp_path / "none")}
+    else:
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "none"))
+    with pytest.raises(StorageError, match=r"certificates that AWS_CA_BUNDLE .* names") as caught:
+        S3Storage("s3://b", **options).read("k")
+    assert not isinstance(caught.value, Transient)
+
+
 # -- what goes over the wire --------------------------------------------------
 
 

@@ -88,10 +88,8 @@ class S3Storage(FsspecStorage):
 
         if reason := _lacks_credentials(error):
             return AccessDenied(f"no credentials for {url}{reason}")
-        if isinstance(error, boto.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return StorageError(
-                f"{url}: the server's certificate is not trusted; name its issuer's in AWS_CA_BUNDLE"
-            )
+        if reason := _lacks_certificates(error):
+            return StorageError(f"{url}: {reason}")
         if isinstance(error, (boto.EndpointConnectionError, boto.ConnectTimeoutError)):
             return Transient(
                 f"{url}: {type(error).__name__}: the server cannot be reached; check endpoint_url= and "
@@ -133,6 +131,19 @@ def _lacks_credentials(error: Exception) -> str:
             f": {error.filename} does not exist on this machine; check what AWS_WEB_IDENTITY_TOKEN_FILE or "
             "the profile names"
         )
+    return ""
+
+
+def _lacks_certificates(error: Exception) -> str:
+    """Return what is wrong with the trusted certificates, or an empty string."""
+    from botocore import exceptions as boto
+
+    if isinstance(error, boto.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "the server's certificate is not trusted; name its issuer's in AWS_CA_BUNDLE"
+    if isinstance(error, boto.HTTPClientError) and isinstance(
+        error.kwargs.get("error"), FileNotFoundError
+    ):
+        return "the file of certificates that AWS_CA_BUNDLE or 'verify' names does not exist"
     return ""
 
 
