@@ -520,6 +520,29 @@ def test_an_upload_that_fails_for_a_while_is_tried_again(tmp_path, storage, monk
     assert StreamingDataset(local=str(tmp_path / "far")).size == 100
 
 
+@pytest.mark.parametrize("exist_ok", [False, True])
+def test_a_storage_that_is_busy_at_the_start_is_asked_again(
+    tmp_path, storage, monkeypatch, exist_ok
+):
+    failures = []
+    for name in ("stat", "delete"):
+        operation = getattr(Upload, name)
+
+        def fail_once(self, key, *, operation=operation, name=name):
+            if name not in failures:
+                failures.append(name)
+                raise Transient(f"{key}: busy")
+            return operation(self, key)
+
+        monkeypatch.setattr(Upload, name, fail_once)
+    (tmp_path / "far").mkdir()
+    if exist_ok:
+        (tmp_path / "far/index.json").write_text("{}")
+    write(f"uploads://{tmp_path}/far", 3, exist_ok=exist_ok)
+    assert failures == ["stat", "delete"][: 1 + exist_ok]
+    assert StreamingDataset(local=str(tmp_path / "far")).size == 3
+
+
 @pytest.mark.parametrize("broken", ["shard.00000.mds", "shard.00009.mds", "index.json"])
 def test_an_upload_that_fails_leaves_no_index(tmp_path, storage, temporary, monkeypatch, broken):
     def fail(key: str) -> None:

@@ -107,8 +107,7 @@ class Destination:
         There are no locks against writers on other machines, or of object stores.
         """
         home = self.storage or open_storage(str(self.folder))
-        exists = partial(home.exists, INDEX_NAME)
-        if not self._append and call_with_retries(exists, _RETRIES):
+        if not self._append and self._has_data_set(home):
             raise WriterError(
                 f"{home.url_of(INDEX_NAME)} was written by another writer meanwhile, and shards of both may "
                 "be mixed: let one writer write the data set again, or each one in a place of its own"
@@ -129,7 +128,7 @@ class Destination:
                 f"Directory is not empty: {self.folder} holds {quote_names(names)}; choose another "
                 "directory, or pass exist_ok=True to remove what is in it"
             )
-        if self.storage and self.storage.exists(INDEX_NAME):
+        if self.storage and self._has_data_set(self.storage):
             raise OutputExistsError(
                 f"{self.url} already holds a data set; choose another place, or pass exist_ok=True to "
                 "replace it"
@@ -145,9 +144,14 @@ class Destination:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        if self.storage and self.storage.exists(INDEX_NAME):
+        storage = self.storage
+        if storage and self._has_data_set(storage):
             # Without an index, a partly replaced data set is not mistaken for a complete one.
-            delete_durably(self.storage, INDEX_NAME)
+            call_with_retries(lambda: delete_durably(storage, INDEX_NAME), _RETRIES)
+
+    def _has_data_set(self, storage: Storage) -> bool:
+        """Return whether a storage holds a data set."""
+        return call_with_retries(partial(storage.exists, INDEX_NAME), _RETRIES)
 
     def close(self) -> None:
         """Let other writers in, and remove the local directory if it is temporary."""
