@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from streamplug_testing.http import free_port
+from streamplug_testing.processes import count_leaks
 
 LEASH = 280
 """Seconds after which a rank ends by itself, whatever happens to the test."""
@@ -103,7 +104,7 @@ class Group:
         self.kill()
         assert codes == [0] * len(codes), f"exit codes {codes}\n{self.said()}"
         assert "Traceback" not in self.said()
-        assert "leaked" not in self.said()
+        assert count_leaks(self.said()) == 0, self.said()
         assert self.left_behind() == set()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float = 120) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streamplug_testing.processes import count_leaks
 
 pytest.importorskip("torch")
 
@@ -54,7 +55,7 @@ def run(program: str, *arguments: str, as_script: bool = True, folder: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert "leaked" not in done.stderr
+    assert count_leaks(done.stderr) == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
+import re
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -89,3 +90,16 @@ def _read(connection: Connection, storage: Storage, key: str) -> None:
         connection.send(data)
     finally:
         connection.close()
+
+
+def count_leaks(errors: str) -> int:
+    """Return the number of semaphores and blocks of shared memory that a process left behind.
+
+    Those that are already removed do not count: a process may end while a thread of one of torch's queues has
+    removed its lock, but not yet reported that to the resource tracker.
+
+    Args:
+        errors: Standard error of the process, which has the warnings of the resource tracker.
+    """
+    reported = sum(map(int, re.findall(r"appear to be (\d+) leaked", errors)))
+    return reported - len(re.findall(r"resource_tracker: '[^']*': \[Errno 2\]", errors))
