@@ -58,7 +58,7 @@ class SubstitutionOptions:
             if not 0 < self.max_errors < 1:
                 raise ConfigError(
                     f"max_errors={self.max_errors!r:.60}: must be a whole number of samples, or a share of "
-                    "the samples of an epoch above 0 and below 1, such as 0.001"
+                    "a rank's samples of an epoch above 0 and below 1, such as 0.001"
                 )
         else:
             object.__setattr__(self, "max_errors", whole_number("max_errors", self.max_errors, 0))
