@@ -110,6 +110,8 @@ def test_errors_name_the_sample_and_the_time(media):
     ):
         RandomClips("video", 40)({"video": Video(data[: len(data) // 2])}, rng)
     silent = {"video": Video(media(1.0, audio=None))}
+    with pytest.raises(ConfigError, match="audio='text': the sample has a column of that name"):
+        RandomClips("video", 4, audio="text")({**silent, "text": "a"}, np.random.default_rng(0))
     with pytest.raises(DecodeError, match=r"^column 'video': at \d.\d+ s: the file has no audio"):
         RandomClips("video", 4, audio="sound")(silent, np.random.default_rng(0))
     with pytest.raises(ConfigError, match=r"expected Video, got bytes.*VideoFiles\(\)"):

@@ -63,9 +63,15 @@ class RandomClips:
         """Return the sample with a clip.
 
         Raises:
+            ConfigError: If the column is no video, or the sample has a column of the sound's name.
             DecodeError: If the video is damaged; the message names the sample and the time.
         """
         video = _value(sample, self.column, Video)
+        if self.audio is not None and self.audio in sample:
+            raise ConfigError(
+                f"audio={self.audio!r}: the sample has a column of that name, whose value would be lost; give "
+                "the sound another name"
+            )
         with _sample_errors(self.column, rng):
             numbers = video.clip_indices(self.frames, self.stride, "random", rng)
             changed = {**sample, self.column: video.frames(indices=numbers, size=self.size)}
