@@ -23,7 +23,8 @@ class JSONLWriter(Writer):
     Args:
         columns: Encoding by column name: ``"str"``, ``"int"`` or ``"float"``.
         out: A local path, a URL, or a pair (local path, URL).
-        newline: Line terminator, of JSON whitespace.
+        newline: Line terminator, of JSON whitespace. An empty one writes all samples of a shard in one line,
+            which only readers of the index can split.
         kwargs: Further arguments of `Writer`.
 
     Raises:

@@ -50,7 +50,8 @@ def convert(
     Args:
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
-        begin: First sample; negative values count from the end.
+        begin: First sample, as in a slice: negative values count from the end, and from the end on there are
+            no samples.
         end: End, exclusive; negative values count from the end; None for all.
         columns: Columns to take, and their encodings.
         on_progress: Called with the progress of each task, from time to time.

@@ -187,7 +187,8 @@ class ShardWriter:
         post: Called with the path of each complete archive.
         start_shard: First number.
         verbose: Whether to log the start of each archive.
-        opener: Opens the file for a path; None opens a local one.
+        opener: Opens the file for a path; None opens a local one. As in webdataset, archives in files that it
+            opens are compressed only if `compress` says so, whatever their extension.
         **options: As for `TarWriter`.
 
     Raises:
