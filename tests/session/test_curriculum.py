@@ -123,6 +123,13 @@ def test_shares_change_at_their_step(folders):
     assert set(Counter(own).values()) == {3, 4}  # passes: 36 + 56 samples of 30
 
 
+def test_steps_and_shares_may_be_numbers_of_numpy(folders):
+    asked = {np.int64(0): np.array([0.75, 0.25, 0]), 9: [0, np.float32(0.5), np.float64(0.5)]}
+    run, plain = make(folders, curriculum=asked), make(folders, curriculum=CURRICULUM)
+    assert epoch_of([run]) == epoch_of([plain])
+    assert json.loads(json.dumps(run.state_dict())) == plain.state_dict()
+
+
 def test_steps_may_be_text(folders):
     asked = json.loads(json.dumps(CURRICULUM))
     assert epoch_of([make(folders, curriculum=asked)]) == epoch_of(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.config import is_integer
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan.interleave import MAX_SLOTS, Interleaving
 from streamplug.types import Int64
@@ -117,7 +118,7 @@ def parse_changes(
 
 def _parse_step(key: Any) -> int:
     # Keys of JSON objects are strings.
-    text = key if isinstance(key, str) else str(key) if type(key) is int else ""
+    text = key if isinstance(key, str) else str(key) if is_integer(key) else ""
     if not (text.isdecimal() and len(text) <= MAX_STEP_DIGITS):
         raise ConfigError(f"curriculum: {reprlib.repr(key)} is not a step, a whole number from 0")
     return int(text)
@@ -135,13 +136,14 @@ def _sort_changes(
 
 def check_proportions(proportions: Any, sizes: Sequence[int]) -> tuple[float, ...]:
     """Validate that each stream has a finite proportion of at least 0, not all 0, and 0 without samples."""
-    if not isinstance(proportions, (list, tuple)) or not all(
-        isinstance(value, (int, float)) and abs(value) < MAX_PROPORTION for value in proportions
-    ):
+    numbers: list[Any] = [None]
+    if isinstance(proportions, (list, tuple, np.ndarray)):
+        numbers = [v.item() if isinstance(v, np.generic) else v for v in proportions]
+    if not all(isinstance(n, (int, float)) and abs(n) < MAX_PROPORTION for n in numbers):
         raise ConfigError(
             f"proportions {reprlib.repr(proportions)}: expected numbers below {MAX_PROPORTION:g}"
         )
-    values = tuple(float(value) for value in proportions)
+    values = tuple(float(number) for number in numbers)
     if len(values) != len(sizes):
         raise ConfigError(f"{len(values)} proportions for {len(sizes)} streams")
     if not all(value >= 0 for value in values) or not any(values):
