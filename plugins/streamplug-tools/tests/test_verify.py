@@ -188,6 +188,11 @@ def test_number_of_threads_is_checked_before_anything_is_read(threads, tmp_path)
         verify(Stream(remote=str(tmp_path / "nowhere")), num_threads=threads)
 
 
+def test_selected_rows_are_refused_as_all_are_verified(folder):
+    with pytest.raises(ConfigError, match="select=: every sample"):
+        verify(Stream(remote=str(folder), select=[0]))
+
+
 def test_a_busy_server_is_no_damage(folder, flaky, tmp_path):
     assert verify(Stream(remote=f"{flaky}://{folder}")).ok
     Flaky.known.clear()

@@ -106,7 +106,7 @@ def verify(
         on_progress: Called with the progress of each task, from time to time.
 
     Raises:
-        ConfigError: If `num_threads` is not a positive whole number.
+        ConfigError: If `num_threads` is not a positive whole number, or the stream selects rows.
         StorageError: If the index cannot be read; later failures are problems in the result.
         InvalidIndexError: If the index is invalid.
     """
@@ -116,6 +116,8 @@ def verify(
         raise ConfigError(
             f"expected a Stream to verify, got {type(stream).__name__}; give Stream(remote=…)"
         )
+    if stream.select is not None:
+        raise ConfigError("select=: every sample of a data set is verified, so leave it out")
     with TemporaryDirectory() as to:
         fetched = replace(
             stream,
