@@ -161,6 +161,12 @@ def test_batches_in_any_order_have_no_state(folder):
     assert StreamingDataLoader(make(folder)).batch_size == BATCH
 
 
+def test_a_timeout_needs_workers(folder):
+    with pytest.raises(ConfigError, match="timeout= is of worker processes"):
+        StreamingDataLoader(make(folder), timeout=5)
+    assert StreamingDataLoader(make(folder), timeout=0).num_workers == 0
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_state_after_other_proportions_is_where_the_next_loop_begins(folder, workers):
     streams = [streamplug.Stream(local=folder), streamplug.Stream(local=folder)]

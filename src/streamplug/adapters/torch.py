@@ -155,12 +155,12 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         num_threads: Threads per reading process that read and decode ahead of use; 0 reads on demand.
         device: Device to which batches are copied. Copies to a CUDA device go through pinned memory, on a
             separate stream, one batch ahead of use. None leaves batches in host memory.
-        **kwargs: As for `torch.utils.data.DataLoader`.
+        **kwargs: As for `torch.utils.data.DataLoader`; batches of limited cost are never dropped.
 
     Raises:
-        ConfigError: If the batch sizes differ, `in_order` is false, or `num_threads` or `batch_transform` is
-            combined with `transform`, `collate_fn` or a data set that changes samples; if a transform
-            requires other parameters, or `seed_torch` has none to seed for; if `device` does not exist.
+        ConfigError: If the batch sizes differ, `in_order` is false, `timeout` lacks workers, or `num_threads` or
+            `batch_transform` is combined with `transform`, `collate_fn` or a data set that changes samples;
+            if a transform requires other parameters; if `seed_torch` has none to seed; without the `device`.
     """
 
     dataset: StreamingDataset  # the constructor takes no other
@@ -190,10 +190,10 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         dataset.session.run.use_batch_size(batch_size)
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many batches were used, in order")
+        if kwargs.get("timeout") and not kwargs.get("num_workers"):
+            raise ConfigError("timeout= is of worker processes: give it with num_workers= above 0")
         if num_threads and (transform or collate_fn) is not None:
-            raise ConfigError(
-                "num_threads= read batches of columns, transform= and collate_fn= samples"
-            )
+            raise ConfigError("num_threads= reads columns, transform= and collate_fn= samples")
         if batch_transform is not None and (transform or collate_fn) is not None:
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
