@@ -80,6 +80,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         shuffle_algo: Name of the shuffle algorithm: ``"window"``, ``"global"``, or a plugin's.
         shuffle_seed: Seed of the order, the same on all ranks.
         shuffle_block_size: Number of samples that are shuffled together; None for the algorithm's default.
+            ``"global"``, and ``"naive"`` of streamplug-mosaic, shuffle all samples whatever it is.
         partition_algo: Name of the partition of the order among ranks. ``"elastic"`` pads the epoch to whole
             global batches, the same on all worlds; ``"orig"`` and ``"relaxed"`` of streamplug-mosaic repeat
             samples near the end as mosaicml-streaming does, depending on the world.

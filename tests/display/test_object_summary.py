@@ -54,6 +54,16 @@ def test_a_data_set_is_told_in_a_table(made, tmp_path):
             assert text in shown, text
 
 
+def test_a_block_size_is_told_of_shuffles_that_use_it(made):
+    told = {}
+    for name in ("window", "global"):
+        dataset = StreamingDataset(
+            local=str(made), batch_size=4, shuffle=True, shuffle_algo=name, shuffle_block_size=50
+        )
+        told[name] = "over 50 samples" in dataset._repr_html_()
+    assert told == {"window": True, "global": False}
+
+
 def test_where_a_run_stands_is_told(made):
     data = StreamingDataset(local=str(made), batch_size=5)
     list(data.batches())

@@ -69,8 +69,9 @@ def _describe_order(run: TrainingRun, world: World) -> list[tuple[str, str]]:
     epoch, step = run.clock.current()
     shuffle = "as stored"
     if order.shuffle_algo is not None:
-        over = f"over {order.shuffle_block_size:,} samples"
-        shuffle = f"{order.shuffle_algo}, seed {order.shuffle_seed}, {over}"
+        shuffle = f"{order.shuffle_algo}, seed {order.shuffle_seed}"
+        if run.planner.algorithm.uses_block_size:
+            shuffle += f", over {order.shuffle_block_size:,} samples"
     size = "not given" if run.batch_size is None else f"{run.batch_size:,} a rank"
     in_all = f"{order.micro_batches:,} batches" if run.varies else f"{order.global_batch:,}"
     return [
