@@ -158,8 +158,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         **kwargs: As for `torch.utils.data.DataLoader`; batches of limited cost are never dropped.
 
     Raises:
-        ConfigError: If the batch sizes differ, `in_order` is false, `timeout` lacks workers, or `num_threads` or
-            `batch_transform` is combined with `transform`, `collate_fn` or a data set that changes samples;
+        ConfigError: If the batch sizes differ, `in_order` is false, `timeout` lacks workers, or `num_threads`
+            or `batch_transform` is combined with `transform`, `collate_fn` or a data set that changes samples;
             if a transform requires other parameters; if `seed_torch` has none to seed; without the `device`.
     """
 
