@@ -468,6 +468,7 @@ def test_callbacks_have_names(make, folder):
         ("noted", "expected a list"),
         (Failing(), "expected a list"),
         (0, "expected a list"),
+        ({"noted": {"option": 1}}, "expected a list"),
     ],
 )
 def test_what_is_no_callback_is_refused(make, given, why):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -122,8 +122,10 @@ class Monitor:
 
 def resolve_callbacks(callbacks: Sequence[Callback | str]) -> list[Callback]:
     """Return callback objects for objects and names of plugins."""
-    if isinstance(callbacks, (str, Callback)) or not isinstance(callbacks, Iterable):
-        raise ConfigError(f"callbacks={callbacks!r}: expected a list")
+    if isinstance(callbacks, (str, Callback, Mapping)) or not isinstance(callbacks, Iterable):
+        raise ConfigError(
+            f"callbacks={callbacks!r:.100}: expected a list of callbacks, or of names of plugins' callbacks"
+        )
     resolved = [make("callback", c) if isinstance(c, str) else c for c in callbacks]
     for callback in resolved:
         if not isinstance(callback, Callback):
