@@ -244,6 +244,14 @@ def test_the_scheme_is_all_that_is_told_of_a_url(url, scheme, reader, provider):
 def test_attributes_are_plain(provider):
     with pytest.raises(ConfigError, match="tags=\\['a'\\]"):
         OpenTelemetry(provider, {"tags": ["a"]})
+    for attributes in ({1: "a"}, ["a"], "a"):
+        with pytest.raises(ConfigError, match="expected values by name, a dict"):
+            OpenTelemetry(provider, attributes)
+
+
+def test_what_is_no_meter_provider_is_refused():
+    with pytest.raises(ConfigError, match="meter_provider='console': expected a MeterProvider"):
+        OpenTelemetry("console")
 
 
 @pytest.mark.parametrize(

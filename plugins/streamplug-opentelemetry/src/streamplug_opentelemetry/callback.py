@@ -37,9 +37,16 @@ class OpenTelemetry(Callback):
             attributes: Attributes added to all metrics.
 
         Raises:
-            ConfigError: If an attribute is invalid.
+            ConfigError: If the provider or an attribute is invalid.
         """
-        for name, value in (attributes or {}).items():
+        unchecked: Any = {} if attributes is None else attributes
+        if not (meter_provider is None or hasattr(meter_provider, "get_meter")):
+            raise ConfigError(f"meter_provider={meter_provider!r:.60}: expected a MeterProvider")
+        if not (
+            isinstance(unchecked, Mapping) and all(isinstance(name, str) for name in unchecked)
+        ):
+            raise ConfigError(f"attributes={attributes!r:.60}: expected values by name, a dict")
+        for name, value in unchecked.items():
             if not isinstance(value, (str, int, float)):
                 raise ConfigError(f"attributes: {name}={value!r}: expected text or a number")
         self._provider = meter_provider
