@@ -177,6 +177,8 @@ def test_costs_of_several_streams():
         ({}, [0, 1, 50], [1, 1, 50]),
         ({"max_length": 20}, [0, 20, 50], [1, 20, 20]),
         ({"quadratic": 0.01}, [0, 10, 50], [1, 11, 75]),
+        ({"quadratic": np.float32(0.25)}, [0, 2, 4], [1, 3, 8]),
+        ({"quadratic": np.int64(1)}, [0, 2, 4], [1, 6, 20]),
         ({"quadratic": 0.01, "max_length": 10}, [50], [11]),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,10 @@ class BatchBudget:
                 "function of the sample as measure="
             )
         quadratic: Any = self.quadratic  # unchecked so far
-        is_number = isinstance(quadratic, (int, float)) and not isinstance(quadratic, bool)
+        is_number = isinstance(quadratic, Real) and not isinstance(quadratic, bool)
         if not is_number or not 0 <= quadratic < math.inf:
             raise ConfigError(f"quadratic={quadratic!r:.60}: must be a number of at least 0")
+        object.__setattr__(self, "quadratic", float(quadratic))
 
     @property
     def largest_cost(self) -> int:
