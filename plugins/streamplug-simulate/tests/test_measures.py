@@ -173,6 +173,26 @@ def test_nothing_to_measure_is_an_error():
         measured(NoShuffle(), starts_of(3), World(), 1, steps=np.array([], np.int64))
 
 
+@pytest.mark.parametrize("steps", [[-1], [0, 3]])
+def test_steps_that_an_epoch_does_not_have_are_an_error(steps):
+    with pytest.raises(ConfigError, match="steps: the epoch has the steps 0 to 2"):
+        measured(NoShuffle(), starts_of(3), World(), 1, steps=np.array(steps))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"batch": 0}, {"batch": 2.5}, {"block_size": 0}, {"canonical_nodes": 0}, {"seed": 1.5}],
+)
+def test_numbers_of_an_epoch_are_checked(options):
+    with pytest.raises(ConfigError, match=f"{next(iter(options))}=.*: must be a whole number"):
+        make_epoch(starts_of(3), NoShuffle(), World(), **{"batch": 1, **options})
+
+
+def test_the_limit_of_a_cache_is_a_number():
+    with pytest.raises(ConfigError, match="cache_limit='10gb': must be a whole number"):
+        measured(NoShuffle(), starts_of(3), World(), 1, cache_limit="10gb")
+
+
 def test_measures_do_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         measured(NoShuffle(), starts_of(3), World(), 1).samples = 5

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan.epoch import Epoch, PartitionedEpoch
@@ -111,8 +112,17 @@ def make_epoch(
         partition_algorithm: The partition algorithm; None for the elastic one.
 
     Raises:
-        ConfigError: If there are no samples, or the partition does not support this world.
+        ConfigError: If there are no samples, a number is invalid, or the partition does not support this
+            world.
     """
+    for name, value, lowest in (
+        ("batch", batch, 1),
+        ("canonical_nodes", canonical_nodes, 1),
+        ("block_size", block_size, 1),
+        ("seed", seed, 0),
+        ("epoch", epoch, 0),
+    ):
+        whole_number(name, value, lowest)
     total = int(starts[-1])
     if total < 1:
         raise ConfigError("a data set without samples has no epoch to measure")
@@ -215,10 +225,13 @@ def measure(
         steps: Global batches to measure, starting with empty caches, shape ``[n]``; None for all.
 
     Raises:
-        ConfigError: If `steps` is empty.
+        ConfigError: If `steps` is empty, or the epoch does not have one; if the limit is invalid.
     """
+    whole_number("cache_limit", cache_limit, 0)
     if steps is not None and not len(steps):
         raise ConfigError("no steps to measure: name at least one, or leave steps= out for all")
+    if steps is not None and not 0 <= np.min(steps) <= np.max(steps) < epoch.steps:
+        raise ConfigError(f"steps: the epoch has the steps 0 to {epoch.steps - 1}")
     sizes = np.diff(starts) if shard_bytes is None else shard_bytes
     tally = _Tally(starts, [ShardCache(sizes, cache_limit) for _ in range(world.nodes)])
     for chunk, ids in iter_reads(epoch, world, batch, steps):
