@@ -159,8 +159,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
 
     Raises:
         ConfigError: If the batch sizes differ, `in_order` is false, `timeout` lacks workers, or `num_threads`
-            or `batch_transform` is combined with `transform`, `collate_fn` or a data set that changes samples;
-            if a transform requires other parameters; if `seed_torch` has none to seed; without the `device`.
+            or `batch_transform` comes with `transform`, `collate_fn` or a data set that changes samples,
+            if a transform requires other parameters, `seed_torch` has none to seed, or there is no `device`.
     """
 
     dataset: StreamingDataset  # the constructor takes no other

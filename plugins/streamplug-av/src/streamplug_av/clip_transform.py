@@ -69,8 +69,8 @@ class RandomClips:
         video = _value(sample, self.column, Video)
         if self.audio is not None and self.audio in sample:
             raise ConfigError(
-                f"audio={self.audio!r}: the sample has a column of that name, whose value would be lost; give "
-                "the sound another name"
+                f"audio={self.audio!r}: the sample has a column of that name, whose value would be lost; "
+                "give the sound another name"
             )
         with _sample_errors(self.column, rng):
             numbers = video.clip_indices(self.frames, self.stride, "random", rng)
