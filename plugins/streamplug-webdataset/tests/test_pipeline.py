@@ -713,6 +713,29 @@ def test_persistent_workers_go_on(tars):
     assert state["epoch"] == 3
 
 
+def test_loops_do_not_take_each_others_outputs_of_persistent_workers(tars):
+    settings = {"batch_size": None, "num_workers": 1, "persistent_workers": True}
+    loader = wds.WebLoader(made(tars, "selected"), **settings)
+    expected = [[plain(output) for output in loader] for _ in range(2)]
+    loader = wds.WebLoader(made(tars, "selected"), **settings)
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    outputs = [plain(next(second))]
+    with pytest.raises(ConfigError, match="another loop over the loader"):
+        next(first)
+    assert outputs + [plain(output) for output in second] == expected[1]
+
+
+def test_a_loop_does_not_go_on_after_a_state_was_loaded(tars):
+    loader = wds.WebLoader(made(tars, "selected"), batch_size=None, num_workers=1)
+    outputs = iter(loader)
+    next(outputs)
+    loader.load_state_dict(loader.state_dict())
+    with pytest.raises(ConfigError, match="a state or other proportions were set"):
+        next(outputs)
+
+
 def test_ranks_share_an_epoch(tars):
     parts = [
         numbers(wds.WebDataset(tars, world=World(ranks_per_node=2, rank=rank)).decode())

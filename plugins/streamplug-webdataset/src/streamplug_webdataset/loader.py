@@ -159,7 +159,11 @@ class WebLoader(Fluent):
                 collate_fn=_identity,
                 **self._kwargs,
             )
-        outputs = iter(self._loader)
+        outputs, attributes = iter(self._loader), vars(self._loader)
+        attributes["current_loop"] = progress
+        session = self._pipeline.dataset.session
+        session.own_counters()
+        sets = session.run.clock.sets
         if self._kwargs.get("num_workers"):
             self._pipeline.mark_started()  # the workers have copies of the pipeline
         for worker, number, epoch, first, position, output in outputs:
@@ -172,6 +176,16 @@ class WebLoader(Fluent):
             progress.used += 1
             if progress.used > skipped:
                 yield output
+            session.run.check_sets(sets)
+            # Before this loop takes an output that is the other one's.
+            if (
+                self._kwargs.get("persistent_workers")
+                and attributes["current_loop"] is not progress
+            ):
+                raise ConfigError(
+                    "another loop over the loader has taken its persistent workers; end a loop before the "
+                    "next one, or make two loaders over two pipelines"
+                )
 
     # -- state ------------------------------------------------------------------------
 
