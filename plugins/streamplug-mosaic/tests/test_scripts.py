@@ -389,6 +389,22 @@ def test_a_loader_takes_what_torch_takes(streaming, many):
     assert sum(len(batch["n"]) for batch in same) == same.num_samples_yielded == 40
 
 
+def test_a_state_that_was_loaded_into_a_loader_is_its_state(streaming, many):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    loader = streaming.StreamingDataLoader(dataset, batch_size=2)
+    batches = iter(loader)
+    numbers = [next(batches)["n"].tolist() for _ in range(4)]
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    assert loader.state_dict() == state
+    with pytest.raises(ConfigError, match="a state or other proportions were set"):
+        next(batches)
+    numbers += [batch["n"].tolist() for batch in loader]
+    again = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    assert [number for batch in numbers for number in batch] == [sample["n"] for sample in again]
+
+
 def test_a_loader_of_batches_of_the_data_set_reads_columns(streaming, many):
     pytest.importorskip("torch")
     settings = {"local": f"{many}/a", "batch_size": 4, "shuffle": True}

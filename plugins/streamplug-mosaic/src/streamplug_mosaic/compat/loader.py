@@ -74,6 +74,16 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             check_batch_size(self._dataset_batch_size)
             self.dataset.check_epoch()
         batches = DataLoader.__iter__(self) if self._is_plain else super().__iter__()
+        if not self._is_plain or self._dataset_batch_size is None:
+            yield from self._count_samples(batches)
+            return
+        self.dataset.session.own_counters()
+        sets = self.dataset.session.run.clock.sets
+        for batch in self._count_samples(batches):
+            yield batch
+            self.dataset.session.run.check_sets(sets)
+
+    def _count_samples(self, batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             self.num_samples_yielded += _count(batch)
             yield batch
@@ -95,6 +105,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         """Continue from a state; a data set without states ignores it."""
         if isinstance(self.dataset, streamplug.StreamingDataset):
             super().load_state_dict(obj)
+            self.num_samples_yielded = 0
 
 
 def _drop_empty(kwargs: Mapping[str, Any]) -> dict[str, Any]:
