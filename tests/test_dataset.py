@@ -499,6 +499,8 @@ def test_samples_are_counted_from_the_beginning_or_from_the_resumption(folder):
     steps(dataset)
     assert dataset.state_dict(16, from_beginning=False)["sample_in_epoch"] == 16
     assert dataset.state_dict(16, from_beginning=False)["epoch"] == 1
+    with pytest.raises(ConfigError, match="from_beginning='no': must be True or False"):
+        dataset.state_dict(16, from_beginning="no")
 
 
 @pytest.mark.parametrize("samples", [1, 7, 9, -8, 1.5])

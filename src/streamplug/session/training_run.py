@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from streamplug.config import whole_number
+from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import (
     BatchPlanner,
@@ -183,6 +183,7 @@ class TrainingRun(RunOrder):
 
         With 0 samples after the end of an epoch, return the start of the next one.
         """
+        check_flags(from_beginning=from_beginning)
         if self.varies:
             raise StateError(
                 "num_samples= of batches that vary in size: use state_dict() of the data set or the loader"
