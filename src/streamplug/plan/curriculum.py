@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.config import is_integer
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan.interleave import MAX_SLOTS, Interleaving
 from streamplug.types import Int64
@@ -118,7 +117,8 @@ def parse_changes(
 
 def _parse_step(key: Any) -> int:
     # Keys of JSON objects are strings.
-    text = key if isinstance(key, str) else str(key) if is_integer(key) else ""
+    is_number = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
+    text = key if isinstance(key, str) else str(key) if is_number else ""
     if not (text.isdecimal() and len(text) <= MAX_STEP_DIGITS):
         raise ConfigError(f"curriculum: {reprlib.repr(key)} is not a step, a whole number from 0")
     return int(text)
