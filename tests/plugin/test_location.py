@@ -36,7 +36,8 @@ def no_plugins():
     [
         ("/data/set", "/data/set"),
         ("data/set", "data/set"),
-        ("file:///data/set", "/data/set"),
+        *((url, "/data/set") for url in ("file:///data/set", "FILE:///data/set", "file:/data/set")),
+        *((url, "/data/set") for url in ("local:///data/set", "local:/data/set")),
         ("/data/a:b", "/data/a:b"),
         ("/data/run::1/set", "/data/run::1/set"),
         ("file:///data/run::1", "/data/run::1"),
@@ -50,7 +51,7 @@ def no_plugins():
 def test_which_locations_are_local(location, path):
     found = local_path(location)
     assert (found and str(found)) == path
-    assert is_url(location) == (path is None or location.startswith("file:"))
+    assert is_url(location) == (path is None or location[:1] in "fFl")
 
 
 def test_a_local_path_may_begin_at_home(monkeypatch):

@@ -421,10 +421,13 @@ def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path):
     [
         *(5, None, "", (), ("a", "b", "c"), ("a", None), ("a", ""), ["a", "b"]),
         *(("a", "a"), ("a", "b/../a")),  # the upload would be removed as the local copy
+        *(("a", url) for url in ("file:{}/a", "FILE://{}/a", "local://{}/a")),
     ],
 )
 def test_a_place_without_meaning_is_refused(tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
+    if isinstance(out, tuple):
+        out = tuple(item and item.format(tmp_path) for item in out)
     with pytest.raises(ConfigError, match=r"^out="):
         MDSWriter(columns=COLUMNS, out=out)
     assert list(tmp_path.iterdir()) == []

@@ -191,6 +191,14 @@ def test_what_cannot_be_is_refused(source, tmp_path):
     assert (source / "index.json").exists()
 
 
+@pytest.mark.parametrize("url", ["file:{}", "FILE://{}", "local://{}", "simplecache::file://{}"])
+def test_a_source_is_not_replaced_by_itself_under_another_name(source, read, url):
+    for names in ((url.format(source), source), (source, url.format(source))):
+        with pytest.raises(ConfigError, match="is or contains a source"):
+            convert(names[0], Output(names[1], exist_ok=True))
+    assert len(read(source)["id"]) == 200
+
+
 def test_a_data_set_that_a_source_reads_from_is_not_replaced(tmp_path, write, read):
     views = pytest.importorskip("streamplug_views")
     write(tmp_path / "all" / "a", range(100))

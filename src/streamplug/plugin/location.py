@@ -17,6 +17,8 @@ from streamplug.plugin.registry import is_known, resolve
 _URL = re.compile(
     r"(?:(?P<by>[a-z0-9][a-z0-9._-]*):)?(?P<scheme>[a-z][a-z0-9+.-]*)://?", re.IGNORECASE
 )
+_FILE_URL = re.compile(r"(?:file|local):(?://|(?=/))", re.IGNORECASE)
+"""Start of the URL of a local path; ``local`` is another name of ``file`` in fsspec."""
 
 
 def is_url(location: str) -> bool:
@@ -52,12 +54,13 @@ def local_path(location: str) -> Path | None:
     Raises:
         ConfigError: If no file can have such a path.
     """
-    is_file_url, name = location.startswith("file://"), location.removeprefix("file://")
-    if is_url(location) and not is_file_url:
+    file_url = _FILE_URL.match(location)
+    if is_url(location) and not file_url:
         return None
+    name = location[file_url.end() :] if file_url else location
     try:
         is_valid = b"\0" not in os.fsencode(name)
-        path = Path(name) if is_file_url else Path(name).expanduser()
+        path = Path(name) if file_url else Path(name).expanduser()
     except (UnicodeEncodeError, ValueError, RuntimeError):  # RuntimeError: no such user
         is_valid = False
     if not is_valid:

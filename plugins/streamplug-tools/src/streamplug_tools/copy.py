@@ -346,6 +346,7 @@ def _check_apart(output: Output, tables: Sequence[Table]) -> None:
 
 def _real(url: str) -> str:
     """Return the resolved location with a trailing slash."""
+    url = url.rpartition("::")[2]  # of a chain such as simplecache::file:///data
     path = local_path(url)
     return f"{url if path is None else path.resolve()}".rstrip("/") + "/"
 
