@@ -487,6 +487,14 @@ def test_of_a_pair_the_local_one_can_be_kept(tmp_path, storage, keep):
     assert StreamingDataset(local=str(far)).size == 100
 
 
+@pytest.mark.parametrize("url", ["uploads://{}", "simplecache::file://{}"])
+def test_files_are_not_removed_that_their_upload_replaced(tmp_path, storage, url):
+    far = tmp_path / "far"
+    write((far, url.format(far)), 100, size_limit=1000, max_workers=1)
+    assert StreamingDataset(local=str(far)).size == 100
+    assert len(list(StreamingDataset(local=str(far), batch_size=1))) == 100
+
+
 def test_the_first_of_a_pair_must_be_local(tmp_path):
     with pytest.raises(ConfigError, match=r"the first of the pair must be a path on this machine"):
         MDSWriter(columns=COLUMNS, out=("memory://a", "memory://b"))

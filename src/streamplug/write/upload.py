@@ -86,8 +86,10 @@ class Uploader:
         if self.durable:
             with map_output_errors(path):
                 sync_file(path)
-        if self._storage is not None:
-            storage = self._storage
-            call_with_retries(lambda: storage.upload(path, basename), self._retries)
-        if not self._keep_local:
+        if self._storage is None:
+            return
+        storage, before = self._storage, path.stat()
+        call_with_retries(lambda: storage.upload(path, basename), self._retries)
+        # Replaced by its own upload if both locations are the same, such as by a mount or a chain of URLs.
+        if not self._keep_local and os.path.samestat(before, path.stat()):
             path.unlink()
