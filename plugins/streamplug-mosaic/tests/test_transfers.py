@@ -37,6 +37,13 @@ def test_files_are_uploaded_and_downloaded(remote, local, tmp_path, keep_local):
     assert copy.read_text() == "text"
 
 
+def test_a_file_uploaded_to_itself_is_kept(local):
+    uploader = CloudUploader.get((str(local), f"file://{local}"))
+    (local / "file").write_text("text")
+    uploader.upload_file("file")
+    assert (local / "file").read_text() == "text"
+
+
 def test_without_a_remote_nothing_is_uploaded(local):
     uploader = CloudUploader.get(str(local))
     (local / "file").write_text("text")

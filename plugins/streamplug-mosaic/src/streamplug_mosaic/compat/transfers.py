@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from os.path import samestat
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
@@ -92,8 +93,11 @@ class CloudUploader:
         """
         if self.remote is not None:
             path = Path(self.local, filename)
+            before = path.stat() if path.exists() else None
             call_with_retries(partial(self._storage.upload, path, filename), self.retry)
-            self.clear_local(str(path))
+            # Otherwise, both locations are the same, and the upload replaced the file by itself.
+            if before is not None and samestat(before, path.stat()):
+                self.clear_local(str(path))
 
     def list_objects(self, prefix: str | None = None) -> list[str]:
         """Return the sorted files at the destination.
