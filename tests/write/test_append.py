@@ -176,6 +176,27 @@ def test_the_index_of_a_local_copy_is_not_removed(tmp_path):
     assert numbers(near) == numbers(far) == list(range(20))
 
 
+def test_shards_are_not_added_to_another_local_data_set(tmp_path):
+    far, near = tmp_path / "far", tmp_path / "near"
+    write(far, 0)
+    write(near, 50)
+    with pytest.raises(OutputExistsError, match="near holds another data set than"):
+        MDSWriter(out=(str(near), f"file://{far}"), append=True, keep_local=True)
+    assert numbers(near) == list(range(50, 60))
+
+
+def test_a_local_copy_may_lack_shards_or_have_those_of_an_attempt_that_was_cut_off(tmp_path):
+    far, near = tmp_path / "far", tmp_path / "near"
+    write((str(near), f"file://{far}"), 0, keep_local=True)
+    older = (far / "index.json").read_bytes()
+    write((str(near), f"file://{far}"), 10, append=True, keep_local=True)
+    (far / "index.json").write_bytes(older)
+    write((str(near), f"file://{far}"), 10, append=True, keep_local=True)
+    (near / "index.json").write_bytes(older)
+    write((str(near), f"file://{far}"), 20, append=True, keep_local=True)
+    assert numbers(near) == numbers(far) == list(range(30))
+
+
 def test_the_index_far_away_counts_and_its_other_keys_stay(tmp_path):
     far, near = tmp_path / "far", tmp_path / "near"
     write(far, 0)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, WriterError
@@ -72,6 +73,13 @@ class AppendedDataset:
                 f"columns={dict(columns)}: {where} has {existing}; leave columns= out"
             )
         return existing
+
+    def is_copied_by(self, path: Path) -> bool:
+        """Return whether a local index.json is that of a copy, perhaps before or after shards were added."""
+        data = path.read_bytes()
+        parse_index(data, str(path))  # raises if it is damaged
+        ours, others = json.loads(self.data)["shards"], json.loads(data)["shards"]
+        return all(own == other for own, other in zip(ours, others))
 
     def check(self) -> None:
         """Raise WriterError if another writer changed the data set: its shards would have the same names.

@@ -20,6 +20,7 @@ from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.file_lock import try_directory_lock
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.write.append import AppendedDataset
 
 _MAX_NAMES_IN_ERROR = 3
 _RETRIES = 2
@@ -37,7 +38,7 @@ class Destination:
         *,
         exist_ok: bool,
         storage_options: Mapping[str, Any] | None,
-        append: bool,
+        append: AppendedDataset | None,
         keep_local: bool,
     ) -> None:
         locations = output_locations(out)
@@ -66,24 +67,29 @@ class Destination:
     def _open(self, *, exist_ok: bool) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise OutputExistsError(f"{self.folder} is a file; choose another directory")
-        if (
-            self._append
-            and self.storage
-            and not self._keep_local
-            and (self.folder / INDEX_NAME).exists()
-        ):
-            raise OutputExistsError(
-                f"{self.folder} holds a copy of a data set, whose index would be removed after the upload; "
-                "pass keep_local=True, or choose another directory"
-            )
+        if self._append and self.storage and (self.folder / INDEX_NAME).exists():
+            self._check_copy(self._append)
         if not self._append and not exist_ok:
             self._check_empty()
         make_directory(self.folder, durable=True)
-        self._own(take_over=exist_ok or self._append)
+        self._own(take_over=exist_ok or self._append is not None)
         if exist_ok:
             self._clear()
         elif not self._append:
             self._check_empty()  # again, as another writer may have ended meanwhile
+
+    def _check_copy(self, appended: AppendedDataset) -> None:
+        """Check that the local data set is one that shards may be added to, as a copy of the remote one."""
+        if not self._keep_local:
+            raise OutputExistsError(
+                f"{self.folder} holds a copy of a data set, whose index would be removed after the upload; "
+                "pass keep_local=True, or choose another directory"
+            )
+        if not appended.is_copied_by(self.folder / INDEX_NAME):
+            raise OutputExistsError(
+                f"{self.folder} holds another data set than {self.url}, whose files would be replaced; "
+                "choose another directory"
+            )
 
     def _own(self, *, take_over: bool) -> None:
         """Keep other writers of this machine out of the local directory."""

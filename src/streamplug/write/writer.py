@@ -143,7 +143,7 @@ class Writer(Configurable, section="writer"):
         self._destination = self._open_destination(
             out,
             exist_ok=exist_ok,
-            append=append,
+            append=self._appended,
             keep_local=keep_local,
             storage_options=storage_options,
         )
