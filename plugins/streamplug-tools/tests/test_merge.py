@@ -46,6 +46,13 @@ def test_merged_parts_are_merged_again_as_one(place):
     assert ids(place, batch_size=1) == [*range(10), 100, 101, 102, *range(10, 20)]
 
 
+def test_a_part_inside_a_merged_part_is_not_repeated(place):
+    merge_index(place / "a")
+    with pytest.raises(ConfigError, match=r"a/x/shard.00000.mds is in two parts, .*a/x and .*/a,"):
+        merge_index([place / "a" / "x", place / "b", place / "a"], place)
+    assert not (place / "index.json").exists()
+
+
 def test_far_parts_get_an_index_near_and_far(tmp_path):
     near, far = tmp_path / "near", f"memory://{tmp_path.name}"
     for name in "ab":

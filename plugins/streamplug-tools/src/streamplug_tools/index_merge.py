@@ -22,12 +22,13 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
         parts: Storage and folder of each part, in the order of their samples.
 
     Raises:
-        ConfigError: If the columns of parts differ.
+        ConfigError: If the columns of parts differ, or a file is in two of them.
         NotFound: If a part has no index.
         InvalidIndexError: If the index of a part is invalid.
     """
     entries: list[dict[str, Any]] = []
     first: tuple[str, Schema] | None = None
+    owners: dict[str, str] = {}
     for storage, folder in parts:
         key, part = f"{folder}/{INDEX_NAME}", storage.url_of(folder)
         try:
@@ -39,7 +40,14 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
         for schema in parse_index(data, storage.url_of(key)).schemas:  # raises if it is damaged
             first = first or (part, schema)
             _check_columns(part, schema, *first)
-        entries += [_prefix_basenames(entry, folder) for entry in json.loads(data)["shards"]]
+        part_entries = [_prefix_basenames(entry, folder) for entry in json.loads(data)["shards"]]
+        for name in (entry["raw_data"]["basename"] for entry in part_entries):
+            if (owner := owners.setdefault(name, part)) != part:
+                raise ConfigError(
+                    f"{name} is in two parts, {owner} and {part}, so its samples would be repeated; leave "
+                    "one of them out"
+                )
+        entries += part_entries
     return format_index(entries, {}), len(entries)
 
 
