@@ -46,6 +46,13 @@ def test_merged_parts_are_merged_again_as_one(place):
     assert ids(place, batch_size=1) == [*range(10), 100, 101, 102, *range(10, 20)]
 
 
+def test_parts_below_a_part_with_shards_of_its_own_are_not_left_out(tmp_path):
+    for number, folder in enumerate(("a", "a/x", "a/x/y", "b")):
+        part(tmp_path / folder, [number])
+    assert merge_index(tmp_path) == 4
+    assert ids(tmp_path, batch_size=1) == [0, 1, 2, 3]
+
+
 def test_a_part_inside_a_merged_part_is_not_repeated(place):
     merge_index(place / "a")
     with pytest.raises(ConfigError, match=r"a/x/shard.00000.mds is in two parts, .*a/x and .*/a,"):

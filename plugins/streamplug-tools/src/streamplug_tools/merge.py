@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
 from streamplug.config import check_flags, check_seconds, suggest_keywords
 from streamplug.errors import ConfigError
-from streamplug.index import INDEX_NAME
+from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_urls
 from streamplug.plugin.location import local_path, open_storage
+from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.part_task import PLAN_NAME
+
+_RETRIES = 2
 
 
 @suggest_keywords
@@ -27,8 +31,9 @@ def merge_index(
     """Write one index for data sets in folders below the location of the index.
 
     Called as ``merge_index(parts, out)``, or as ``merge_index(out)`` for all folders with an index below
-    `out`, at any depth, sorted by name. Shards are neither read nor moved. All parts must have the same
-    columns, in any order; compression, digests and shard sizes may differ.
+    `out`, at any depth, sorted by name; a folder whose index was merged stands for all folders below it.
+    Shards are neither read nor moved. All parts must have the same columns, in any order; compression,
+    digests and shard sizes may differ.
 
     Args:
         *locations: `parts` are the folders of the parts, or their index files, in the order of their samples.
@@ -83,7 +88,7 @@ def _open_storages(location: Any, options: Mapping[str, Any] | None) -> list[Sto
 
 
 def _folders(home: Storage) -> list[str]:
-    """Return the topmost folders below `home` that have an index, but for hidden ones.
+    """Return the folders below `home` that have an index, but for hidden ones, and parts of merged ones.
 
     Raises:
         ConfigError: If one of them, or of those above them, has parts of a run that is not finished.
@@ -102,7 +107,26 @@ def _folders(home: Storage) -> list[str]:
         if key.endswith(ending) and key != ending and "/." not in key
     ]
     known = {f"{folder}/" for folder in folders}
-    return [folder for folder in sorted(folders) if not known & set(_above(folder))]
+    merged: dict[str, bool] = {}
+    parts = []
+    for folder in sorted(folders):
+        for above in known & set(_above(folder)):
+            if above not in merged:
+                merged[above] = _is_merged(home, above)
+        if not any(merged.get(above) for above in _above(folder)):
+            parts.append(folder)
+    return parts
+
+
+def _is_merged(home: Storage, folder: str) -> bool:
+    """Return whether the index of a folder is of parts in folders below it."""
+    key = f"{folder}{INDEX_NAME}"
+    index = parse_index(call_with_retries(partial(home.read, key), _RETRIES), home.url_of(key))
+    return any(
+        "/" in (files.basenames[shard] or "")
+        for files in index.tables.values()
+        for shard in range(len(index))
+    )
 
 
 def _above(folder: str) -> Iterator[str]:
