@@ -5,6 +5,7 @@ import io
 import logging
 import pickle
 import tarfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -37,6 +38,19 @@ def test_archives_have_the_numbers_and_limits_that_are_asked_for(tmp_path, caplo
     assert read(tmp_path) == rows()
     assert (out.total, len(caplog.records)) == (10, 3)
     out.close()
+    with pytest.raises(WriterError, match="are complete"):
+        out.write(rows()[0])
+
+
+def test_an_archive_that_was_given_up_is_not_passed_on(tmp_path):
+    done = []
+    out = ShardWriter(f"{tmp_path}/x-%d.tar", maxcount=2, post=done.append)
+    with suppress(KeyError), out:
+        for row in rows(3):
+            out.write(row)
+        raise KeyError
+    out.close()
+    assert done == [f"{tmp_path}/x-0.tar"]
     with pytest.raises(WriterError, match="are complete"):
         out.write(rows()[0])
 

@@ -268,8 +268,10 @@ class ShardWriter:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             self.close()
-        elif self._archive is not None:
-            self._archive.__exit__(kind, error, traceback)
+            return
+        self._closed, archive, self._archive = True, self._archive, None  # `post` must not get it
+        if archive is not None:
+            archive.__exit__(kind, error, traceback)
 
 
 def _floor(number: Any) -> Any:
