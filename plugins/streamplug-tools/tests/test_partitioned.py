@@ -498,6 +498,24 @@ def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path, undisturbed):
         assert content(out) == undisturbed
 
 
+def test_data_sets_may_be_written_at_once_through_the_same_local_directory(tmp_path):
+    near = str(tmp_path / "near")
+
+    def other(part):
+        yield from samples(part)
+
+    def both(part):
+        rows = list(samples(part))
+        yield rows[0]
+        options = {"columns": COLUMNS, "processes": 0}
+        write_parts(other, [1], out=(near, str(tmp_path / "b")), **options)
+        yield from rows[1:]
+
+    write_parts(both, [1], columns=COLUMNS, out=(near, str(tmp_path / "a")), processes=0)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert not list(Path(near).iterdir())
+
+
 WAITING = """
     import sys, time
     from pathlib import Path

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from streamplug.errors import (
     ConfigError,
     NotFound,
@@ -120,7 +122,7 @@ class PartTask:
             self._fill(number, home, join(self.locations[0], part_folder(number)))
             return
         location = local_folder / part_folder(number)
-        scratch = local_folder / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
+        scratch = _attempts(local_folder, self.locations) / f"{number}-{uuid.uuid4().hex}"
         try:
             if len(self.locations) == 1:
                 self._fill(number, home, scratch)
@@ -136,7 +138,7 @@ class PartTask:
 
     def _fetch(self, number: int, home: Storage, copy: Path) -> None:
         """Copy a part that is whole to the local directory."""
-        scratch = copy / ATTEMPTS / f"{number}-{uuid.uuid4().hex}"
+        scratch = _attempts(copy, self.locations) / f"{number}-{uuid.uuid4().hex}"
         folder = part_folder(number)
         try:
             durable = self.options.get("durable", True)
@@ -197,4 +199,12 @@ def remove_attempts(locations: tuple[str, ...]) -> None:
     """Remove the folders of killed attempts."""
     local_folder = local_path(locations[0])
     if local_folder is not None:
-        shutil.rmtree(local_folder / ATTEMPTS, ignore_errors=True)
+        folder = _attempts(local_folder, locations)
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # other data sets have attempts there
+            folder.parent.rmdir()
+
+
+def _attempts(local_folder: Path, locations: tuple[str, ...]) -> Path:
+    """Return the folder of attempts of one data set: others may share the local directory of a pair."""
+    return local_folder / ATTEMPTS / xxhash.xxh3_64_hexdigest(locations[-1].encode())
