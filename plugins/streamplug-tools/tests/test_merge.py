@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
 from streamplug.cli import main
-from streamplug.errors import ConfigError, InvalidIndexError, NotFound
+from streamplug.errors import ConfigError, InvalidIndexError, NotFound, OutputExistsError
 
 
 def part(folder, ids, **options):
@@ -51,6 +51,16 @@ def test_parts_below_a_part_with_shards_of_its_own_are_not_left_out(tmp_path):
         part(tmp_path / folder, [number])
     assert merge_index(tmp_path) == 4
     assert ids(tmp_path, batch_size=1) == [0, 1, 2, 3]
+
+
+def test_an_index_of_other_shards_is_not_replaced(place):
+    merge_index(place)
+    with MDSWriter(out=str(place), append=True) as writer:
+        writer.write({"id": 50})
+    part(place / "c", [60])
+    with pytest.raises(OutputExistsError, match=r"names 'shard.00010.mds', which is in no folder"):
+        merge_index(place)
+    assert ids(place, batch_size=1) == [*range(20), 50]
 
 
 def test_a_part_inside_a_merged_part_is_not_repeated(place):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
 from streamplug.config import check_flags, check_seconds, suggest_keywords
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, InvalidIndexError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_urls
@@ -50,6 +51,7 @@ def merge_index(
         ConfigError: If a part is not below `out` or is named twice, there are no parts, or their columns
             differ; nothing is written then.
         NotFound: If a part has no index.
+        OutputExistsError: If `out` has an index that names shards in `out` itself.
         InvalidIndexError: If the index of a part is invalid.
     """
     check_flags(keep_local=keep_local)
@@ -73,7 +75,10 @@ def merge_index(
     if not parts:
         raise ConfigError(f"{homes[-1].url} has no parts: no folder below it has an {INDEX_NAME}")
     index, shards = merge_indexes(parts)
-    write_index(index, homes if keep_local else homes[-1:])
+    homes = homes if keep_local else homes[-1:]
+    for home in homes:
+        _check_no_own_shards(home)
+    write_index(index, homes)
     return shards
 
 
@@ -120,13 +125,25 @@ def _folders(home: Storage) -> list[str]:
 
 def _is_merged(home: Storage, folder: str) -> bool:
     """Return whether the index of a folder is of parts in folders below it."""
-    key = f"{folder}{INDEX_NAME}"
+    return any("/" in name for name in _basenames(home, f"{folder}{INDEX_NAME}"))
+
+
+def _check_no_own_shards(home: Storage) -> None:
+    """Raise OutputExistsError if there is an index of shards that are in no folder below it."""
+    with suppress(NotFound, InvalidIndexError):
+        for name in _basenames(home, INDEX_NAME):
+            if "/" not in name:
+                raise OutputExistsError(
+                    f"{home.url_of(INDEX_NAME)} names {name!r}, which is in no folder below it, so a merged "
+                    "index would leave it out: write its samples as a part in a folder, or remove the index"
+                )
+
+
+def _basenames(home: Storage, key: str) -> Iterator[str]:
+    """Yield the files that an index names."""
     index = parse_index(call_with_retries(partial(home.read, key), _RETRIES), home.url_of(key))
-    return any(
-        "/" in (files.basenames[shard] or "")
-        for files in index.tables.values()
-        for shard in range(len(index))
-    )
+    for files in index.tables.values():
+        yield from filter(None, (files.basenames[shard] for shard in range(len(index))))
 
 
 def _above(folder: str) -> Iterator[str]:
