@@ -199,6 +199,15 @@ def test_a_source_is_not_replaced_by_itself_under_another_name(source, read, url
     assert len(read(source)["id"]) == 200
 
 
+def test_files_that_a_source_links_to_are_not_replaced(source, tmp_path, read):
+    (tmp_path / "links").mkdir()
+    for path in source.iterdir():
+        (tmp_path / "links" / path.name).symlink_to(path)
+    with pytest.raises(ConfigError, match="is or contains a source"):
+        convert(tmp_path / "links", Output(source, exist_ok=True))
+    assert len(read(source)["id"]) == 200
+
+
 def test_a_data_set_that_a_source_reads_from_is_not_replaced(tmp_path, write, read):
     views = pytest.importorskip("streamplug_views")
     write(tmp_path / "all" / "a", range(100))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -334,7 +335,8 @@ def _digest(what: object) -> str:
 
 def _check_apart(output: Output, tables: Sequence[Table]) -> None:
     """Refuse to write over or above a source, or among other files."""
-    sources = {_real(folder) for table in tables for folder in table.folders}
+    folders = {folder for table in tables for folder in table.folders}
+    sources = {_real(folder) for folder in folders.union(*map(_link_targets, folders))}
     for place in output_locations(output.out):
         storage = open_storage(place, output.storage_options)
         url = _real(storage.url)
@@ -342,6 +344,15 @@ def _check_apart(output: Output, tables: Sequence[Table]) -> None:
             raise ConfigError(f"{storage.url} is or contains a source; choose another location")
         if not (storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)):
             check_empty(storage)
+
+
+def _link_targets(url: str) -> set[str]:
+    """Return the directories of files that are symbolic links in a local directory."""
+    path = local_path(url)
+    if path is None or not path.is_dir():
+        return set()
+    with os.scandir(path) as entries:
+        return {str(Path(entry.path).resolve().parent) for entry in entries if entry.is_symlink()}
 
 
 def _real(url: str) -> str:
