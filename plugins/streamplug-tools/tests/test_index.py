@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from click.testing import CliRunner
+from streamplug_tools.index_writer import scan_index
 
 from streamplug.cli import main
+from streamplug.errors import OutputExistsError
 
 
 def run(*arguments: str):
@@ -24,3 +27,15 @@ def test_scan_needs_a_format(tmp_path):
     result = run("scan", str(tmp_path))
     assert result.exit_code == 2
     assert "--format" in result.stderr
+
+
+def test_a_file_beside_the_data_is_replaced_only_with_force(tmp_path):
+    pytest.importorskip("streamplug_text")
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "a.jsonl.meta").write_text("notes")
+    with pytest.raises(OutputExistsError, match=r"a\.jsonl\.meta exists; move it"):
+        scan_index(str(tmp_path), "jsonl")
+    assert (tmp_path / "a.jsonl.meta").read_text() == "notes"
+    scan_index(str(tmp_path), "jsonl", exist_ok=True)
+    (tmp_path / "index.json").unlink()
+    assert scan_index(str(tmp_path), "jsonl").samples == 1  # its own file is there

@@ -11,7 +11,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.index import INDEX_NAME, format_index, parse_index
-from streamplug.interfaces import Format
+from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin.registry import make
 from streamplug.scan.glob import parse_locations
@@ -47,11 +47,11 @@ def scan_index(
         location: URL or path of their directory, or of the files, with ``*`` and ``{…}``.
         format: Format of the files.
         storage_options: Options of the storage, which must be writable.
-        exist_ok: Whether to replace an existing index.json.
+        exist_ok: Whether to replace an existing index.json and the files that it needs beside the data.
         report: Called with progress messages.
 
     Raises:
-        OutputExistsError: If there is an index.json and not `exist_ok`.
+        OutputExistsError: If there is an index.json or such a file and not `exist_ok`.
     """
     format_: Format = make("format", format)
     files = parse_locations(location, lambda name: is_data_file(name, format_))
@@ -74,6 +74,8 @@ def scan_index(
                     target = f"{entry['raw_data']['basename']}.{key.removeprefix('raw_')}"
                     uploads[target] = scanned.folder / entry[key]["basename"]
                     entry[key]["basename"] = target
+        if not exist_ok:
+            _check_unused(storage, uploads)
         for target, path in uploads.items():
             report(f"writing {storage.url_of(target)}")
             call_with_retries(partial(storage.upload, path, target), _RETRIES)
@@ -82,6 +84,15 @@ def scan_index(
         call_with_retries(lambda: storage.write(INDEX_NAME, data), _RETRIES)
     columns = {column.name: column.spec for s in index.schemas for column in s.columns}
     return ScanSummary(storage.url_of(INDEX_NAME), len(index), index.size, columns)
+
+
+def _check_unused(storage: Storage, uploads: Mapping[str, Path]) -> None:
+    """Raise OutputExistsError if a file would be replaced that an earlier scan cannot have written."""
+    for target, path in uploads.items():
+        if storage.exists(target) and storage.read(target) != path.read_bytes():
+            raise OutputExistsError(
+                f"{storage.url_of(target)} exists; move it, or pass exist_ok=True (--force) to replace it"
+            )
 
 
 def _rename(entry: Mapping[str, Any], endings: Sequence[str]) -> None:

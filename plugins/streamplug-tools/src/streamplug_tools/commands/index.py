@@ -32,7 +32,7 @@ from streamplug_tools.report.text_format import many
     required=True,
     help="Format of the files, such as webdataset.",
 )
-@click.option("--force", "exist_ok", is_flag=True, help="Replace an existing index.json.")
+@click.option("--force", "exist_ok", is_flag=True, help="Replace existing files.")
 @storage_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def index(
