@@ -498,6 +498,23 @@ def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path, undisturbed):
         assert content(out) == undisturbed
 
 
+def test_a_run_that_is_active_is_not_replaced_through_a_link(tmp_path):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "set")
+    options = {"columns": COLUMNS, "processes": 0}
+    seen = []
+
+    def both(part):
+        yield from samples(part)
+        if part:
+            with pytest.raises(OutputExistsError, match="is being written by another process"):
+                write_parts(samples, [5], out=tmp_path / "link", **options)
+            seen.append(part)
+
+    write_parts(both, [0, 1], out=tmp_path / "set", **options)
+    assert seen == [1]
+
+
 def test_data_sets_may_be_written_at_once_through_the_same_local_directory(tmp_path):
     near = str(tmp_path / "near")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -166,6 +167,8 @@ class PartitionedOutput:
 @contextmanager
 def _lock_of(url: str) -> Iterator[bool]:
     """Lock a location, and yield whether no other process of this machine holds the lock."""
+    local = local_path(url)
+    url = url if local is None else os.path.realpath(local)  # links lead to the same place
     path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
     with ExitStack() as stack:
         with map_disk_errors(path):
