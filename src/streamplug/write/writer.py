@@ -45,7 +45,7 @@ class Writer(Configurable, section="writer"):
     """Writes samples into the shards of a new data set, and its index last.
 
     Use it in a ``with`` statement: a normal exit completes the data set; an exception leaves shards without
-    an index, which cannot be mistaken for a complete data set.
+    an index, which cannot be mistaken for a complete data set. Call it from one thread at a time.
 
     Args:
         columns: Encoding of each column by its name; with `append`, None for the existing columns.
