@@ -156,7 +156,9 @@ def test_each_part_of_a_split_has_its_own_place(folder, tmp_path, call):
 
 
 def test_fractions_may_be_numbers_of_numpy(folder, tmp_path):
-    output = lambda name: Output(tmp_path / name, processes=0)  # noqa: E731
+    def output(name):
+        return Output(tmp_path / name, processes=0)
+
     split = split_by_fractions(folder, output, {"a": np.float32(0.5)})
     assert [result.samples for result in split.values()] == [5]
 

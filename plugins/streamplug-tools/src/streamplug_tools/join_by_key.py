@@ -126,7 +126,7 @@ def _columns(
     seen: dict[str, int] = {}
     for n, table in enumerate(tables):
         for name in names[n]:
-            if name in seen and _is_selected(name, columns):
+            if name in seen and columns.keeps(name):
                 raise ConfigError(
                     f"{tables[seen[name]].url} and {table.url} both have a column {name!r}; drop it, or "
                     "convert one of them with another name for it"
@@ -136,7 +136,7 @@ def _columns(
     _check(columns, everything)
     mappings = []
     for table, some in zip(tables, names):
-        mine = [name for name in some if _is_selected(name, columns)]
+        mine = [name for name in some if columns.keeps(name)]
         if not mine:
             raise ConfigError(f"no column is taken of {table.url}; leave the set out")
         renamed = {old: new for old, new in columns.rename.items() if old in mine}
@@ -150,10 +150,6 @@ def _columns(
     return mappings
 
 
-def _is_selected(name: str, columns: Columns) -> bool:
-    return (columns.select is None or name in columns.select) and name not in columns.drop
-
-
 def _check(columns: Columns, names: set[str]) -> None:
     new = {columns.rename.get(name, name) for name in names}
     for what, some, known in (
@@ -163,7 +159,7 @@ def _check(columns: Columns, names: set[str]) -> None:
         ("columns", columns.encodings, new),
     ):
         check_names(f"{what}={list(some)}", "the joined set", some, known)
-    check_renamed(columns.rename, [name for name in names if _is_selected(name, columns)])
+    check_renamed(columns.rename, [name for name in names if columns.keeps(name)])
 
 
 def match_sorted_keys(

@@ -137,6 +137,10 @@ class Columns:
         """Return whether all sources must have a column, unless it is dropped."""
         return self.select is None or name in self.select
 
+    def keeps(self, name: str) -> bool:
+        """Return whether a column of the source, by its name there, is written."""
+        return self.takes(name) and name not in self.drop
+
 
 def _are_names(values: Collection[Any]) -> bool:
     return all(isinstance(value, str) for value in values)

@@ -123,7 +123,7 @@ def _others(
 ) -> list[ColumnMapping]:
     """Return the columns to write besides computed ones with an encoding."""
     others = {n: e for n, e in columns.encodings.items() if n not in computed}
-    names = [n for n in table.columns if columns.takes(n) and n not in columns.drop]
+    names = [n for n in table.columns if columns.keeps(n)]
     # The new format need not support the encodings of replaced columns.
     own = computed.keys() & columns.encodings.keys()
     replaced = [name for name in names if columns.rename.get(name, name) in own]

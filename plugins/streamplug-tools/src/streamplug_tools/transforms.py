@@ -205,7 +205,7 @@ def split_by_fractions(
         raise ConfigError(
             f"fractions={fractions}: each must be 0 or more, and their sum more than 0 and at most 1"
         )
-    made = _make_outputs(outputs, fractions)
+    output_of = _make_outputs(outputs, fractions)
     with open_job(sources, columns, on_progress) as job:
         size = job.table.size
         bounds = [round(size * share) for share in np.cumsum([0.0, *fractions.values()])]
@@ -216,7 +216,7 @@ def split_by_fractions(
             for name, low, high in zip(fractions, bounds, bounds[1:]):
                 lists.add(name, ids[(rank >= low) & (rank < high)])
         return {
-            name: job.write(order, made[name], ["split", fractions, seed, name])
+            name: job.write(order, output_of[name], ["split", fractions, seed, name])
             for name, order in lists.orders.items()
         }
 
@@ -258,10 +258,10 @@ def split_by_size(
             else _split_points(job.table, limit or 1)
         )
         ends = [*starts[1:], job.table.size]
-        made = _make_outputs(outputs, [f"{number:05d}" for number in range(len(starts))])
+        output_of = _make_outputs(outputs, [f"{number:05d}" for number in range(len(starts))])
         return {
             name: job.write(SequentialOrder(end - begin, begin), output, ["split", begin, end])
-            for (name, output), begin, end in zip(made.items(), starts, ends)
+            for (name, output), begin, end in zip(output_of.items(), starts, ends)
         }
 
 
@@ -271,16 +271,16 @@ def _make_outputs(outputs: Callable[[str], Output], names: Iterable[str]) -> dic
     Raises:
         ConfigError: If two are at one place, where the second would replace the first.
     """
-    made = {name: outputs(name) for name in names}
+    output_of = {name: outputs(name) for name in names}
     name_of: dict[str, str] = {}
-    for name, output in made.items():
+    for name, output in output_of.items():
         place = absolute_location(output_locations(output.out)[-1])
         if name_of.setdefault(place, name) != name:
             raise ConfigError(
                 f"outputs= gives {public_url(place)!r} for {name_of[place]!r} and {name!r}; have it return "
                 "another place for each name"
             )
-    return made
+    return output_of
 
 
 def _is_number(value: object) -> bool:
