@@ -151,6 +151,12 @@ class CacheConflictError(StreamplugError, FileExistsError):
 # -- messages -----------------------------------------------------------------
 
 
+def add_note(error: BaseException, note: str) -> None:
+    """Add a line to what Python shows of an error; does nothing before Python 3.11."""
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+
+
 @contextmanager
 def prefix_errors(place: str, kind: type[StreamplugError] = StreamplugError) -> Iterator[None]:
     """Prefix the messages of errors of a kind, such as with the URL of a data set.

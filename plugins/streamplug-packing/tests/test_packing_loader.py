@@ -9,6 +9,7 @@ import os
 import pickle
 import re
 import signal
+import sys
 import time
 from collections import Counter
 from importlib import import_module
@@ -243,6 +244,21 @@ def test_a_stop_iteration_of_a_transform_is_an_error(folder, packer):
     packs = packer(dataset, length=8, size=lambda _: 1, transform=stop_at_20)
     with pytest.raises(RuntimeError, match="StopIteration"):
         list(packs)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+@pytest.mark.parametrize("packer", [PackedSamples, PackingDataLoader])
+def test_the_error_of_a_transform_names_the_sample(folder, packer):
+    def fail_at_20(sample):
+        if sample["n"] == 20:
+            raise KeyError("caption")
+        return sample
+
+    dataset = StreamingDataset(local=folder, batch_size=8)
+    with pytest.raises(KeyError) as caught:
+        list(packer(dataset, length=8, size=lambda _: 1, transform=fail_at_20))
+    [note] = caught.value.__notes__
+    assert re.fullmatch(r"raised for sample 20 \(.*, row \d+; epoch 0, step 2\)", note)
 
 
 def test_a_sample_that_is_too_long_is_named(folder):

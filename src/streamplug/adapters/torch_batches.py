@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,9 +25,11 @@ from streamplug.adapters.shared_memory import (
 )
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
+from streamplug.adapters.transform_errors import note_batch, note_sample
+from streamplug.dataset import StreamingDataset
 
 if TYPE_CHECKING:
-    from streamplug.adapters.torch import StreamingDataset
+    from streamplug.adapters import torch as adapters
 
 
 class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
@@ -34,7 +37,7 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
 
     def __init__(
         self,
-        dataset: StreamingDataset,
+        dataset: adapters.StreamingDataset,
         transform: Callable[[Any], Any] | RandomTransform | None,
         collate: Callable[[list[Any]], Any] | None,
         *,
@@ -49,6 +52,9 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         self._transform, self._collate = transform, collate
         self._drop_last, self._threads = drop_last, num_threads
         self._shared_arrays = shared_arrays
+        self._batch: list[Any] = []  # the latest, while it is taken
+        # A subclass may yield other samples than those of the order.
+        self._names_samples = type(dataset).__iter__ is StreamingDataset.__iter__
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
@@ -79,47 +85,77 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         return self._of_columns() if self._collate is None else self._of_samples(self._collate)
 
     def _of_columns(self) -> Iterator[Any]:
-        if isinstance(self._transform, RandomTransform):
-            batches = self.dataset.batches_with_rng(num_threads=self._threads)
-            for columns, rng in batches:
+        transform = self._transform
+        if isinstance(transform, RandomTransform):
+            for columns, rng in self.dataset.batches_with_rng(num_threads=self._threads):
                 if self._is_kept(len(next(iter(columns.values())))):
-                    yield self._transform.of_batch(columns, rng)
+                    with transform.states():
+                        batch = self._finish(transform, (columns, rng))
+                    yield batch
             return
-        finish = self._transform or partial(collate_columns, collate=default_collate)
+        finish = transform or partial(collate_columns, collate=default_collate)
         for columns in self.dataset.batches(num_threads=self._threads):
             if self._is_kept(len(next(iter(columns.values())))):
-                yield finish(columns)
+                yield self._finish(finish, columns)
 
     def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
         if collate is default_collate:
             collate = partial(collate_samples, collate=default_collate)
         run = self.dataset.session.run
         take_batch = self._take_step if run.varies else self._take_batch
-        if isinstance(self._transform, RandomTransform):
-            samples_with_rng = self.dataset.samples_with_rng()
-            batches = self._transform.of_samples(samples_with_rng, take_batch)
+        samples: Iterator[Any]
+        states: Callable[[], AbstractContextManager[None]] = nullcontext
+        transform = self._transform
+        if isinstance(transform, RandomTransform):
+            samples, states = self.dataset.samples_with_rng(), transform.states
         else:
             samples = iter(self.dataset)
-            if (transform := self._transform) is not None:
-                # Not map(): to its caller a StopIteration of the transform would be the end of the epoch.
-                samples = (transform(sample) for sample in samples)
-            batches = iter(lambda: take_batch(samples), [])
-        for batch in batches:
-            if run.world_change() is not None:
-                return  # the batch is of the world before, and may be cut short
+        if transform is not None:
+            samples = self._transformed(samples, transform)
+        while True:
+            with states():
+                batch = take_batch(samples)
+            if not batch or run.world_change() is not None:
+                return  # a batch of the world before may be cut short
             if self._is_kept(len(batch)):
-                yield collate(batch)
+                yield self._finish(collate, batch)
+
+    def _transformed(
+        self, samples: Iterator[Any], transform: Callable[[Any], Any]
+    ) -> Iterator[Any]:
+        # Not map(): to its caller a StopIteration of the transform would be the end of the epoch.
+        for sample in samples:
+            try:
+                changed = transform(sample)
+            except Exception as error:
+                if self._names_samples:
+                    note_sample(error, self.dataset.session, len(self._batch))
+                raise
+            yield changed
+
+    def _finish(self, function: Callable[[Any], Any], batch: Any) -> Any:
+        """Return the result of a function for the latest batch."""
+        try:
+            return function(batch)
+        except Exception as error:
+            if self._names_samples:
+                note_batch(error, self.dataset.session)
+            raise
 
     def _take_batch(self, samples: Iterator[Any]) -> list[Any]:
         """Return the next samples of an iterator over those of the data set, changed or not."""
+        self._batch = batch = []
         for first in samples:  # `run` follows a change of the world when the iteration begins
-            return [first, *islice(samples, self.dataset.session.run.batch - 1)]
-        return []
+            batch.append(first)
+            batch.extend(islice(samples, self.dataset.session.run.batch - 1))
+            break
+        return batch
 
     def _take_step(self, samples: Iterator[Any]) -> list[Any]:
         """Return the samples of the next step, whose batches vary in size."""
         run = self.dataset.session.run
-        batch, done = [], run.completed_steps
+        self._batch = batch = []
+        done = run.completed_steps
         for sample in samples:
             batch.append(sample)
             if run.completed_steps != done:

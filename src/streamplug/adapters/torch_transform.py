@@ -24,32 +24,15 @@ class RandomTransform:
     takes_rng: bool
     seed_torch: bool
 
-    def of_samples(
-        self,
-        samples: Iterator[tuple[Any, np.random.Generator]],
-        take_batch: Callable[[Iterator[Any]], list[Any]],
-    ) -> Iterator[list[Any]]:
-        """Yield the results of the transform, as lists that `take_batch` makes of an iterator of them."""
-        # Not starmap(): to its caller a StopIteration of the function would be the end of the epoch.
-        results = (self._call(sample, rng) for sample, rng in samples)
-        while True:
-            with self._states():
-                batch = take_batch(results)
-            if not batch:
-                return
-            yield batch
-
-    def of_batch(self, batch: Any, rng: np.random.Generator) -> Any:
-        """Return the result of the transform for a batch."""
-        with self._states():
-            return self._call(batch, rng)
-
-    def _call(self, value: Any, rng: np.random.Generator) -> Any:
+    def __call__(self, pair: tuple[Any, np.random.Generator]) -> Any:
+        """Return the result for a sample or a batch and its generator; inside `states`."""
+        value, rng = pair
         if self.seed_torch:
             _seed(rng)
         return self.function(value, rng) if self.takes_rng else self.function(value)
 
-    def _states(self) -> AbstractContextManager[None]:
+    def states(self) -> AbstractContextManager[None]:
+        """Restore the random states that calls set, at the end of a block."""
         return _preserve_states() if self.seed_torch else nullcontext()
 
 

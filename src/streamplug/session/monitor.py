@@ -74,6 +74,11 @@ class Monitor:
         for block in list(self.stats.live):
             block.check_between(step)
 
+    def latest_batch(self) -> tuple[int, list[int]] | None:
+        """Return the step and the sample ids of the batch yielded last; None unless one loop is active."""
+        blocks = list(self.stats.live)
+        return blocks[0].latest() if len(blocks) == 1 and blocks[0].yielded()[1] else None
+
     def cut_blocks(self) -> None:
         """Let the blocks that are being yielded end after their current batch."""
         for block in list(self.stats.live):

@@ -92,6 +92,12 @@ class Block:
         """Slices of the samples of the batches that are not empty."""
         return [slice(start, end) for start, end in pairwise([0, *self._ends]) if start < end]
 
+    def latest(self) -> tuple[int, list[int]]:
+        """Return the step and the sample ids of the batch that `batches` has yielded last."""
+        at = self._ends.index(self._num_yielded)
+        start = self._ends[at - 1] if at else 0
+        return self._steps[at], self.ids[start : self._num_yielded].tolist()
+
     def yielded(self) -> tuple[int, int]:
         """Return how many batches and samples `batches` has yielded."""
         return len({end for end in self._ends if 0 < end <= self._num_yielded}), self._num_yielded

@@ -68,6 +68,23 @@ def explain(
     return uses
 
 
+def latest_uses(session: Session) -> list[SampleUse]:
+    """Return the samples of the batch yielded last in this process; empty unless one loop is active."""
+    latest, epoch, rank = session.monitor.latest_batch(), session.run.loop_epoch, session.world.rank
+    step, ids = latest or (0, [])
+    return [
+        SampleUse(epoch, step, rank, place, sample, *session.reader.locate(sample))
+        for place, sample in enumerate(ids)
+    ]
+
+
+def describe_sample(session: Session, sample: int, epoch: int, step: int) -> str:
+    """Return in words where a sample is stored, and when it is read."""
+    stream, _, file, row = session.reader.locate(sample)
+    url = session.streams[stream].stream.url
+    return f"sample {sample} ({url}, {file}, row {row}; epoch {epoch}, step {step})"
+
+
 def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[SampleUse]:
     """Yield the uses of a sample in an epoch, see `explain`, in the order of steps."""
     size = session.size

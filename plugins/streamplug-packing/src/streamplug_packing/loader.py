@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NoReturn
 
@@ -143,10 +144,15 @@ class _LoaderSource(PackSource):
         return message
 
     def transform(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
-        if not isinstance(self._random_transform, RandomTransform):
+        transform = self._random_transform
+        with transform.states() if isinstance(transform, RandomTransform) else nullcontext():
             return super().transform(places, samples)
-        pairs = self.pair_with_rng(places, samples)
-        return next(self._random_transform.of_samples(pairs, list), [])
+
+    def call(self, function: Callable[..., Any], sample: Any, place: SamplePlace) -> Any:
+        transform = self._random_transform
+        if isinstance(transform, RandomTransform):
+            return transform((sample, self.rng(place)))
+        return super().call(function, sample, place)
 
     def collate(self, samples: list[Any], sizes: list[int], sample_ids: list[int]) -> Any:
         if self._collate_fn is not None:

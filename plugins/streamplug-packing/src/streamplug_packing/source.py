@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError, DataError, add_note
 from streamplug.session.map_source import MapSource
 from streamplug.session.sample_rng import SampleRng, takes_rng
 from streamplug.session.sample_source import Block, plan_blocks
+from streamplug.session.sample_usage import describe_sample
 from streamplug.session.session import Session
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.state import SamplePlace
@@ -70,21 +71,24 @@ class PackSource:
 
     def transform(self, places: Sequence[SamplePlace], samples: list[Any]) -> list[Any]:
         """Return transformed samples; the places are those of the samples."""
-        if self._transform is None:
+        if (function := self._transform) is None:
             return samples
-        if self._takes_rng:
-            return [
-                self._transform(sample, rng) for sample, rng in self.pair_with_rng(places, samples)
-            ]
-        # Not list(map()), which a StopIteration of the transform would end early without an error.
-        return [self._transform(sample) for sample in samples]
-
-    def pair_with_rng(
-        self, places: Sequence[SamplePlace], samples: list[Any]
-    ) -> Iterator[tuple[Any, np.random.Generator]]:
-        """Yield each sample with its random generator, which is set anew for the next one."""
+        changed = []
         for place, sample in zip(places, samples):
-            yield sample, self._rng.of_sample(*place)
+            try:
+                changed.append(self.call(function, sample, place))
+            except Exception as error:
+                add_note(error, f"raised for {self.describe(place)}")
+                raise
+        return changed
+
+    def call(self, function: Callable[..., Any], sample: Any, place: SamplePlace) -> Any:
+        """Return a sample that the function of this source has transformed."""
+        return function(sample, self.rng(place)) if self._takes_rng else function(sample)
+
+    def rng(self, place: SamplePlace) -> np.random.Generator:
+        """Return the random generator of a sample; valid until the next call."""
+        return self._rng.of_sample(*place)
 
     def read_steps(
         self, epoch: int, first: int
@@ -141,11 +145,7 @@ class PackSource:
 
     def describe(self, place: SamplePlace) -> str:
         """Return where a sample is stored and when it is read."""
-        stream, _, file, index = self.session.reader.locate(place.sample)
-        return (
-            f"sample {place.sample} ({self.dataset.streams[stream].url}, {file}, row {index}; epoch "
-            f"{place.epoch}, step {place.step})"
-        )
+        return describe_sample(self.session, place.sample, place.epoch, place.step)
 
     def collate(self, samples: list[Any], sizes: list[int], sample_ids: list[int]) -> Any:
         """Return a pack."""
