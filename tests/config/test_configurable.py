@@ -120,6 +120,18 @@ def test_a_loader_is_made_with_its_data_set(place):
         streamplug.StreamingDataLoader.from_config({"batch_size": 8})
 
 
+def test_errors_of_constructors_name_the_section(place):
+    pytest.importorskip("torch")
+    whole = {"dataset": {"local": place, "batch_size": 4}, "loader": {"batch_size": 8}}
+    make = streamplug.StreamingDataLoader.from_config
+    with pytest.raises(ConfigError, match=r"^loader: batch_size=8 differs"):
+        make(whole)
+    with pytest.raises(ConfigError, match=r"^dataset: batch_size=0: must be"):
+        make({**whole, "dataset": {"local": place, "batch_size": 0}})
+    with pytest.raises(ConfigError, match=r"^batch_size=0: must be"):
+        StreamingDataset.from_config({"local": place, "batch_size": 0})
+
+
 def test_a_loader_overrides_single_arguments_of_its_data_set(place, tmp_path):
     pytest.importorskip("torch")
     make = streamplug.StreamingDataLoader.from_config

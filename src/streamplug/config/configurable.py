@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, ClassVar, TypeVar
 
 from streamplug.config.config_file import Source, load
 from streamplug.config.keywords import suggest_keywords
 from streamplug.config.parameters import has_any_keywords, parameters
 from streamplug.config.validation import check_required, suggest_name, validate_arguments
-from streamplug.errors import ConfigError, UnknownKeywordError
+from streamplug.errors import ConfigError, UnknownKeywordError, prefix_errors
 
 C = TypeVar("C", bound="Configurable")
 
@@ -77,7 +78,8 @@ def _construct(cls: type[C], whole: dict[str, Any], overrides: Mapping[str, Any]
             arguments[name] = _construct(nested, {name: whole.get(name, {})}, more)
     check_required(cls, arguments, key)
     try:
-        return cls(**arguments)
+        with prefix_errors(key, ConfigError) if key else nullcontext():
+            return cls(**arguments)
     except UnknownKeywordError:
         _check_nested_overrides(cls, overrides)
         raise
