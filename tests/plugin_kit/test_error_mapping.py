@@ -4,6 +4,8 @@ import asyncio
 import errno
 import socket
 import ssl
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 from types import SimpleNamespace
 
 import pytest
@@ -133,7 +135,18 @@ def test_says_what_to_look_at(error, hint):
     [
         (response_error(429, **{"retry-after": "7"}), 7.0),
         (response_error(429), 0.0),
-        (response_error(503, **{"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}), 0.0),
+        (response_error(503, **{"retry-after": "Sun, 06 Nov 1994 08:49:37 GMT"}), 0.0),
+        (
+            response_error(
+                503,
+                **{
+                    "date": "Sun, 06 Nov 1994 08:49:37 GMT",
+                    "retry-after": "Sunday, 06-Nov-94 08:50:07 GMT",
+                },
+            ),
+            30.0,
+        ),
+        (response_error(503, **{"retry-after": "Wed, 99 Oct 2026 07:28:00 GMT"}), 0.0),
         (response_error(503, **{"retry-after": "-1"}), 0.0),
         (
             ServiceError(
@@ -151,6 +164,12 @@ def test_says_what_to_look_at(error, hint):
 )
 def test_keeps_what_the_server_asks_for(error, seconds):
     assert storage_error(error, URL).retry_after == seconds
+
+
+def test_a_date_without_that_of_the_server_is_compared_with_this_clock():
+    later = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=90), usegmt=True)
+    error = storage_error(response_error(503, **{"retry-after": later}), URL)
+    assert 80 < error.retry_after <= 90
 
 
 def test_tells_the_reason_where_it_is_harmless():

@@ -251,6 +251,18 @@ def test_what_is_not_there_and_what_is_there_already_is_told_in_a_line(sets, tmp
     assert written(command, sets, tmp_path / "out", "--drop", "text", "--exist-ok").exit_code == 0
 
 
+def test_inspect_prints_no_json_before_an_error(tmp_path):
+    with MDSWriter(out=str(tmp_path / "set"), columns={"about": "json"}) as out:
+        for number in range(4):
+            out.write({"about": f"sample {number}"})
+    shard = tmp_path / "set" / "shard.00000.mds"
+    shard.write_bytes(shard.read_bytes().replace(b'"sample 3"', b"{sample 3}"))
+    result = run("inspect", tmp_path / "set", "--samples", 4, "--json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "sample 3, column 'about'" in result.stderr
+    assert len(json.loads(run("inspect", tmp_path / "set", "--json").stdout)["first"]) == 3
+
+
 @pytest.mark.parametrize("command", ["diff", "inspect"])
 def test_what_is_not_there_is_told_in_a_line(tmp_path, command):
     missing = run(command, *[tmp_path / "none"] * (2 if command == "diff" else 1))

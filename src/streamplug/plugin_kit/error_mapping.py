@@ -9,6 +9,8 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
@@ -163,7 +165,7 @@ def _candidates(error: BaseException) -> Iterator[object]:
 
 
 def _retry_after(error: BaseException) -> float:
-    """Return the seconds of a numeric Retry-After header, else 0."""
+    """Return the seconds of a Retry-After header, else 0."""
     for cause in _chain(error):
         response = getattr(cause, "response", None)
         if isinstance(response, dict):
@@ -176,10 +178,24 @@ def _retry_after(error: BaseException) -> float:
 
 
 def _retry_after_in(headers: object) -> float:
-    seconds = headers.get("retry-after") if isinstance(headers, Mapping) else None
-    if isinstance(seconds, str) and re.fullmatch("[0-9]{1,6}", seconds):
-        return float(seconds)
-    return 0.0
+    """Return the seconds of a Retry-After header, which has a number or a date: RFC 9110, 10.2.3."""
+    if not isinstance(headers, Mapping) or not isinstance(value := headers.get("retry-after"), str):
+        return 0.0
+    if re.fullmatch("[0-9]{1,6}", value):
+        return float(value)
+    # By the server's clock if it tells the time.
+    now = _parse_date(headers.get("date")) or datetime.now(timezone.utc)
+    until = _parse_date(value) or now
+    return max((until - now).total_seconds(), 0.0)
+
+
+def _parse_date(text: object) -> datetime | None:
+    """Return the time of an HTTP date, or None."""
+    try:
+        date = parsedate_to_datetime(text) if isinstance(text, str) else None
+    except (ValueError, OverflowError):
+        return None
+    return date and date.replace(tzinfo=date.tzinfo or timezone.utc)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from textwrap import indent
 from typing import Any
 
@@ -27,6 +28,8 @@ from streamplug_tools.json_lines import strict_line
 from streamplug_tools.report import page_about
 
 _MAX_CELL_CHARS = 60
+_MAX_BYTES_IN_MEMORY = 4 << 20
+_CHARS_PER_WRITE = 1 << 20
 _PAGE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
@@ -98,15 +101,20 @@ def inspect(
 
 
 def _print_json(info: DatasetInfo, lines: Iterator[str]) -> None:
-    """Print one JSON document, sample by sample, as all samples may not fit into memory."""
+    """Print one JSON document when all samples are read, which may not fit into memory."""
     text = json.dumps({**asdict(info), "first": []}, indent=2)
-    click.echo(text.removesuffix("]\n}"), nl=False)
-    between = ""
-    for line in lines:
-        sample = json.dumps(json.loads(strict_line(line)), indent=2)
-        click.echo(f"{between}\n{indent(sample, '    ')}", nl=False)
-        between = ","
-    click.echo("\n  ]\n}" if between else "]\n}")
+    with SpooledTemporaryFile(_MAX_BYTES_IN_MEMORY, "w+", encoding="utf-8", newline="") as file:
+        file.write(text.removesuffix("]\n}"))
+        between = ""
+        for line in lines:
+            sample = json.dumps(json.loads(strict_line(line)), indent=2)
+            file.write(f"{between}\n{indent(sample, '    ')}")
+            between = ","
+        file.write("\n  ]\n}" if between else "]\n}")
+        file.seek(0)
+        while part := file.read(_CHARS_PER_WRITE):
+            click.echo(part, nl=False)
+    click.echo()
 
 
 def _tables(info: DatasetInfo, lines: Iterator[str]) -> Iterator[Table]:
