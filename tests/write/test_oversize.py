@@ -81,6 +81,7 @@ def test_what_no_file_can_hold_is_refused_and_the_others_go_on(tmp_path, monkeyp
             writer.write(LARGE)
         with pytest.raises(EncodeError, match="sample 3 takes 2016 bytes"):
             writer.write_batch({"id": [1, 2, 3], "text": ["a", "b", "x" * 2000]})
+        writer.write_batch({"id": [1, 2], "text": ["a", "b"]})
     assert [sample["id"] for sample in StreamingDataset(local=str(tmp_path))] == [0, 1, 2]
 
 

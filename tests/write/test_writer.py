@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import subprocess
@@ -639,6 +640,30 @@ def test_no_index_names_a_shard_whose_upload_failed_although_the_error_was_caugh
     with pytest.raises(WriterError, match=r"given up after an error"):
         writer.finish()
     assert "index.json" not in names(tmp_path / "far")
+
+
+@pytest.mark.parametrize("how", ["write", "write_batch", "write_table"])
+def test_a_writer_is_given_up_if_a_shard_cannot_be_written(tmp_path, monkeypatch, how):
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "secret")
+
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path, max_samples_per_shard=10)
+    given: Any = {"id": list(range(25)), "text": ["a"] * 25}
+    if how == "write":
+        writer.write_batch(given)
+        given = sample(25)
+        for number in range(25, 30):
+            writer.write(sample(number))
+    with monkeypatch.context() as patch:
+        patch.setattr("streamplug.write.shard_file.digests", fail)
+        with pytest.raises(OSError, match="secret"):
+            getattr(writer, how)(given)
+    for call in (lambda: getattr(writer, how)(given), writer.finish):
+        with pytest.raises(WriterError, match=r"given up after an error; make a new writer"):
+            call()
+    assert "index.json" not in names(tmp_path)
+    write(tmp_path, exist_ok=True)
+    assert StreamingDataset(local=str(tmp_path)).size == 10
 
 
 # -- several writers ----------------------------------------------------------

@@ -192,7 +192,7 @@ class Writer(Configurable, section="writer"):
 
         Raises:
             EncodeError: If its columns differ, or a value cannot be stored.
-            WriterError: If the data set is already complete.
+            WriterError: If the data set is complete, or was given up after an error.
         """
         row, size = self._encode(sample)
         cost = size + self._overhead
@@ -211,9 +211,12 @@ class Writer(Configurable, section="writer"):
 
         Raises:
             EncodeError: As for `write`, or if the columns differ in length.
-            WriterError: If the data set is already complete.
+            WriterError: If the data set is complete, or was given up after an error.
         """
         data, sizes = self._encode_batch(columns)
+        if len(sizes):  # before any sample is added
+            largest = int(sizes.argmax())
+            self._check_max_size(int(sizes[largest]) + self._overhead, self.written[0] + largest)
         if self._single_sizes:
             self._pack()
         ends = np.cumsum(sizes + self._rows.row_overhead)
@@ -251,8 +254,7 @@ class Writer(Configurable, section="writer"):
 
         Raises:
             ConfigError: If the input is not supported.
-            EncodeError: As for `write_batch`.
-            WriterError: As for `write_batch`.
+            EncodeError, WriterError: As for `write_batch`.
         """
         size = whole_number("batch", batch, 1)
         for columns in iterate_batches(table, size, arrow=self._format.takes_arrow):
@@ -273,12 +275,7 @@ class Writer(Configurable, section="writer"):
 
     def _accept_oversize(self, cost: int, sample: int) -> None:
         """Check that a sample above the size limit fits in its own shard, and log the first one."""
-        max_size = self._rows.max_size
-        if max_size is not None and self._rows.base_size + cost > max_size:
-            raise EncodeError(
-                f"sample {sample} takes {cost} bytes, more than a shard can hold: its file has at most "
-                f"{max_size} bytes; split the sample"
-            )
+        self._check_max_size(cost, sample)
         if not self._is_oversize_reported:
             self._is_oversize_reported = True
             _LOG.warning(
@@ -290,6 +287,14 @@ class Writer(Configurable, section="writer"):
                 self._size_limit,
             )
 
+    def _check_max_size(self, cost: int, sample: int) -> None:
+        max_size = self._rows.max_size
+        if max_size is not None and self._rows.base_size + cost > max_size:
+            raise EncodeError(
+                f"sample {sample} takes {cost} bytes, more than a shard can hold: its file has at most "
+                f"{max_size} bytes; split the sample"
+            )
+
     def _pack(self) -> None:
         if self._unpacked:
             self._packed += self._rows.pack(self._unpacked)
@@ -299,9 +304,16 @@ class Writer(Configurable, section="writer"):
         self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
     def _flush(self) -> None:
+        try:
+            self._write_shard()
+        except BaseException:  # of the caller's batch, some samples may be in a shard already
+            self._close_with(_ABORTED)
+            raise
+
+    def _write_shard(self) -> None:
         check_process(self._destination.process)
         self._pack()
-        number, count = len(self._entries), self._num_rows
+        folder, number, count = self._destination.folder, len(self._entries), self._num_rows
         if self._appended is not None:
             self._appended.check()
             number += self._appended.number
@@ -309,16 +321,11 @@ class Writer(Configurable, section="writer"):
         entry = {"hashes": [*self._hashes], **self._rows.entry(), "samples": count}
         for role, pieces in content.items():
             ending = self._format.suffix + ("" if role == "data" else f".{role}")
-            raw, stored = write_shard_file(
-                self._destination.folder,
-                f"shard.{number:05d}.{ending}",
-                pieces,
-                self._hashes,
-                self._compression,
-            )
+            name = f"shard.{number:05d}.{ending}"
+            raw, stored = write_shard_file(folder, name, pieces, self._hashes, self._compression)
             entry |= {f"raw_{role}": file_entry(raw), f"zip_{role}": file_entry(stored)}
             self._written_bytes += (stored or raw).bytes
-            self._upload((stored or raw).basename)
+            self._uploader.put((stored or raw).basename)
         self._entries.append(entry)
         self._samples += count
         self._raw_bytes += self._size
@@ -326,13 +333,6 @@ class Writer(Configurable, section="writer"):
         self._progress.update(
             samples=self._samples, shards=len(self._entries), num_bytes=self._written_bytes
         )
-
-    def _upload(self, basename: str) -> None:
-        try:
-            self._uploader.put(basename)
-        except BaseException:  # a shard is missing that the index would name
-            self._close_with(_ABORTED)
-            raise
 
     @property
     def written(self) -> tuple[int, int]:
