@@ -97,8 +97,10 @@ def schema_of(metadata: pq.FileMetaData) -> pa.Schema:
     """
     try:
         schema = metadata.schema.to_arrow_schema()
+        # A damaged schema may have types that Arrow never makes, and names that are not UTF-8.
         for field in schema:
-            plain(field.type)  # a damaged schema may have types that Arrow never makes
+            plain(field.type)
+        schema.names  # noqa: B018 - it raises
         return schema
     except Exception as error:
         raise CorruptShardError(f"its schema is damaged, or unknown: {error}") from error
