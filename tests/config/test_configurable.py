@@ -347,6 +347,17 @@ def test_yaml_may_merge_and_replace(tmp_path):
     }
 
 
+def test_yaml_has_the_numbers_of_version_1_2(tmp_path):
+    pytest.importorskip("yaml")
+    (tmp_path / "a.yaml").write_text("a: [1e-3, -.5E2, 1.e+3, 1.5, 7]\nb: [1e, e5, 1e5x, '1e3']\n")
+    assert config.load(tmp_path / "a.yaml") == {
+        "a": [0.001, -50.0, 1000.0, 1.5, 7],
+        "b": ["1e", "e5", "1e5x", "1e3"],
+    }
+    (tmp_path / "b.yaml").write_text("local: a\non_error: substitute\nmax_errors: 1e-3\n")
+    StreamingDataset.check_config(tmp_path / "b.yaml")
+
+
 def test_yaml_without_its_library_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
     (tmp_path / "a.yaml").write_text("a: 1")

@@ -32,7 +32,9 @@ _TOML_STRING_OR_COMMENT = re.compile(
 )
 # Of values that the syntax allows, such as an integer of 5,000 digits or a date in February 30.
 _VALUE_ERRORS = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
-_MERGE = "tag:yaml.org,2002:merge"
+_MERGE, _FLOAT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:float"
+# Such as 1e-3, which is a number in YAML 1.2, and text to PyYAML.
+_EXPONENT_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
 
 class FromEnvironment(str):
@@ -165,6 +167,7 @@ def _yaml(text: str) -> Any:
         return dict(loader.construct_pairs(node, deep=True))
 
     Loader.add_constructor("tag:yaml.org,2002:map", checked)
+    Loader.add_implicit_resolver(_FLOAT, _EXPONENT_NUMBER, list("-+.0123456789"))
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, TypeError) as error:
