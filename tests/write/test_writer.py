@@ -666,6 +666,41 @@ def test_a_writer_is_given_up_if_a_shard_cannot_be_written(tmp_path, monkeypatch
     assert StreamingDataset(local=str(tmp_path)).size == 10
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_writer_of_two_threads_is_given_up(tmp_path, monkeypatch, others):
+    """Whether the second one writes a sample or finishes the data set."""
+    is_writing, may_end = threading.Event(), threading.Event()
+
+    def wait(*_: Any) -> dict[str, str]:
+        is_writing.set()
+        assert may_end.wait(60)
+        return {}
+
+    monkeypatch.setattr("streamplug.write.shard_file.digests", wait)
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path, max_samples_per_shard=2)
+    errors: list[WriterError] = []
+
+    def write_all() -> None:
+        try:
+            for number in range(5):
+                writer.write(sample(number))
+        except WriterError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=write_all)
+    thread.start()
+    assert is_writing.wait(60)
+    call = (lambda: writer.write(sample(5)), writer.finish)[others]
+    with pytest.raises(WriterError, match=r"given up, as two threads wrote at a time; make a new"):
+        call()
+    may_end.set()
+    thread.join(60)
+    assert "two threads" in str(errors[0])
+    with pytest.raises(WriterError, match=r"two threads"):
+        writer.finish()
+    assert "index.json" not in names(tmp_path)
+
+
 # -- several writers ----------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Writers of data sets."""
 
-from streamplug.write.writer import MDSWriter, Writer
+from streamplug.write.mds_writer import MDSWriter
+from streamplug.write.writer import Writer
 
 __all__ = ["MDSWriter", "Writer"]

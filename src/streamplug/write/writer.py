@@ -13,7 +13,7 @@ from weakref import WeakMethod
 
 import numpy as np
 
-from streamplug.config import Configurable, check_flags, parse_bytes, suggest_keywords, whole_number
+from streamplug.config import Configurable, check_flags, parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.heap import keep_freed_memory
 from streamplug.index import file_entry, format_index
@@ -39,6 +39,7 @@ _MAX_UNPACKED_PIECES = 4096
 
 _FINISHED = "the data set is complete"
 _ABORTED = "the data set was given up after an error"
+_SHARED = "the data set was given up, as two threads wrote at a time"
 
 
 class Writer(Configurable, section="writer"):
@@ -262,8 +263,7 @@ class Writer(Configurable, section="writer"):
 
     def _pack_or_flush(self, cost: int) -> None:
         """Pack the collected rows, or start a new shard, to make room for a sample of `cost` bytes."""
-        if self._closed:
-            raise WriterError(f"{self._closed}; make a new writer for another one")
+        self._check_open()
         number = self._num_rows + len(self._single_sizes)
         if self._size + cost <= self._max_bytes and number < self._max_samples:
             self._pack()
@@ -303,12 +303,22 @@ class Writer(Configurable, section="writer"):
         self._unpacked, self._single_sizes = [], []
         self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
+    def _check_open(self) -> None:
+        if self._max_bytes < 0:
+            if not self._closed:
+                self._close_with(_SHARED)
+            raise WriterError(f"{self._closed}; make a new writer for another one")
+
     def _flush(self) -> None:
+        limit, self._max_bytes = self._max_bytes, -1  # for other threads
         try:
             self._write_shard()
         except BaseException:  # of the caller's batch, some samples may be in a shard already
-            self._close_with(_ABORTED)
-            raise
+            if not self._closed:
+                self._close_with(_ABORTED)
+                raise
+        self._max_bytes = -1 if self._closed else limit
+        self._check_open()  # another thread may have given it up
 
     def _write_shard(self) -> None:
         check_process(self._destination.process)
@@ -349,11 +359,11 @@ class Writer(Configurable, section="writer"):
         """
         if self._closed == _FINISHED:
             return
-        if self._closed:
-            raise WriterError(f"{self._closed}; make a new writer for another one")
+        self._check_open()
         try:
             if self._num_rows or self._single_sizes:
                 self._flush()
+            self._closed, self._max_bytes = _FINISHED, -1  # for other threads
             self._uploader.drain()
             data = format_index(self._entries, {})
             if self._appended is not None:
@@ -380,21 +390,3 @@ class Writer(Configurable, section="writer"):
             self.finish()
         elif not self._closed:
             self._close_with(_ABORTED)
-
-
-@suggest_keywords
-class MDSWriter(Writer):
-    """A `Writer` of MDS shards, the format of mosaicml-streaming; see `Writer`."""
-
-    if not TYPE_CHECKING:  # for types, the arguments are those of `Writer`
-
-        def __init__(
-            self,
-            *,
-            columns: Mapping[str, str] | None = None,
-            out: str | Path | tuple[str | Path, str],
-            **kwargs: Any,
-        ) -> None:
-            if "format" in kwargs:
-                raise ConfigError("MDSWriter writes MDS; use Writer(format=…) for another format")
-            super().__init__(columns=columns, out=out, format="mds", **kwargs)

@@ -19,7 +19,7 @@ from streamplug.plan import Epoch
 from streamplug.plugin.registry import register, unregister
 from streamplug.session.batching_method import BatchingMethod
 from streamplug.types import World
-from streamplug.write.writer import MDSWriter
+from streamplug.write import MDSWriter
 from streamplug_testing.deviations import ConformanceBase
 
 _SAMPLES = 300

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import streamplug
 from streamplug.config.parameters import parameters
 from streamplug.config.validation import suggest_name
-from streamplug.errors import ConfigError, EncodeError, WriterError
+from streamplug.errors import ConfigError, EncodeError
 from streamplug.interfaces import Encoding, WriteSettings
 from streamplug.types import Buffer
 from streamplug.write.columns import make_columns, make_encoder
@@ -128,8 +128,7 @@ class MosaicWriter(_Base):
         Raises:
             WriterError: If the data set is complete.
         """
-        if self._closed:
-            raise WriterError(f"{self._closed}; create a new writer for another data set")
+        self._check_open()
         if self._num_rows or self._single_sizes:
             self._flush()
 
