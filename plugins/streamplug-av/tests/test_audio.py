@@ -184,6 +184,9 @@ def test_damage_within_a_flac_file_is_no_silence(media):
     expected = Audio(bytes(data)).samples(24.0, 25.0)
     data[begin:end] = bytes(end - begin)
     for window in ((start + 0.3, start + 1.0), (start - 1, start + 1), (start - 1, start + 8)):
-        with pytest.raises(DecodeError, match="the sound cannot be decoded; the file is damaged"):
+        # PyAV 17 also raises the errors of single packets.
+        with pytest.raises(
+            DecodeError, match=r"the sound cannot be decoded; the file is|Invalid data"
+        ):
             Audio(bytes(data)).samples(*window)
     assert np.array_equal(Audio(bytes(data)).samples(24.0, 25.0), expected)
