@@ -17,9 +17,10 @@ from streamplug_views import ConflictError, View, diff, expire, log, show, tag
 from streamplug_views.version_store import VersionStore
 
 from streamplug import MDSWriter, Storage, StreamingDataset, register_storage
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
+from streamplug.errors import AccessDenied, ConfigError, DataError, NotFound, StorageError
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
+from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 
 COUNT = 4000
 ACCOUNT = "devstoreaccount1"
@@ -223,6 +224,45 @@ def test_a_hint_of_an_expired_version_is_not_followed(base, tmp_path):
     (place / "view.json").write_bytes(hint.replace(b"1}", b"2}"))  # by a commit that was slow
     assert len(numbers(place)) == 7
     assert View.of(place).exclude([0]).commit().version == 5
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2, 3, 5])
+def test_a_removal_of_versions_that_was_stopped_is_completed(base, tmp_path, monkeypatch, stop):
+    place = tmp_path / "view"
+    View.of(base).where("n % 2 == 0").commit(place)
+    for number in range(2):
+        View.of(place).exclude([number]).commit()
+    needed = set(VersionStore(str(place)).read(3)[0].files)
+    delete, left = FsspecStorage.delete, iter(range(stop))
+
+    def stop_later(self, key):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        delete(self, key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FsspecStorage, "delete", stop_later)
+        with pytest.raises(KeyboardInterrupt):
+            expire(place, keep=1, dry_run=False)
+    expected = numbers(place)
+    files = {f"data/{path.name}" for path in (place / "data").iterdir()}
+    assert set(expire(place, keep=1)[1]) >= files - needed
+    expire(place, keep=1, dry_run=False)
+    assert {f"data/{path.name}" for path in (place / "data").iterdir()} == needed
+    assert [path.name for path in (place / "versions").iterdir()] == ["3.json"]
+    assert numbers(place) == expected
+    assert expire(place, keep=1) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "name", ["../set/index.json", "view.json", "data/../view.json", "data/", 3]
+)
+def test_a_removal_of_versions_stays_within_the_files_of_rows(base, tmp_path, name):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    (place / "expired.json").write_text(json.dumps({"files": [name]}))
+    with pytest.raises(DataError, match=r"expired\.json is damaged: 'files' is"):
+        expire(place, keep=1, dry_run=False)
 
 
 @pytest.mark.parametrize("hint", [2, 3])

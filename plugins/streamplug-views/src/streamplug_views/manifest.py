@@ -186,6 +186,12 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     return manifest
 
 
+def is_data_file(name: object) -> bool:
+    """Return whether a value is the name of a file that a manifest may refer to."""
+    folder, _, rest = name.partition("/") if isinstance(name, str) else ("", "", "")
+    return folder == "data" and "/" not in rest and rest not in ("", ".", "..")
+
+
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
     """Parse a JSON object.
 
@@ -252,6 +258,6 @@ class _Fields:
 
     def file(self, entry: Mapping[str, Any], name: str) -> str:
         value: str = self.get(entry, name, str)
-        if not value.startswith("data/") or "/" in value[5:] or value[5:] in ("", ".", ".."):
+        if not is_data_file(value):
             raise self.error(f"{name!r} is {value!r:.80}, which is no file of the view")
         return value

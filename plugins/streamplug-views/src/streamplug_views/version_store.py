@@ -6,7 +6,7 @@ The files of a view are::
     versions/<n>.json     manifest of version n, from 1; written once
     data/<commit>-<…>     rows that manifests refer to; written before them, under names of their own
     tags/<name>.json      version that a tag names
-    expired.json          is there once versions were removed
+    expired.json          is there once versions were removed; names files that are still to be removed
 
 A commit creates the next ``versions/<n>.json`` only if it does not exist. So of concurrent commits one
 succeeds, and a commit that is killed leaves the versions as they were. ``view.json`` is a hint: readers look
@@ -46,6 +46,7 @@ from streamplug_views.manifest import (
     FORMAT_VERSION,
     VIEW_NAME,
     Manifest,
+    is_data_file,
     manifest_digest,
     parse_manifest,
     parse_object,
@@ -310,9 +311,10 @@ class VersionStore:
         kept: set[str] = set()
         for version in set(versions) - set(old):
             kept.update(self.read(version)[0].files)
-        files = sorted({f for version in old for f in self.read(version)[0].files} - kept)
-        if old and not dry_run:
-            self._create(_EXPIRED_NAME, b"{}")  # before there is a gap
+        removed = {f for version in old for f in self.read(version)[0].files}
+        files = sorted((removed | self._unremoved_files()) - kept)
+        if (old or files) and not dry_run:
+            self._write_unremoved_files(files)  # before there is a gap
             # For readers that cannot list the versions.
             self._write_hint(versions[-1])
             # Manifests first: a reader never finds a version whose files are gone.
@@ -321,7 +323,23 @@ class VersionStore:
             if path is not None:
                 sync_directory(path / "versions")
             self._delete(files)
+            self._write_unremoved_files([])
         return old, files
+
+    def _unremoved_files(self) -> set[str]:
+        """Return the files that an earlier `expire` would have removed, had it not been stopped."""
+        where = self.url_of(_EXPIRED_NAME)
+        try:
+            names = parse_object(self._read(_EXPIRED_NAME), where).get("files", [])
+        except NotFound:
+            return set()
+        if not isinstance(names, list) or not all(map(is_data_file, names)):
+            raise DataError(f"{where} is damaged: 'files' is {names!r:.40}")
+        return set(names)
+
+    def _write_unremoved_files(self, names: list[str]) -> None:
+        data = json.dumps({"files": names} if names else {}).encode()
+        call_with_retries(partial(self._storage.write, _EXPIRED_NAME, data), self._retries)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
