@@ -20,6 +20,7 @@ from streamplug_testing.table import in_any_order, plain_row
 from streamplug import Stream, StreamingDataset
 from streamplug.builtin.encodings.plain import Bytes
 from streamplug.errors import ConfigError, CorruptShardError, DataError, StateError, StreamplugError
+from streamplug.interfaces import Encoding
 
 UTC = datetime.timezone.utc
 
@@ -584,6 +585,25 @@ def test_views_read_only_files_that_may_have_a_sample(table, tmp_path):
         rows = [{**row, "day": np.datetime64(row["day"]), "np": np} for row in read(table)]
         assert len(view) == sum(map(partial(eval, text), rows))
         assert len(list(cache.rglob("*.parquet"))) == files
+
+
+class UpperCase(Encoding):
+    def encode(self, value):
+        return value.lower().encode()
+
+    def decode(self, data):
+        return bytes(data).decode().upper()
+
+
+def test_views_read_all_files_if_the_column_has_a_decoder(table):
+    views = pytest.importorskip("streamplug_views")
+    for text in ("a", "b", "c"):
+        write_deltalake(table.path, pa.table({"lang": [text], "n": [1]}), mode="append")
+    decoders = {"lang": lambda _: UpperCase()}
+    view = views.View.of(Stream(remote=table.path, format="delta", decoders=decoders))
+    assert len(view.where("lang == 'A'")) == 1
+    assert len(view.where("lang >= 'a'")) == 0
+    assert len(view.where("n > 1 or lang == 'C'")) == 1
 
 
 @pytest.mark.parametrize("year", [1, 2024, 9999])

@@ -57,6 +57,8 @@ def kept_ranges(
         main = groups[0]
         index: Index = snapshot.sources[main.source].index
         statistics: ShardStatistics | None = index.statistics
+        # Statistics are of stored values.
+        decoded = {name for schema in index.schemas for name in schema.decoders}
         starts = (snapshot.starts_of(groups) + first).tolist()
         if statistics is None:
             starts = [starts[0], starts[-1]]
@@ -66,7 +68,7 @@ def kept_ranges(
                 bounds = {
                     new: known[old]
                     for old, new in main.columns.items()
-                    if old in known and new in names
+                    if old in known and old not in decoded and new in names
                 }
                 if not condition.may_be_true(bounds):
                     continue

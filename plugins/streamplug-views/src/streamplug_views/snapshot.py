@@ -175,7 +175,8 @@ class Snapshot:
             for schema in main.schemas:
                 own = _renamed(schema, groups[0].columns)
                 schemas.append(replace(schema, columns=(*own, *added), compression=None))
-            nbytes.append(main.raw_shard_bytes * sizes[-1] // np.maximum(main.samples, 1))
+            share = sizes[-1] / np.maximum(main.samples, 1)
+            nbytes.append((main.raw_shard_bytes * share).astype(np.int64))
         tables = {"raw_data": FileTable(_Names(self), np.concatenate(nbytes), _NoHashes())}
         starts = offsets_from_sizes(np.concatenate(sizes))
         return Index(starts, schemas, np.concatenate(schema_of), tables, where=where)
