@@ -401,6 +401,7 @@ def test_a_forked_child_writes_other_files_than_its_parent():
         (lambda view: view.exclude(keys={"k001": 1}, on="id"), "keys= takes a list, or .* got dict"),
         (lambda view: view.exclude(keys=iter([]), on="id"), "keys= takes a list, or .* got list_it"),
         (lambda view: view.exclude(keys=["k001"], on="id", format="csv"), "format='csv' is for keys="),
+        (lambda view: view.exclude(keys=[["k001"]], on="id"), "others that are hashable: unhash.*'list'"),
         (lambda view: view.exclude([1], format="csv"), "format='csv' is for keys="),
         (lambda view: view.sample(True), "a number from 0 to 1"),
         (lambda view: view.select([COUNT]), f"row {COUNT}, the stream has {COUNT} rows"),

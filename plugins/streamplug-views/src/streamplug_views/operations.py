@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -139,15 +140,30 @@ class ExcludeKeys(Operation):
     def apply(self, snapshot: Snapshot, context: Context) -> Snapshot:
         if isinstance(self.keys, str):
             other = open_location(self.keys, self.format, context.stream)
-            unwanted = {key for _, keys in read_keys(other, self.on, context) for key in keys}
+            blocks = (keys for _, keys in read_keys(other, self.on, context))
         else:
-            unwanted = set(self.keys)
+            blocks = iter([self.keys])
+        unwanted: set[Any] = set()
+        for keys in blocks:
+            with self._hashing_keys():
+                unwanted.update(keys)
 
         def kept() -> Iterator[Int64]:
             for numbers, keys in read_keys(snapshot, self.on, context):
-                yield numbers[[key not in unwanted for key in keys]]
+                with self._hashing_keys():
+                    is_kept = [key not in unwanted for key in keys]
+                yield numbers[is_kept]
 
         return keep_positions(snapshot, kept(), context)
+
+    @contextmanager
+    def _hashing_keys(self) -> Iterator[None]:
+        try:
+            yield
+        except TypeError as error:
+            raise ConfigError(
+                f"{self}: keys must be numbers, text or others that are hashable: {error}"
+            ) from None
 
     def __str__(self) -> str:
         keys = self.keys
