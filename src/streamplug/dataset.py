@@ -27,7 +27,7 @@ from streamplug.session.order_options import OrderOptions
 from streamplug.session.placement import Placement
 from streamplug.session.sample_rng import RngIteration
 from streamplug.session.sample_source import SampleSource
-from streamplug.session.sample_usage import SampleUse, explain, where
+from streamplug.session.sample_usage import SampleUse, explain, get_each, where
 from streamplug.session.session import Session
 from streamplug.session.substitution import SubstitutionOptions
 from streamplug.session.training_run import make_run
@@ -258,7 +258,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         """Yield this worker's samples of the next epoch."""
         self.check_epoch()
         session, rows_of, one_by_one = self._session, self._reader.rows, self.one_by_one
-        read = lambda b: [self[i] for i in b.ids.tolist()] if one_by_one else rows_of(b.ids)  # noqa: E731
+        read = lambda b: get_each(session, b, self.__getitem__) if one_by_one else rows_of(b.ids)  # noqa: E731
         with closing(session.read_epoch(read, session.source.rows)) as blocks:
             for epoch, block, rows in blocks:
                 for step, part in block.batches():

@@ -126,6 +126,20 @@ def test_a_substituted_sample_may_be_meant(folder):
     assert "or its substitute" in text_of(error_of(StreamingDataLoader(data, transform=fail)))
 
 
+class OwnSamples(StreamingDataset):
+    def __getitem__(self, at):
+        return fail(super().__getitem__(at))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_error_of_a_getitem_names_the_sample(folder, workers):
+    data = dataset(folder, cls=OwnSamples)
+    _, use = epoch_with(data, 33)
+    text = text_of(error_of(StreamingDataLoader(data, num_workers=workers)))
+    place = f"{use.file}, row {use.index}; epoch {use.epoch}, step {use.step}"
+    assert f"raised for sample 33 ({data.streams[0].url}, {place})" in text
+
+
 class Twice(StreamingDataset):
     def __iter__(self):
         for sample in super().__iter__():

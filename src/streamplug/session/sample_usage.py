@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import index
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from streamplug.config import whole_number
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StreamplugError, add_note
+from streamplug.session.sample_source import Block
 from streamplug.session.session import Session
+from streamplug.types import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,20 @@ def latest_uses(session: Session) -> list[SampleUse]:
         SampleUse(epoch, step, rank, place, sample, *session.reader.locate(sample))
         for place, sample in enumerate(ids)
     ]
+
+
+def get_each(session: Session, block: Block, get: Callable[[int], Sample]) -> list[Sample]:
+    """Return the samples of a block, got one by one; other errors than ours get a note with the sample."""
+    samples = []
+    for step, sample in block.samples():
+        try:
+            samples.append(get(sample))
+        except Exception as error:
+            if not isinstance(error, StreamplugError):
+                place = describe_sample(session, sample, session.run.loop_epoch, step)
+                add_note(error, f"raised for {place}")
+            raise
+    return samples
 
 
 def describe_sample(session: Session, sample: int, epoch: int, step: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -138,11 +138,12 @@ class ExcludeKeys(Operation):
     format: str | None = None
 
     def apply(self, snapshot: Snapshot, context: Context) -> Snapshot:
+        blocks: Iterable[Sequence[Any]]
         if isinstance(self.keys, str):
             other = open_location(self.keys, self.format, context.stream)
             blocks = (keys for _, keys in read_keys(other, self.on, context))
         else:
-            blocks = iter([self.keys])
+            blocks = [self.keys]
         unwanted: set[Any] = set()
         for keys in blocks:
             with self._hashing_keys():
