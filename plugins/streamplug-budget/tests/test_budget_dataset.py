@@ -150,6 +150,31 @@ def test_lengths_are_measured_once(folder, tmp_path, monkeypatch):
         make(folder, budget={**budget, "column": "image"})
 
 
+def test_files_that_were_written_again_are_measured_again(tmp_path, monkeypatch):
+    pytest.importorskip("streamplug_parquet")
+    pa, pq = pytest.importorskip("pyarrow"), importlib.import_module("pyarrow.parquet")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    (tmp_path / "set").mkdir()
+    sizes = []
+
+    def lengths_of_batches(lengths):
+        path = tmp_path / "set" / "a.parquet"
+        table = pa.table({"tokens": [np.zeros(length, np.int32) for length in lengths]})
+        pq.write_table(table, path, compression="none", use_dictionary=False)
+        sizes.append(path.stat().st_size)
+        dataset = StreamingDataset(
+            local=str(tmp_path / "set"),
+            format="parquet",
+            batching_method="budget",
+            batch_budget={"limit": 8, "column": "tokens"},
+        )
+        return [[len(tokens) for tokens in batch["tokens"]] for batch in dataset.batches()]
+
+    assert lengths_of_batches([3, 5, 8]) == [[3, 5], [8]]
+    assert lengths_of_batches([8, 5, 3]) == [[8], [5, 3]]
+    assert len(set(sizes)) == 1
+
+
 def test_padded_batches_have_similar_samples(folder):
     budget = {"limit": LIMIT, "column": "tokens", "pad_to": "batch"}
     batches = read(make(folder, budget=budget, num_canonical_nodes=1))

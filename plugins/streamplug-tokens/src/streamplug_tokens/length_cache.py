@@ -97,6 +97,8 @@ def _identity(opened: OpenStream) -> str:
         digest.update(f"{opened.version} {index.digest}".encode())
     elif path is not None:  # it may be overwritten, which a cache would refuse
         digest.update(repr(path.stat().st_mtime_ns).encode())
+        if index.versions and opened.stream.location.in_place:  # files that were scanned
+            digest.update(index.versions.encode())
     digest.update(np.ascontiguousarray(index.starts, "<i8").data)
     for key, table in sorted(index.tables.items()):
         digest.update(key.encode())
