@@ -186,6 +186,28 @@ def test_workers_end_at_once_after_an_error(folder):
         gc.enable()
 
 
+@pytest.mark.parametrize("failed", [60, 61])
+def test_an_error_of_a_worker_is_raised_in_the_turn_of_its_batch(tmp_path, failed):
+    """Though the other worker, which is slow, has sent far fewer batches by then."""
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as writer:
+        writer.write_batch({"n": range(80)})
+
+    def transform(sample: dict[str, Any]) -> dict[str, Any]:
+        if sample["n"] == failed:
+            raise ValueError("bad")
+        if sample["n"] % 2 != failed % 2:
+            time.sleep(0.006)
+        return sample
+
+    found: list[int] = []
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    loader = StreamingDataLoader(dataset, num_workers=2, transform=transform)
+    with pytest.raises(ValueError, match="bad"):
+        found.extend(int(batch["n"]) for batch in loader)
+    assert found == list(range(failed))
+    assert loader.state_dict()["sample_in_epoch"] == failed
+
+
 def slow(sample: dict[str, Any]) -> dict[str, Any]:
     time.sleep(0.05)
     return sample

@@ -613,6 +613,7 @@ def test_a_fork_is_told_to_open_a_new_writer(tmp_path, storage, is_local, durabl
     )
     writer.write(sample(1))
     before = names(folder) if folder.exists() else []
+
     def take_over():
         with pytest.raises(OutputExistsError, match="another process"):
             MDSWriter(columns=COLUMNS, out=folder, exist_ok=True)

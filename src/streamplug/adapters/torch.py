@@ -13,7 +13,7 @@ from numpy.random import Generator
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_worker_info
 
 from streamplug import dataset
-from streamplug.adapters.message_batching import messages_after, round_robin
+from streamplug.adapters.message_batching import MAX_BATCHES_PER_MESSAGE, worker_batches
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import (
     WorkerBatches,
@@ -227,7 +227,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         vars(self.sampler)["set_epoch"] = partial(_follow_trainer, dataset)
         self._loop: int | None = None  # `sets` of the clock at the start of the current loop
         self._loops = 0  # number of loops that were started
-        self._begun: torch.Tensor | None = None  # see `WorkerLoop.begun`, for the workers
+        self._shared: torch.Tensor | None = None  # see `WorkerBatches`
 
     def _get_iterator(self) -> Any:
         batches = WorkerBatches(
@@ -237,7 +237,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             drop_last=self.drop_last,
             shared_arrays=self._make_shared_arrays(),
             num_threads=self._threads,
-            begun=self._begun,
+            shared=self._shared,
         )
         if not self.num_workers and not self.pin_memory:
             return iter(batches)  # torch's iterator would only add overhead
@@ -272,12 +272,12 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             run.epoch(run.clock.next()[0], self.dataset.session.world)
         with self._starting_epoch() as (epoch, first):  # workers may fail before they begin it
             source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
-            if self.num_workers:
-                source = release_after_error(source)
             self._loop, self._loops = sets, self._loops + 1
             run.set_loader_position(epoch, first)
             if self.persistent_workers:
                 source = self._messages_of_loop(source, self._loops)
+            if self.num_workers:
+                source = release_after_error(source)
             with self._progress_line():
                 for step, batch in self._batches(source, epoch, first, sets):
                     run.check_sets(sets)
@@ -293,10 +293,10 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             yield clock.next()  # which the loop itself starts
             return
         # Persistent workers share it already.
-        if self._begun is None or self._iterator is None:
-            self._begun = share_memory(torch.zeros(1, dtype=torch.int64))
+        if self._shared is None or self._iterator is None:
+            self._shared = share_memory(torch.zeros(2, dtype=torch.int64))
         with clock.starting() as (begun, place):
-            self._begun[0] = begun
+            self._shared.copy_(torch.tensor([begun, MAX_BATCHES_PER_MESSAGE]))
             yield place
 
     def _messages_of_loop(self, source: Iterator[Any], loop: int) -> Iterator[Any]:
@@ -322,8 +322,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         run = self.dataset.session.run
         while True:
             changes, batches = run.clock.changes, source
-            if self.num_workers:
-                batches = round_robin(messages_after(changes, source), self.num_workers)
+            if self._shared is not None:
+                batches = worker_batches(source, changes, self.num_workers, self._shared[1:])
             for number, batch in enumerate(move_batches(batches, self._device), step):
                 yield number, batch
                 if run.clock.changes != changes:

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.dtypes import has_torch_dtype
-from streamplug.adapters.message_batching import BatchMessage, group_batches
+from streamplug.adapters.message_batching import (
+    MAX_BATCHES_PER_MESSAGE,
+    BatchMessage,
+    group_batches,
+)
 from streamplug.adapters.shared_memory import (
     MIN_SHARED_BYTES,
     PackedArrays,
@@ -44,11 +49,12 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         drop_last: bool,
         shared_arrays: list[SharedArrays],
         num_threads: int,
-        begun: torch.Tensor | None,
+        shared: torch.Tensor | None,
     ) -> None:
         self.dataset = dataset
-        # See `WorkerLoop.begun`; in shared memory, as persistent workers begin again.
-        self._begun = begun
+        # See `WorkerLoop.begun`, and the largest number of batches of a message; in shared memory, as
+        # persistent workers begin again.
+        self._shared = shared
         self._transform, self._collate = transform, collate
         self._drop_last, self._threads = drop_last, num_threads
         self._shared_arrays = shared_arrays
@@ -60,8 +66,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         worker = get_worker_info()
         if worker is None:
             return map(_tensors, self._batches())
-        if self._begun is not None:
-            self.dataset.session.placement.begun = int(self._begun)
+        if self._shared is not None:
+            self.dataset.session.placement.begun = int(self._shared[0])
         return self._messages(worker.id)
 
     def _messages(self, worker: int) -> Iterator[tuple[int, BatchMessage[Any]]]:
@@ -71,8 +77,19 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         while True:
             read = takewhile(lambda _: run.world_change() is None, self._batches())
             batches = (_pack(batch, shared) for batch in read)
-            for message in group_batches(batches, _nbytes, worker):
+            messages = group_batches(
+                batches,
+                _nbytes,
+                worker,
+                max_batches=self._max_batches,
+                wrap_error=partial(
+                    ExceptionWrapper, where=f"in DataLoader worker process {worker}"
+                ),
+            )
+            for message in messages:
                 yield run.num_changes, message
+                if not isinstance(message[2], bool):
+                    return
             # Batches that were read, but not used, may have to be read again in another world. A worker that
             # waited here would hold up the messages of others.
             while (change := run.world_change()) is None:
@@ -80,6 +97,9 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
                     return
                 yield run.num_changes, (worker, [], True)
             run.resume_loop(change)
+
+    def _max_batches(self) -> int:
+        return MAX_BATCHES_PER_MESSAGE if self._shared is None else int(self._shared[1])
 
     def _batches(self) -> Iterator[Any]:
         return self._of_columns() if self._collate is None else self._of_samples(self._collate)
