@@ -171,6 +171,8 @@ def test_batches_of_a_fast_worker_do_not_pile_up(slow):
     assert found == list(range(3000))
     assert most <= 4 * MAX_BATCHES_PER_MESSAGE
     assert limit == [1]
+    assert list(worker_batches(iter([(0, (0, [], True))]), 0, 1, limit)) == []
+    assert limit == [MAX_BATCHES_PER_MESSAGE]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

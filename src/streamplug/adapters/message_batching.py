@@ -131,6 +131,7 @@ def worker_batches(source: Any, changes: int, workers: int, max_batches: Any) ->
     wrapped = None
     try:
         limit = partial(max_batches.__setitem__, 0)
+        limit(MAX_BATCHES_PER_MESSAGE)
         yield from round_robin(messages_after(changes, source), workers, limit)
     except WorkerError as error:
         wrapped = error.wrapped
