@@ -24,6 +24,9 @@ CORPUS = HERE / "corpus"
 MAX_SECONDS, MAX_MEGABYTES = 10, 2048
 """What one input may take; the process of a target has some 300 MB of libraries."""
 
+PROCESS_SECONDS = 150
+"""After which a process is replaced: atheris keeps the results of all comparisons of arrays."""
+
 JSON_SHARE = 0.3
 """How often a value of JSON is replaced, rather than bytes."""
 
@@ -54,7 +57,8 @@ def _campaign(name: str, seconds: int, work: Path) -> bool:
     """Fuzz a target in processes of its own; return whether nothing was found."""
     before, start, runs = _findings(name), time.monotonic(), 0
     while (left := seconds - (time.monotonic() - start)) > 1:
-        command = [sys.executable, __file__, "--run", name, "--seconds", str(int(left))]
+        share = int(min(left, PROCESS_SECONDS))
+        command = [sys.executable, __file__, "--run", name, "--seconds", str(share)]
         result = subprocess.run(
             [*command, "--work", str(work)],
             capture_output=True,
@@ -68,8 +72,6 @@ def _campaign(name: str, seconds: int, work: Path) -> bool:
         if result.returncode and _findings(name) == before:
             print(result.stderr[-3000:])
             return False
-        if not result.returncode:
-            break
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     new = sorted(_findings(name) - before)
     print(
