@@ -103,9 +103,9 @@ def latest_order(ranks: RankStates) -> Mapping[str, Any]:
     earliest, latest = min(orders, key=order_position), max(orders, key=order_position)
     if latest["epoch"] - earliest["epoch"] > _MAX_EPOCHS_APART:
         raise StateError(f"the states of the ranks are more than {_MAX_EPOCHS_APART} epochs apart")
-    changes = latest.get("curriculum", [])
+    changes = _changes_of(latest)
     for order in orders:
-        own = order.get("curriculum", [])
+        own = _changes_of(order)
         if own != changes[: len(own)]:
             raise StateError(
                 f"set_proportions() was called at different steps of ranks: {reprlib.repr(own)} and "
@@ -113,6 +113,14 @@ def latest_order(ranks: RankStates) -> Mapping[str, Any]:
                 "ranks before you call it"
             )
     return latest
+
+
+def _changes_of(order: Mapping[str, Any]) -> list[Any]:
+    """Return the changes of proportions in the state of an order."""
+    changes: Any = order.get("curriculum", [])
+    if not isinstance(changes, (list, tuple)):
+        raise StateError(f"the state has curriculum={reprlib.repr(changes)}; expected a list")
+    return list(changes)
 
 
 def order_position(order: Mapping[str, Any]) -> tuple[int, int]:

@@ -92,6 +92,8 @@ def load_samples(
     for bin_ in bins:
         age, places = _sequence(bin_, 2)
         _check_count("the age of a bin", age)
+        if not _sequence(places):
+            raise StateError("the state's packing has a bin without samples: it was changed")
         loaded_bins.append((age, _load_places(places, samples)))
     return PackingState(epoch, step, _load_places(backlog, samples), tuple(loaded_bins))
 

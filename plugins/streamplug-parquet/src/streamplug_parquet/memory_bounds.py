@@ -168,7 +168,9 @@ class DecodedSizes:
         # Arrow may read a damaged footer otherwise, such as one that lists its row groups twice.
         counts = [len(chunks) for chunks in self._chunks]
         if counts != [metadata.num_columns] * metadata.num_row_groups:
-            raise CorruptShardError("its footer is damaged: it lacks row groups, or columns of them")
+            raise CorruptShardError(
+                "its footer is damaged: it lacks row groups, or columns of them"
+            )
         columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
         slots = [each for field in schema_of(metadata) for each in _list_slots(field.type)]
         if len(slots) != len(columns):
