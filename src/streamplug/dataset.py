@@ -25,9 +25,10 @@ from streamplug.session.open_stream import (
 )
 from streamplug.session.order_options import OrderOptions
 from streamplug.session.placement import Placement
+from streamplug.session.sample_errors import get_each
 from streamplug.session.sample_rng import RngIteration
 from streamplug.session.sample_source import SampleSource
-from streamplug.session.sample_usage import SampleUse, explain, get_each, where
+from streamplug.session.sample_usage import SampleUse, explain, where
 from streamplug.session.session import Session
 from streamplug.session.substitution import SubstitutionOptions
 from streamplug.session.training_run import make_run
@@ -207,9 +208,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         batches = order.batching().make_planner(order, opened)
         run = make_run(order, weights, self._reader, self.make_fingerprint(opened), batches)
         source = SampleSource.of(opened, self._reader, order.predownload)
-        self._session = Session(
-            opened, source, run, monitor, placement, substitution_options=options
-        )
+        self._session = Session(opened, source, run, monitor, placement, substitution=options)
         self._size = self._session.size
 
     placement_class: ClassVar[type[Placement]] = Placement

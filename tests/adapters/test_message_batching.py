@@ -43,7 +43,7 @@ def bundles(batches, worker=0, nbytes=0):
 
 
 def take_turns(messages, workers):
-    return list(round_robin(messages, workers, lambda _: None))
+    return list(round_robin(messages, workers, [0]))
 
 
 def failing(numbers, error):
@@ -113,7 +113,7 @@ def test_an_error_is_raised_in_the_turn_of_its_batch(count, failed, are_alone):
     sent = [own[turn] for turn in range(max(map(len, each))) for own in each if turn < len(own)]
     found = []
     with pytest.raises(WorkerError):
-        found.extend(round_robin(sent, 3, lambda _: None))
+        found.extend(round_robin(sent, 3, [0]))
     assert found == list(range(min(3 * count + failed, 60)))
 
 
@@ -194,5 +194,5 @@ def test_no_more_is_asked_for_than_is_needed():
             asked.append(bundle)
             yield bundle
 
-    assert list(islice(round_robin(sent(), 2, lambda _: None), 3)) == [0, 1, 2]
+    assert list(islice(round_robin(sent(), 2, [0]), 3)) == [0, 1, 2]
     assert len(asked) == 3

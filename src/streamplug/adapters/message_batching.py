@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
@@ -83,16 +82,15 @@ class WorkerError(Exception):
         self.wrapped = wrapped
 
 
-def round_robin(
-    messages: Iterable[BatchMessage[T]], workers: int, limit_batches: Callable[[int], None]
-) -> Iterator[T]:
+def round_robin(messages: Iterable[BatchMessage[T]], workers: int, max_batches: Any) -> Iterator[T]:
     """Yield one batch of each worker in turn, as long as the worker has some; leave further messages.
 
     Args:
         messages: The messages, of which each worker sends the same number in the same time.
         workers: Number of workers.
-        limit_batches: Called with the largest number of batches of a message when it changes: batches of a
-            fast worker would pile up if its messages had more of them than those of a slow one.
+        max_batches: An array or a tensor of one item, whose item is set to the largest number of batches of a
+            message: batches of a fast worker would pile up if its messages had more of them than those of a
+            slow one.
 
     Raises:
         WorkerError: When it is the turn of a worker that failed.
@@ -100,7 +98,7 @@ def round_robin(
     remaining = iter(messages)
     queues: list[deque[T]] = [deque() for _ in range(workers)]
     ends: dict[int, Any] = {}
-    turn, is_limited = 0, False
+    turn, max_batches[0] = 0, MAX_BATCHES_PER_MESSAGE
     while len(ends) < workers or any(queues) or any(end is not True for end in ends.values()):
         while not queues[turn] and turn not in ends:
             worker, batches, end = next(remaining)
@@ -108,9 +106,7 @@ def round_robin(
             if end:
                 ends[worker] = end
             is_ahead = max(map(len, queues)) > _MAX_QUEUED_BATCHES
-            if is_ahead != is_limited:
-                is_limited = is_ahead
-                limit_batches(1 if is_limited else MAX_BATCHES_PER_MESSAGE)
+            max_batches[0] = 1 if is_ahead else MAX_BATCHES_PER_MESSAGE
         if queues[turn]:
             yield queues[turn].popleft()
         elif ends[turn] is not True:
@@ -126,13 +122,11 @@ def worker_batches(source: Any, changes: int, workers: int, max_batches: Any) ->
             worker, so that it lets go of the workers.
         changes: As for `messages_after`.
         workers: Number of workers.
-        max_batches: The limit of batches, which the workers share: an array or a tensor of one item.
+        max_batches: As for `round_robin`; the workers share it.
     """
     wrapped = None
     try:
-        limit = partial(max_batches.__setitem__, 0)
-        limit(MAX_BATCHES_PER_MESSAGE)
-        yield from round_robin(messages_after(changes, source), workers, limit)
+        yield from round_robin(messages_after(changes, source), workers, max_batches)
     except WorkerError as error:
         wrapped = error.wrapped
     if wrapped is not None:

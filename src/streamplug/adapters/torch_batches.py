@@ -30,8 +30,8 @@ from streamplug.adapters.shared_memory import (
 )
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
-from streamplug.adapters.transform_errors import note_batch, note_sample
 from streamplug.dataset import StreamingDataset
+from streamplug.session.sample_errors import note_batch, note_sample
 
 if TYPE_CHECKING:
     from streamplug.adapters import torch as adapters

@@ -14,7 +14,7 @@ from streamplug.interfaces.callback import EpochEnded, EpochStarted, Stats
 from streamplug.plugin.registry import make
 from streamplug.session.sample_source import Block
 from streamplug.transfer.observer import Counters, Observer
-from streamplug.types import World
+from streamplug.types import Int64, World
 
 
 class RankTotals:
@@ -74,10 +74,10 @@ class Monitor:
         for block in list(self.stats.live):
             block.check_between(step)
 
-    def latest_batch(self) -> tuple[int, list[int]] | None:
+    def latest_batch(self) -> tuple[int, Int64] | None:
         """Return the step and the sample ids of the batch yielded last; None unless one loop is active."""
         blocks = list(self.stats.live)
-        return blocks[0].latest() if len(blocks) == 1 and blocks[0].yielded()[1] else None
+        return blocks[0].latest() if len(blocks) == 1 else None
 
     def cut_blocks(self) -> None:
         """Let the blocks that are being yielded end after their current batch."""

@@ -67,7 +67,7 @@ class Block:
 
     def check_between(self, step: int) -> None:
         """Raise `ConfigError` if `batches` has yielded the batch of `step`, which is not used up."""
-        if self._num_yielded and self._steps[self._ends.index(self._num_yielded)] == step:
+        if (latest := self.latest()) is not None and latest[0] == step:
             raise ConfigError(
                 f"resize() in the middle of the batch of step {step}: call it between two batches, after the "
                 "last sample of one and before the first of the next"
@@ -92,11 +92,13 @@ class Block:
         """Slices of the samples of the batches that are not empty."""
         return [slice(start, end) for start, end in pairwise([0, *self._ends]) if start < end]
 
-    def latest(self) -> tuple[int, list[int]]:
-        """Return the step and the sample ids of the batch that `batches` has yielded last."""
+    def latest(self) -> tuple[int, Int64] | None:
+        """Return the step and the sample ids of the batch that `batches` has yielded last; None before."""
+        if not self._num_yielded:
+            return None
         at = self._ends.index(self._num_yielded)
         start = self._ends[at - 1] if at else 0
-        return self._steps[at], self.ids[start : self._num_yielded].tolist()
+        return self._steps[at], self.ids[start : self._num_yielded]
 
     def yielded(self) -> tuple[int, int]:
         """Return how many batches and samples `batches` has yielded."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import index
@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.config import whole_number
-from streamplug.errors import ConfigError, StreamplugError, add_note
-from streamplug.session.sample_source import Block
+from streamplug.errors import ConfigError
 from streamplug.session.session import Session
-from streamplug.types import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,37 +66,6 @@ def explain(
             if sample >= 0
         ]
     return uses
-
-
-def latest_uses(session: Session) -> list[SampleUse]:
-    """Return the samples of the batch yielded last in this process; empty unless one loop is active."""
-    latest, epoch, rank = session.monitor.latest_batch(), session.run.loop_epoch, session.world.rank
-    step, ids = latest or (0, [])
-    return [
-        SampleUse(epoch, step, rank, place, sample, *session.reader.locate(sample))
-        for place, sample in enumerate(ids)
-    ]
-
-
-def get_each(session: Session, block: Block, get: Callable[[int], Sample]) -> list[Sample]:
-    """Return the samples of a block, got one by one; other errors than ours get a note with the sample."""
-    samples = []
-    for step, sample in block.samples():
-        try:
-            samples.append(get(sample))
-        except Exception as error:
-            if not isinstance(error, StreamplugError):
-                place = describe_sample(session, sample, session.run.loop_epoch, step)
-                add_note(error, f"raised for {place}")
-            raise
-    return samples
-
-
-def describe_sample(session: Session, sample: int, epoch: int, step: int) -> str:
-    """Return in words where a sample is stored, and when it is read."""
-    stream, _, file, row = session.reader.locate(sample)
-    url = session.streams[stream].stream.url
-    return f"sample {sample} ({url}, {file}, row {row}; epoch {epoch}, step {step})"
 
 
 def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[SampleUse]:

@@ -43,9 +43,9 @@ class Session:
         monitor: Monitor,
         placement: Placement,
         *,
-        substitution_options: SubstitutionOptions,
+        substitution: SubstitutionOptions,
     ) -> None:
-        self.substitution_options = substitution_options
+        self.substitution_options = substitution
         self.streams, self.source, self.run = streams, source, run
         self.monitor, self.placement = monitor, placement
         self.reader: SampleReader = source.reader

@@ -38,6 +38,7 @@ _LOG = logging.getLogger("streamplug")
 _MAX_UNPACKED_PIECES = 4096
 
 _FINISHED = "the data set is complete"
+_FINISHING = "the data set is being completed by another thread"
 _ABORTED = "the data set was given up after an error"
 _SHARED = "the data set was given up, as two threads wrote at a time"
 
@@ -304,6 +305,7 @@ class Writer(Configurable, section="writer"):
         self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
     def _check_open(self) -> None:
+        """Raise an error if no sample is accepted; give the data set up if another thread is to blame."""
         if self._max_bytes < 0:
             if not self._closed:
                 self._close_with(_SHARED)
@@ -363,7 +365,7 @@ class Writer(Configurable, section="writer"):
         try:
             if self._num_rows or self._single_sizes:
                 self._flush()
-            self._closed, self._max_bytes = _FINISHED, -1  # for other threads
+            self._closed, self._max_bytes = _FINISHING, -1  # for other threads
             self._uploader.drain()
             data = format_index(self._entries, {})
             if self._appended is not None:

@@ -11,9 +11,9 @@ import numpy as np
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError, add_note
 from streamplug.session.map_source import MapSource
+from streamplug.session.sample_errors import describe_sample
 from streamplug.session.sample_rng import SampleRng, takes_rng
 from streamplug.session.sample_source import Block, plan_blocks
-from streamplug.session.sample_usage import describe_sample
 from streamplug.session.session import Session
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.state import SamplePlace

@@ -1,0 +1,50 @@
+"""Notes that name the sample or the batch for which a user's function raised an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamplug.errors import StreamplugError, add_note
+from streamplug.session.sample_source import Block
+from streamplug.session.session import Session
+from streamplug.types import Sample
+
+
+def get_each(session: Session, block: Block, get: Callable[[int], Sample]) -> list[Sample]:
+    """Return the samples of a block, got one by one; other errors than ours get a note with the sample."""
+    samples = []
+    for step, sample in block.samples():
+        try:
+            samples.append(get(sample))
+        except Exception as error:
+            if not isinstance(error, StreamplugError):
+                place = describe_sample(session, sample, session.run.loop_epoch, step)
+                add_note(error, f"raised for {place}")
+            raise
+    return samples
+
+
+def note_sample(error: Exception, session: Session, number: int) -> None:
+    """Name a sample of the latest batch, in which `number` samples precede it."""
+    latest = session.monitor.latest_batch()
+    if latest is not None and number < len(latest[1]):
+        step, ids = latest
+        text = describe_sample(session, int(ids[number]), session.run.loop_epoch, step)
+        substitute = ", or its substitute" if session.substitution_options.enabled else ""
+        add_note(error, f"raised for {text}{substitute}")
+
+
+def note_batch(error: Exception, session: Session) -> None:
+    """Name the latest batch."""
+    latest = session.monitor.latest_batch()
+    if latest is not None:
+        epoch, rank = session.run.loop_epoch, session.world.rank
+        call = f"dataset.explain({latest[0]}, epoch={epoch}, rank={rank})"
+        add_note(error, f"raised for the batch of the samples that {call} lists")
+
+
+def describe_sample(session: Session, sample: int, epoch: int, step: int) -> str:
+    """Return in words where a sample is stored, and when it is read."""
+    stream, _, file, row = session.reader.locate(sample)
+    url = session.streams[stream].stream.url
+    return f"sample {sample} ({url}, {file}, row {row}; epoch {epoch}, step {step})"
