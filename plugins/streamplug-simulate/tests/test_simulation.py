@@ -136,6 +136,14 @@ def test_a_config_says_what_nobody_else_does(written, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_misspelt_key_of_the_loader_is_refused(written):
+    pytest.importorskip("torch")
+    config = {"dataset": {"remote": str(written), "batch_size": 8}, "loader": {"num_worker": 2}}
+    message = r"loader\.num_worker: no such key.*'num_workers'"
+    with pytest.raises(ConfigError, match=message), open_dataset(config):
+        pass
+
+
 def test_streams_with_caches_of_their_own_have_room_each(written, tmp_path):
     def config(*limits):
         streams = [

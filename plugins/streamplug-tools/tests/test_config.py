@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 from click.testing import CliRunner
-from streamplug_tools.commands import config
+from streamplug_tools import config_sections
 from streamplug_tools.config_names import check_writer
 
 import streamplug
@@ -55,7 +55,9 @@ def test_packs_have_keys_of_their_own(check, monkeypatch):
     )
     code, output = check({"dataset": {"local": "set"}, "loader": {**loader, "size": 8}})
     assert (code, output) == (2, "error: loader.size=8: expected text\n")
-    monkeypatch.setattr(config, "find_spec", lambda name: None if "packing" in name else name)
+    monkeypatch.setattr(
+        config_sections, "find_spec", lambda name: None if "packing" in name else name
+    )
     assert "pip install streamplug-packing" in check({"loader": loader})[1]
 
 

@@ -205,6 +205,18 @@ def test_a_config_of_samples_tells_the_order_too(folder, tmp_path, monkeypatch, 
     assert "--seed, --storage-options: only for a URL; set it in the config" in output
 
 
+def test_a_misspelt_key_of_the_loader_is_refused(folder, tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "train.json"
+    config = {"dataset": {"local": folder, "batch_size": 8}, "loader": {"num_worker": 2}}
+    path.write_text(json.dumps(config))
+    code, output = run(path, "--step", 3)
+    assert (code, output) == (
+        2,
+        "error: loader.num_worker: no such key. Did you mean 'num_workers'?\n",
+    )
+
+
 def test_rows_of_tokens_name_the_distribution_that_reads_them(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "streamplug_tokens.dataset", None)
     monkeypatch.setitem(sys.modules, "streamplug_tokens", None)

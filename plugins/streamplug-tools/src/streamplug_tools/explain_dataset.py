@@ -12,6 +12,7 @@ from streamplug.errors import ConfigError
 from streamplug.plan import BATCHING_METHODS
 from streamplug.stream import Stream
 from streamplug.types import World
+from streamplug_tools.config_sections import check_loader
 
 if TYPE_CHECKING:
     from streamplug_tokens.dataset import TokenDataset
@@ -88,6 +89,7 @@ def _token_dataset_class() -> type[TokenDataset]:
 
 def _open_configured(path: str, batch_size: int | None, world: World) -> StreamingDataset:
     config = load(Path(path))
+    check_loader(config)
     loader = config.get("loader")
     if batch_size is None and isinstance(loader, Mapping):
         batch_size = loader.get("batch_size")

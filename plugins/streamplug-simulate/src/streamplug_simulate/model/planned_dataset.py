@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from streamplug_tools.config_sections import check_loader
+
 from streamplug.cache.limit import parse_cache_limit
 from streamplug.config import load, whole_number
 from streamplug.dataset import StreamingDataset
@@ -233,6 +235,7 @@ def open_dataset(config: Mapping[str, Any] | str, **more: Any) -> Iterator[Simul
         StreamplugError: If it cannot be opened.
     """
     whole = load(config)
+    check_loader(whole)
     with TemporaryDirectory() as folder:
         plan = SimulatedDataset.from_config(whole, folder=str(folder), **more)
         loader = whole.get("loader") if "dataset" in whole else None

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import click
 
-import streamplug
 from streamplug.cli import examples
-from streamplug.config import SECTIONS, Configurable, load
-from streamplug.dataset import StreamingDataset
+from streamplug.config import SECTIONS, load
 from streamplug.display.terminal import say
 from streamplug.errors import ConfigError
 from streamplug_tools.config_names import check_dataset, check_writer
 from streamplug_tools.config_schema import json_schema
+from streamplug_tools.config_sections import (
+    dataset_class,
+    loader_class,
+    section_classes,
+    subclasses,
+)
 
 
 @click.command(
@@ -47,12 +48,12 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
     if (action == "check") != (file is not None) or (opens and file is None):
         raise click.UsageError("check takes a FILE, schema takes none, and only check --open")
     if file is None:
-        click.echo(json.dumps(json_schema(_classes(), _subclasses()), indent=2))
+        click.echo(json.dumps(json_schema(section_classes(), subclasses()), indent=2))
         return
     settings = load(file)
-    classes: dict[str, Any] = {**_classes(), "dataset": _dataset_class(settings)}
+    classes: dict[str, Any] = {**section_classes(), "dataset": dataset_class(settings)}
     if "loader" in classes:
-        classes["loader"] = _loader_class(settings)
+        classes["loader"] = loader_class(settings)
     named = [name for name in SECTIONS if name in settings]
     for name in named or ["dataset"]:
         if name not in classes:
@@ -67,43 +68,3 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
             raise ConfigError("dataset: no such section, which --open opens")
         classes["dataset"].from_config(settings)
     say(f"{file}: {', '.join(named or ['dataset'])}: OK")
-
-
-def _classes() -> dict[str, type[Configurable]]:
-    loader = {"loader": streamplug.StreamingDataLoader} if find_spec("torch") else {}
-    return {"dataset": streamplug.StreamingDataset, **loader, "writer": streamplug.Writer}
-
-
-def _subclasses() -> dict[str, type[Configurable]]:
-    """Return the installed classes of sections with keys of their own."""
-    subclasses: dict[str, type[Configurable]] = {}
-    if find_spec("streamplug_tokens"):
-        subclasses["dataset"] = streamplug.TokenDataset
-    if find_spec("torch") and find_spec("streamplug_packing"):
-        subclasses["loader"] = import_module("streamplug_packing").PackingDataLoader
-    return subclasses
-
-
-def _dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
-    """Return the class of the configured data set, which has rows of tokens if there is a key `tokens`."""
-    section = config.get("dataset", config)
-    if not (isinstance(section, Mapping) and "tokens" in section):
-        return streamplug.StreamingDataset
-    try:
-        return streamplug.TokenDataset
-    except ImportError as error:
-        raise ConfigError(f"tokens: {error}") from None
-
-
-def _loader_class(config: Mapping[str, Any]) -> type[Configurable]:
-    """Return the class of the configured loader, which yields packs if there is a key `length`."""
-    section = config.get("loader")
-    if not (isinstance(section, Mapping) and "length" in section):
-        return streamplug.StreamingDataLoader
-    if find_spec("streamplug_packing") is None:
-        raise ConfigError(
-            "loader.length: PackingDataLoader is in streamplug-packing, which is not installed: pip install "
-            "streamplug-packing"
-        )
-    loader: type[Configurable] = import_module("streamplug_packing").PackingDataLoader
-    return loader
