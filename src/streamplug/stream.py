@@ -70,10 +70,10 @@ class Stream(SummaryRepr, Configurable):
             stored: a number, or text such as ``"2gb"``; None is 512 MiB. A value beyond it is a DecodeError.
         format: Name of the file format, such as ``"webdataset"``, if there is no index.json. The files are
             scanned once, and the result is cached.
-        select: Rows to read, renumbered from 0: a boolean mask with a value for each row, distinct row
-            numbers in any order, or a `range`; None for all. Shards without a selected row are not read. Text
-            is an expression of columns, such as ``"score > 0.5"``, or the location of a ``.npy`` file with a
-            mask or row numbers; both need streamplug-views.
+        select: Rows to read, renumbered from 0 in the order of the data set: a boolean mask with a value for
+            each row, distinct row numbers, or a `range`; None for all. Shards without a selected row are not
+            read. Text is an expression of columns, such as ``"score > 0.5"``, or the location of a ``.npy``
+            file with a mask or row numbers; both need streamplug-views.
         version: Version of a view or a table, or its tag; None for the latest.
     """
 
