@@ -6,6 +6,7 @@ import io
 import logging
 import pickle
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,6 +101,18 @@ def test_workers_split_archives_of_an_iterable_pipeline(tars):
     )
     loader = torch.utils.data.DataLoader(pipeline, batch_size=None, num_workers=2)
     assert sorted(classes(loader)) == list(range(2 * COUNT))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at /proc")
+def test_few_archives_stay_open(tmp_path):
+    urls = [f"{tmp_path}/{n}.tar" for n in range(40)]
+    for n, url in enumerate(urls):
+        with wds.TarWriter(url) as out:
+            out.write({"__key__": f"{n}", "cls": n})
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    pipeline = wds.DataPipeline([{"url": url} for url in urls], wds.tarfile_to_samples())
+    assert classes(pipeline) == classes(pipeline) == list(range(40))
+    assert len(list(Path("/proc/self/fd").iterdir())) - before < 20
 
 
 def test_archives_on_a_plan_have_a_state_and_files_are_selected(tars):

@@ -17,6 +17,8 @@ SelectFiles = Callable[[str], Any]
 RenameFiles = Callable[[str], str]
 
 _SAMPLES_PER_READ = 64
+_MAX_OPEN_ARCHIVES = 16
+"""Archives that stay open for another pass; each takes memory and an open file."""
 
 
 class Expander(Stage):
@@ -54,15 +56,23 @@ class Expander(Stage):
 
     def _samples(self, url: str) -> Iterator[dict[str, Any]]:
         """Yield the samples of an archive; its files in their order if they are selected or renamed."""
-        if url not in self._opened:
-            unit = "raw" if self.plain else "files"
-            stream = Archives(remote=located(url), format=f"webdataset:{unit}")
-            self._opened[url] = Source(stream, SourceOrder(), {})
-        archive = self._opened[url]
+        archive = self._open_archive(url)
         for start in range(0, archive.size, _SAMPLES_PER_READ):
             rows = list(range(start, min(start + _SAMPLES_PER_READ, archive.size)))
             for sample in archive[rows]:
                 yield {URL: url, **{name: v for name, v in sample.items() if v is not None}}
+
+    def _open_archive(self, url: str) -> Source:
+        """Return an archive, which stays open; of too many, the least recently used one is closed."""
+        archive = self._opened.pop(url, None)
+        if archive is None:
+            unit = "raw" if self.plain else "files"
+            stream = Archives(remote=located(url), format=f"webdataset:{unit}")
+            archive = Source(stream, SourceOrder(), {})
+        self._opened[url] = archive
+        if len(self._opened) > _MAX_OPEN_ARCHIVES:
+            del self._opened[next(iter(self._opened))]
+        return archive
 
     def _changed(self, files: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Select and rename files, and make samples of those in a row that have one key."""
