@@ -438,7 +438,7 @@ def test_a_data_set_is_repeated_pass_after_pass(tars):
             found = numbers(dataset)
             assert sorted(found[:TOTAL]) == sorted(found[TOTAL:]) == list(range(TOTAL))
     worlds = [World(ranks_per_node=2, rank=rank) for rank in range(2)]
-    halves = [numbers(wds.WebDataset(tars, world=w).decode().repeat(3)) for w in worlds]
+    halves = [numbers(list(wds.WebDataset(tars, world=w).decode().repeat(3))) for w in worlds]
     assert sorted(halves[0] + halves[1]) == sorted(3 * list(range(TOTAL)))
     with pytest.raises(ConfigError, match="no whole batches of batch_size=8"):
         wds.WebDataset(tars, batch_size=8).with_epoch(30)
@@ -466,6 +466,13 @@ def test_a_length_is_known_or_given(tars):
     with pytest.warns(UserWarning, match=f"a loop has {TOTAL} outputs"):
         assert len(dataset.with_length(5)) == 5
     assert len(dataset.with_length(5, silent=True)) == 5
+    assert len(chosen.with_epoch(5)) == 5
+    for size in (None, 10):
+        rank = wds.WebDataset(tars, world=World(ranks_per_node=3), batch_size=size)
+        repeated = rank.repeat(2) if size is None else rank.batched(size).repeat(2)
+        assert len(repeated) == sum(1 for _ in repeated)
+        with pytest.raises(TypeError, match="with_length"):
+            len(rank.repeat())
 
 
 # -- states --------------------------------------------------------------------------------

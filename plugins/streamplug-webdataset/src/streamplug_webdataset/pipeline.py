@@ -170,14 +170,17 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
 
     def known_length(self) -> int | None:
         """Return the number of outputs of a loop, or None if it is unknown."""
+        if self._options.epoch is not None:
+            return self._options.epoch
         samples, batch = self._samples_per_output(), self._data.session.batch
         if not samples:
             return None
-        if self._data.session.process.ranks > 1:
+        ranks = self._data.session.process.ranks
+        if ranks > 1 and self._options.passes == 1:
             return len(self._data) // samples
-        if self._options.epoch:
-            return self._options.epoch
         total = max(self._options.passes, 0) * self._data.size
+        if ranks > 1:  # each takes as many batches, the last of which is padded
+            total = -(-total // (batch * ranks)) * batch
         batched = next((s for s in self._stages if isinstance(s, Batched)), None)
         drops_last = batched is not None and not batched.partial
         return (total // batch if drops_last else -(-total // samples)) or None
