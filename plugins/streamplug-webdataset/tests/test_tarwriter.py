@@ -6,6 +6,7 @@ import logging
 import pickle
 import tarfile
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,6 +145,27 @@ def test_files_that_are_open_are_written_to(tmp_path):
     assert not any(file.closed for file in files.values())
     (tmp_path / "a.tar").write_bytes(files["x-1.tar"].getvalue())
     assert read(tmp_path) == rows(4)[2:]
+
+
+@pytest.mark.parametrize("compress", [False, "gz"])
+def test_archives_in_open_files_are_complete_when_they_are_posted(tmp_path, compress):
+    opened, posted = [], {}
+
+    def opener(name):
+        opened.append(open(name, "wb"))  # noqa: PTH123, SIM115 - closed below
+        return opened[-1]
+
+    def post(name):
+        posted[name] = Path(name).read_bytes()
+
+    options = {"maxcount": 2, "opener": opener, "post": post, "compress": compress}
+    with ShardWriter(f"{tmp_path}/x-%d", **options) as out:
+        for row in rows(4):
+            out.write(row)
+    for file in opened:
+        file.close()
+    assert len(posted) == 2
+    assert all(Path(name).read_bytes() == data for name, data in posted.items())
 
 
 def test_an_archive_that_was_left_in_the_middle_is_not_taken_for_whole(tmp_path):

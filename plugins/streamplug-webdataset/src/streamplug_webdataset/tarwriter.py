@@ -102,6 +102,8 @@ class TarWriter:
         if isinstance(fileobj, (str, Path)):
             target = Path(fileobj).open("wb")  # noqa: SIM115 - close() closes it
             self._open.enter_context(target)
+        elif hasattr(target, "flush"):  # after what is compressed
+            self._open.callback(target.flush)
         self._out: Any = target
         if opened is not None:
             self._out = self._open.enter_context(opened(target))
@@ -187,8 +189,9 @@ class ShardWriter:
         post: Called with the path of each complete archive.
         start_shard: First number.
         verbose: Whether to log the start of each archive.
-        opener: Opens the file for a path; None opens a local one. As in webdataset, archives in files that it
-            opens are compressed only if `compress` says so, whatever their extension.
+        opener: Opens the file for a path; None opens a local one. As in webdataset, files that it opens are
+            not closed, but flushed before `post`, and their archives are compressed only if `compress` says
+            so, whatever their extension.
         **options: As for `TarWriter`.
 
     Raises:
