@@ -381,6 +381,12 @@ def test_batches_are_made_and_taken_apart(tars):
         next(iter(start.map(lambda s: s if s["cls"] else {"__key__": "", "txt": ""}).batched(2)))
 
 
+@pytest.mark.parametrize("batch", [([1, 2, 3], np.arange(2)), {"a": [1, 2, 3], "b": [4, 5]}])
+def test_batches_whose_fields_differ_in_length_are_not_taken_apart(batch):
+    with pytest.raises(DataError, match="the fields of a batch differ in length"):
+        list(wds.unbatched()([batch]))
+
+
 def test_the_order_is_that_of_the_plan(tars):
     assert numbers(wds.WebDataset(tars).decode()) == list(range(TOTAL))
     shards = wds.WebDataset(tars, shardshuffle=100)

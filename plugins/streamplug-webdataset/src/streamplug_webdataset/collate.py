@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,14 +57,19 @@ def apart(batch: Any) -> list[Any]:
         DataError: If it is not a dict or tuple of values of equal length.
     """
     if isinstance(batch, dict):
-        lengths = {name: len(values) for name, values in batch.items()}
-        if len(set(lengths.values())) > 1:
-            raise DataError(f"the fields of a batch differ in length: {lengths}")
-        count = next(iter(lengths.values()), 0)
+        count = _length_of(batch)
         return [{name: values[i] for name, values in batch.items()} for i in range(count)]
     if isinstance(batch, (list, tuple)):
+        _length_of(dict(enumerate(batch)))
         return list(zip(*batch))
     raise DataError(f"unbatched() takes dicts or tuples of values, got {type(batch).__name__}")
+
+
+def _length_of(fields: Mapping[Any, Any]) -> int:
+    lengths = {name: len(values) for name, values in fields.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the fields of a batch differ in length: {lengths}")
+    return next(iter(lengths.values()), 0)
 
 
 def listed(batch: Any) -> list[Any]:
