@@ -402,6 +402,20 @@ def test_the_order_is_that_of_the_plan(tars):
     assert numbers(wds.WebDataset(tars).shuffle(0)) == list(range(TOTAL))
 
 
+def test_a_shuffle_of_archives_has_a_size_and_a_seed(tars):
+    def found(*stages, seed=None):
+        shards = wds.SimpleShardList(tars, seed)
+        return numbers(wds.DataPipeline(shards, *stages, wds.tarfile_to_samples()))
+
+    assert found(wds.shuffle(0, seed=1)) == found() == list(range(TOTAL))
+    assert found(wds.shuffle(10)) == found(wds.shuffle(0, seed=1), wds.shuffle(10))
+    for stage in (wds.shuffle, wds.detshuffle):
+        orders = [found(stage(10, seed=seed)) for seed in range(4)]
+        assert len(set(map(tuple, orders))) > 1
+        assert orders == [found(seed=seed) for seed in range(4)]
+        assert orders == [found(stage(10, seed=seed), seed=5) for seed in range(4)]
+
+
 def test_batches_are_mixed_within_blocks(tars):
     mixed = wds.WebDataset(tars).decode().batched(4).unbatched().shuffle(10)
     found = numbers(mixed)

@@ -179,8 +179,9 @@ class DataPipeline(Pipeline):
     """A pipeline given as a list of stages.
 
     If it begins with `SimpleShardList` or `ResampledShards`, and has only splitters and `shuffle` before
-    `tarfile_to_samples`, it has a plan and a state, as `WebDataset`. Otherwise it is an `IterablePipeline`
-    without a state over its first stage, an iterable or a function that returns an iterator.
+    `tarfile_to_samples`, it has a plan and a state, as `WebDataset`; the last of these stages that has a seed
+    sets the shuffle seed. Otherwise it is an `IterablePipeline` without a state over its first stage, an
+    iterable or a function that returns an iterator.
     """
 
     def __new__(cls, *stages: Any, **options: Any) -> Any:
@@ -209,9 +210,11 @@ class DataPipeline(Pipeline):
         shards, at = flat[0], _expander_of(flat)
         expander = flat[at] if isinstance(flat[at], Expander) else Expander()
         endless = isinstance(shards, ResampledShards)
-        mixed = endless or shards.seed is not None
-        mixed = mixed or any(isinstance(stage, Shuffle) for stage in flat[1:at])
-        settings = {"shardshuffle": mixed, "seed": shards.seed, "resampled": endless}
+        shuffles = [stage for stage in flat[1:at] if isinstance(stage, Shuffle) and stage.size > 0]
+        seeds = [stage.seed for stage in (shards, *shuffles) if stage.seed is not None]
+        mixed = bool(endless or seeds or shuffles)
+        seed = seeds[-1] if seeds else None
+        settings: dict[str, Any] = {"shardshuffle": mixed, "seed": seed, "resampled": endless}
         settings |= {"select_files": expander.select_files, "rename_files": expander.rename_files}
         made: Pipeline = WebDataset(shards.remote, **{**settings, **options})
         if flat[at + 1 :]:
