@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gzip
 import io
 import itertools
@@ -424,6 +425,14 @@ def test_batches_are_mixed_within_blocks(tars):
         list(range(at, min(at + 10, TOTAL))) for at in range(0, TOTAL, 10)
     ]
     assert numbers(mixed) != found  # in the next epoch
+
+    def seeded(seed, own=None, make=lambda dataset: dataset):
+        batches = make(wds.WebDataset(tars, seed=seed).decode().batched(4))
+        return numbers(batches.unbatched().shuffle(10, seed=own))
+
+    assert seeded(1) == seeded(2, own=1) != seeded(2)
+    loader = functools.partial(wds.WebLoader, batch_size=None)
+    assert seeded(1, make=loader) == seeded(2, own=1, make=loader) != seeded(2, make=loader)
 
 
 def test_keys_are_noted_in_a_file(tars, tmp_path):

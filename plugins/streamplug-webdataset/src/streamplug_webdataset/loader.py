@@ -99,7 +99,12 @@ class WebLoader(Fluent):
     def compose(self, *stages: Any) -> WebLoader:
         """Return a loader with more stages; see `Fluent.compose`."""
         added = [stage if isinstance(stage, Stage) else FunctionStage(stage) for stage in stages]
-        added = [stage for stage in added if not isinstance(stage, Shuffle) or stage.size > 0]
+        seed = self._inner.shuffle_seed
+        added = [
+            stage.with_default_seed(seed) if isinstance(stage, Shuffle) else stage
+            for stage in added
+            if not isinstance(stage, Shuffle) or stage.size > 0
+        ]
         return self.changed(_stages=(*self._stages, *added))
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> WebLoader:

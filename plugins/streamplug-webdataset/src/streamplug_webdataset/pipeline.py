@@ -122,6 +122,11 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                 return None
         return samples
 
+    @property
+    def shuffle_seed(self) -> int | None:
+        """Shuffle seed, if the user sets it."""
+        return self._options.seed
+
     # -- composition ------------------------------------------------------------------
 
     def compose(self, *stages: Any) -> Pipeline:
@@ -137,6 +142,8 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                 continue
             if isinstance(stage, Decoding) and options.trusted:
                 composed.append(stage.trusting())
+            elif isinstance(stage, Shuffle):
+                composed.append(stage.with_default_seed(options.seed))
             else:
                 composed.append(stage)
         return self.changed(_options=options, _stages=tuple(composed))

@@ -133,6 +133,10 @@ class Shuffle(Stage):
         self.size = whole_number("shuffle", size, 0)
         self.seed = whole_number("seed", seed, 0)
 
+    def with_default_seed(self, seed: int | None) -> Shuffle:
+        """Return this stage if it has a seed, else one with `seed`."""
+        return self if self.seed is not None else Shuffle(self.size, seed)
+
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         block: list[Any] = []
         if self.size < 1:
