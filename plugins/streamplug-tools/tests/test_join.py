@@ -89,6 +89,12 @@ def test_what_cannot_be_joined_is_refused(source, others, tmp_path, write):
             Columns(drop=["name"], rename={"name": "n"}),
             "rename=.'name'.: column 'name' is left out",
         ),
+        (
+            [source, others[0]],
+            "id",
+            Columns(rename={"name": "half"}),
+            "two columns would be called 'half'; rename or drop one of them",
+        ),
     ):
         with pytest.raises(ConfigError, match=said):
             join(sources, out, by, columns=columns)

@@ -106,9 +106,14 @@ def select_columns(
         raise ConfigError("no column is left to write; take fewer of them away")
     check_renamed(rename, selected)
     names = [rename.get(name, name) for name in selected]
+    check_distinct(names)
+    return list(zip(selected, names))
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise a ConfigError if two columns of a new data set have one name."""
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two columns would be called {twice[0]!r}; rename or drop one of them")
-    return list(zip(selected, names))
 
 
 def check_renamed(rename: Collection[str], selected: Collection[str]) -> None:

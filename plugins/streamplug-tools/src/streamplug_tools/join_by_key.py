@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
-from streamplug_tools.column_mapping import ColumnMapping, check_renamed
+from streamplug_tools.column_mapping import ColumnMapping, check_distinct, check_renamed
 from streamplug_tools.copy import CopyInput, copy, map_table_columns
 from streamplug_tools.expressions import Expression
 from streamplug_tools.options import (
@@ -147,6 +147,7 @@ def _columns(
             select=mine,
         )
         mappings.append(map_table_columns(table, output, part))
+    check_distinct([column.name for of_table in mappings for column in of_table])
     return mappings
 
 
