@@ -208,6 +208,18 @@ def test_a_program_that_has_changed_is_another_one(source, tmp_path, read, inter
     assert set(read(tmp_path / "out")["n"]) == {2}
 
 
+@pytest.mark.parametrize("other", [{"select": ["x"]}, {"rename": {"id": "x"}, "select": ["id"]}])
+def test_a_program_that_reads_other_columns_is_another_one(source, tmp_path, read, other):
+    command, encodings = program("print(json.dumps({'n': list(sample)[0]}))"), {"n": "str"}
+    columns = Columns(encodings=encodings, select=["id"])
+    process_with(source, to(tmp_path / "out"), command, columns=columns)
+    columns = Columns(encodings=encodings, **other)
+    with pytest.raises(OutputExistsError, match="is made of other samples"):
+        process_with(source, to(tmp_path / "out"), command, columns=columns)
+    process_with(source, to(tmp_path / "out", exist_ok=True), command, columns=columns)
+    assert set(read(tmp_path / "out")["n"]) == {"x"}
+
+
 def test_a_program_need_not_read_all(source, tmp_path, read):
     body = "print(json.dumps({'id': sample['id']})); sys.stdout.flush(); sys.exit(0)"
     process_with(

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Thread
@@ -175,8 +175,9 @@ def process_with(
     sample of the new data set. Bytes are ``{"base64": …}``; values that JSON cannot represent are given as
     stored bytes.
 
-    A repeated call continues or keeps the result of the first, unless the program has changed: the files of
-    the program and of a script that is its first argument are compared, and no others.
+    A repeated call continues or keeps the result of the first, unless it reads other columns, or the program
+    has changed: the files of the program and of a script that is its first argument are compared, and no
+    others.
 
     Args:
         sources: Paths, URLs or streams.
@@ -209,7 +210,13 @@ def process_with(
             SequentialOrder(table.size),
             program_columns,
             output,
-            ["process by", list(command), _program_digests(command)],
+            # Encodings name only what the program writes.
+            [
+                "process by",
+                list(command),
+                _program_digests(command),
+                [asdict(column) for column in program_columns],
+            ],
             change=ProgramTransform(tuple(command), specs, str(output.format)),
             encodings=specs,
         )
