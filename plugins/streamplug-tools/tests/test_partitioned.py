@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import multiprocessing
@@ -25,6 +26,7 @@ import streamplug
 from streamplug import Encoding, Engine, MDSWriter, register_encoding, write_parts
 from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import ConfigError, OutputExistsError, PluginError, WriterError
+from streamplug.plugin import open_storage
 
 # The processes that are started import this module, and need no torch: so `streamplug.StreamingDataset`.
 
@@ -905,6 +907,33 @@ def test_a_local_copy_gets_the_parts_that_it_lacks(tmp_path):
     write_parts(samples, range(10, 14), **options)
     assert ids(near) == ids(far) == list(range(10 * SIZE, 14 * SIZE))
     assert before.items() <= content(far).items()
+
+
+def test_a_part_that_cannot_be_copied_is_an_error(tmp_path):
+    near, far = tmp_path / "near", f"memory://{tmp_path.name}"
+    options = {**OPTIONS, "out": (near, far), "processes": 0, "keep_local": True}
+    write_parts(samples, range(2), **options)
+    damaged = next((near / "part-00001").glob("shard*")).name
+    shutil.rmtree(near / "part-00001")
+    open_storage(f"{far}/part-00001").write(damaged, b"")
+    with pytest.raises(WriterError, match=r"part 1 \(1\): CorruptShardError: .* has 0 bytes"):
+        write_parts(samples, range(2), **options)
+    assert not (near / "index.json").exists()
+
+
+def test_a_part_that_is_only_uploaded_is_an_error(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    near, far = tmp_path / "near", tmp_path / "far"
+    options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
+    with monkeypatch.context() as context:
+        context.setattr("streamplug_tools.part_task.install_attempt", full)
+        with pytest.raises(WriterError, match="No space left on device"):
+            write_parts(samples, range(2), **options)
+    assert not (near / "index.json").exists()
+    write_parts(samples, range(2), **options)
+    assert content(near) == content(far)
 
 
 def test_the_index_of_another_data_set_is_not_removed_from_the_local_place(tmp_path):

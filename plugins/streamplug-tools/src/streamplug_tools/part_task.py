@@ -94,8 +94,9 @@ class PartTask:
         except Exception as error:
             with suppress(StreamplugError):
                 self._check(home)
-                if home.exists(index):
-                    return  # another attempt finished before this one
+                # Another attempt may have finished before this one, with a copy if there is to be one.
+                if home.exists(index) and (copy is None or is_copied(home, copy, number)):
+                    return
             raise WriterError(f"{self._name(number)}: {type(error).__name__}: {error}") from error
 
     def _name(self, number: int) -> str:
