@@ -155,6 +155,25 @@ def test_sets_whose_encodings_differ_become_one_with_those_of_the_first(tmp_path
     assert entries(tmp_path / "out")[0]["column_encodings"] == ["int"]
 
 
+def test_numbers_are_not_rounded_to_the_encoding_of_the_first(tmp_path, write, read):
+    narrow = write(tmp_path / "a", range(3), {"x": "float32"}, lambda n: {"x": n})
+    wide = write(tmp_path / "b", range(3), {"x": "float64"}, lambda n: {"x": 0.1})
+    large = write(tmp_path / "c", range(3), {"x": "int"}, lambda n: {"x": 2**24 + 1})
+    small = write(tmp_path / "d", range(3), {"x": "int16"}, lambda n: {"x": n})
+    for other, spec in ((wide, "float64"), (large, "int")):
+        said = (
+            f"'x' is float32 in some shards and {spec} in others, whose numbers float32 would round"
+        )
+        with pytest.raises(ConfigError, match=rf"{said}; name an encoding .* \(x:float64\)"):
+            convert([narrow, other], Output(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    convert([narrow, small], Output(tmp_path / "exact", processes=0))
+    assert read(tmp_path / "exact")["x"].tolist() == [0, 1, 2, 0, 1, 2]
+    columns = Columns(encodings={"x": "float64"})
+    convert([narrow, wide], Output(tmp_path / "out", processes=0), columns=columns)
+    assert read(tmp_path / "out")["x"].tolist() == [0, 1, 2, 0.1, 0.1, 0.1]
+
+
 def test_sets_with_other_columns_are_refused(tmp_path, write):
     first = write(tmp_path / "a", range(3), {"id": "int"})
     second = write(tmp_path / "b", range(3, 6), {"id": "int", "name": "str"})

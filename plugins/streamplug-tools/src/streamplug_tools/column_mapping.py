@@ -133,6 +133,7 @@ def _map_column(
 ) -> ColumnMapping:
     source, target = formats
     old = columns[0].name
+    is_default = spec is None
     spec = spec or _spec(columns[0], target)
     if spec is None and is_temporal(columns[0].spec):
         raise _no_encoding_of_time(columns[0], name, target, to)
@@ -143,6 +144,8 @@ def _map_column(
             f"name one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
         )
     encoding = make_encoding(name, spec, target.encodings)
+    if is_default:
+        _check_floats(columns, Column(name, spec, encoding))
     # Formats with their own encodings do not store encoded bytes; keys are text in other formats.
     if source.encodings or target.encodings or name == target.key:
         return ColumnMapping(name, spec, old, stored=False)
@@ -151,6 +154,24 @@ def _map_column(
     return ColumnMapping(
         name, spec, old, stored=spec == "bytes" or (same and encoding.dtype is None)
     )
+
+
+def _check_floats(columns: Sequence[Column], new: Column) -> None:
+    """Raise a ConfigError if an encoding that nobody asked for would round the numbers of a column."""
+    new_dtype = _number_type(new)
+    if new_dtype is None or new_dtype.kind != "f":
+        return
+    for column in columns:
+        dtype = _number_type(column)
+        if dtype is not None and dtype.kind in "iuf" and not np.can_cast(dtype, new_dtype):
+            raise ConfigError(
+                f"column {column.name!r} is {columns[0].spec} in some shards and {column.spec} in others, "
+                f"whose numbers {new.spec} would round; name an encoding for all of them ({new.name}:float64)"
+            )
+
+
+def _number_type(column: Column) -> np.dtype[Any] | None:
+    return column.encoding.dtype or _TEXT_NUMBERS.get(column.spec)
 
 
 def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> ConfigError:
@@ -173,7 +194,7 @@ def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> 
 
 def _spec(column: Column, target: Format) -> str | None:
     """Return the default encoding of a column in a format; None if there is none."""
-    dtype = column.encoding.dtype or _TEXT_NUMBERS.get(column.spec)
+    dtype = _number_type(column)
     names = [column.spec, *_SYNONYMS.get(column.spec, ())]
     if dtype is not None and dtype.shape:
         names.append(f"ndarray:{dtype.base.name}:{','.join(map(str, dtype.shape))}")
