@@ -52,10 +52,13 @@ def test_what_a_frame_has_not_is_none(library, tmp_path):
         write_from(data[["text"]], out=tmp_path / "mds", columns={"text": "str"})
 
 
-def test_integers_of_pandas_that_may_be_missing():
+def test_integers_of_pandas_that_may_be_missing(tmp_path):
     pandas = pytest.importorskip("pandas")
     data = pandas.DataFrame({"x": pandas.array([1, None], dtype="Int64")})
     assert list(iterate_batches(data)) == [{"x": [1, None]}]
+    unnamed = pandas.DataFrame([[1, "a"], [2, "b"]])
+    assert write_from(unnamed, out=tmp_path / "unnamed") == 2
+    assert found(tmp_path / "unnamed")[1] == {"0": 2, "1": "b"}
     twice = pandas.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(ConfigError, match="not distinct"):
         list(iterate_batches(twice))

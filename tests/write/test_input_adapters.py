@@ -54,6 +54,23 @@ def test_tuples_have_numbers_for_names():
     assert list(iterate_batches([(1, "a"), (2, "b")])) == [{"0": [1, 2], "1": ["a", "b"]}]
 
 
+def test_names_may_be_numbers(tmp_path):
+    assert write_from({0: [1, 2], 1: ["a", "b"]}, out=tmp_path / "set") == 2
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    assert dataset[1] == {"0": 2, "1": "b"}
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    for data in ({0: [1], "0": [2]}, [{0: 1, "0": 2}]):
+        with pytest.raises(ConfigError, match=r"not distinct: .0, '0'."):
+            write_from(data, out=tmp_path / "set", columns={"0": "int"})
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table([[1, 2], [3, 4]], names=["x", "x"])
+    for data in (table, table.to_batches()[0], iter(table.to_batches())):
+        with pytest.raises(ConfigError, match=r"not distinct: .'x', 'x'."):
+            write_from(data, out=tmp_path / "set", columns={"x": "int"})
+
+
 def test_tensors_become_arrays():
     torch = pytest.importorskip("torch")
     dataset = torch.utils.data.TensorDataset(torch.arange(3), torch.ones(3, 2))

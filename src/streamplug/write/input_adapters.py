@@ -5,7 +5,7 @@ The kind of an input is recognized by its methods, so that none of the libraries
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice
 from typing import Any
@@ -31,7 +31,8 @@ def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) 
         arrow: Whether to keep Arrow arrays instead of converting them to NumPy arrays and lists.
 
     Raises:
-        ConfigError: If `data` is anything else, or its samples have different columns.
+        ConfigError: If `data` is anything else, its samples have different columns, or two columns have one
+            name.
     """
     if size is None:
         table = arrow and hasattr(data, "schema") and hasattr(data, "slice")
@@ -40,6 +41,7 @@ def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) 
     if arrow and hasattr(data, "features") and hasattr(data, "with_format"):
         data = data.with_format("arrow")
     for part in _parts(data, size):
+        _check_distinct([*part])
         yield {
             str(name): values if arrow and _is_arrow(values) else to_plain_values(values)
             for name, values in part.items()
@@ -99,6 +101,11 @@ def _parts(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
     return _of_samples(_iterate(data), size)
 
 
+def _check_distinct(names: Sequence[Any]) -> None:
+    if len({str(name) for name in names}) < len(names):
+        raise ConfigError(f"the names of the columns are not distinct: {names}")
+
+
 def _iterate(data: Any) -> Iterator[Any]:
     if not isinstance(data, (str, bytes, bytearray)):
         if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
@@ -125,6 +132,7 @@ def _of_columns(data: Mapping[str, Any], size: int) -> Iterator[Mapping[str, Any
 
 def _of_record_batches(batches: Iterable[Any], size: int) -> Iterator[Mapping[str, Any]]:
     for batch in batches:
+        _check_distinct(batch.schema.names)
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
             yield dict(zip(part.schema.names, part.columns))
@@ -136,8 +144,7 @@ def _of_tables(tables: Iterable[Any], size: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _of_pandas(data: Any, size: int) -> Iterator[Mapping[str, Any]]:
-    if not data.columns.is_unique:
-        raise ConfigError(f"the names of the columns are not distinct: {list(data.columns)}")
+    _check_distinct([*data.columns])
     for start in range(0, len(data), size):
         part = data.iloc[start : start + size]
         yield {name: part[name] for name in part.columns}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,14 @@ def write_from(
 def _column_values(data: Any, name: str, first: Batch) -> Any:
     """Return all values of a column if `data` has columns, else those of the first batch."""
     if isinstance(data, Mapping):
-        return data[name]
+        return data[_find_name(data, name)]
     if hasattr(data, "to_batches") and hasattr(data, "column"):  # a table of Arrow
         return data.column(name)
     if hasattr(data, "iloc") or hasattr(data, "iter_slices"):  # a data frame
-        return data[name]
+        return data[_find_name(data.columns, name)]
     return first[name]
+
+
+def _find_name(names: Iterable[Any], name: str) -> Any:
+    """Return the name of a column in its table, where it may be no text, such as a number."""
+    return next(known for known in names if str(known) == name)
