@@ -81,6 +81,29 @@ def test_tensors_become_arrays():
     assert same(batch, {"t": np.arange(3)})
 
 
+def test_an_iterable_data_set_of_torch_may_have_a_length():
+    torch = pytest.importorskip("torch")
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __len__(self):
+            return len(EXPECTED)
+
+        def __iter__(self):
+            return iter(EXPECTED)
+
+    class Numbered(Stream):
+        def __iter__(self):
+            raise AssertionError("it has samples by number")
+
+        def __getitem__(self, number):
+            return EXPECTED[number]
+
+    for data in (Stream(), torch.utils.data.ChainDataset([Stream()]), Numbered()):
+        assert list(iterate_batches(data)) == [
+            {"x": [*range(5)], "name": [f"n{n}" for n in range(5)]}
+        ]
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

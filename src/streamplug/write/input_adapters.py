@@ -5,6 +5,7 @@ The kind of an input is recognized by its methods, so that none of the libraries
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice
@@ -108,12 +109,22 @@ def _check_distinct(names: Sequence[Any]) -> None:
 
 def _iterate(data: Any) -> Iterator[Any]:
     if not isinstance(data, (str, bytes, bytearray)):
-        if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+        if (
+            hasattr(data, "__getitem__")
+            and hasattr(data, "__len__")
+            and not _is_iterable_only(data)
+        ):
             # By number, as torch data sets may raise any error past the end.
             return (data[number] for number in range(len(data)))
         if isinstance(data, Iterable):
             return iter(data)
     raise ConfigError(f"{type(data).__name__} is neither a table nor a sequence of samples")
+
+
+def _is_iterable_only(data: Any) -> bool:
+    """Return whether this is an iterable data set of torch, whose inherited `__getitem__` only raises."""
+    dataset = getattr(sys.modules.get("torch.utils.data"), "Dataset", None)
+    return dataset is not None and getattr(type(data), "__getitem__", None) is dataset.__getitem__
 
 
 def _of_columns(data: Mapping[str, Any], size: int) -> Iterator[Mapping[str, Any]]:
