@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,15 @@ def test_bytes_that_are_not_a_value_of_the_column_are_refused(streaming, tmp_pat
     writer = streaming.MDSWriter(out=str(tmp_path), columns={"n": spec})
     with pytest.raises(EncodeError, match=r"column 'n': .*bytes"):
         writer.write({"n": data})
+
+
+def test_extra_keys_are_refused_after_encoded_values_too(streaming, tmp_path):
+    for name, extra_keys in (("ignored", {}), ("refused", {"extra_keys": "error"})):
+        writer = streaming.MDSWriter(out=str(tmp_path / name), columns={"n": "int"}, **extra_keys)
+        writer.write({"n": bytes(8)})
+        with pytest.raises(EncodeError, match="m") if extra_keys else nullcontext():
+            writer.write({"n": 1, "m": 2})
+        writer.finish()
 
 
 @pytest.mark.parametrize("sample", [[1], None, {"n": "1"}, {"n": b"1"}])

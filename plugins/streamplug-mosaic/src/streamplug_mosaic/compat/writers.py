@@ -200,6 +200,7 @@ class MDSWriter(MosaicWriter, streamplug.MDSWriter):
             size_limit=size_limit,
             **kwargs,
         )
+        self._extra_keys: str = kwargs.get("extra_keys", "ignore")
         self._encode_strictly, self._encode = self._encode, self._encode_or_store_bytes
 
     def _encode_or_store_bytes(self, sample: Any) -> tuple[Sequence[Buffer], int]:
@@ -215,7 +216,7 @@ class MDSWriter(MosaicWriter, streamplug.MDSWriter):
         ]
         # It only encodes samples: the shards are assembled by the writer that there is.
         rows = self._format.writer(columns, WriteSettings(None, (), None))
-        encode = make_encoder(columns, rows.encode_pieces, "ignore")
+        encode = make_encoder(columns, rows.encode_pieces, self._extra_keys)
         encoded = encode(sample)
         self._encode = encode  # later samples have encoded values, too
         return encoded
