@@ -281,6 +281,12 @@ def test_what_runs_code_needs_leave(tmp_path):
         list(wds.WebDataset(path).decode())
     (sample,) = wds.WebDataset(path, allow_unsafe_types=True).decode()
     assert sample["pyd"] == {1, 2}
+    own = {"pre": lambda key, data: None, "post": lambda key, data: data.decode()}
+    (sample,) = wds.WebDataset(path, allow_unsafe_types=True).decode(
+        lambda key, data: "own" if key == ".pyd" else None,
+        **{name: (decode for decode in [decode]) for name, decode in own.items()},
+    )
+    assert (sample["pyd"], sample["txt"]) == ("own", "t")
     (sample,) = wds.WebDataset(path).decode(only="txt")
     assert sample["pyd"] == pickle.dumps({1, 2}, sample["pyd"][1])
 

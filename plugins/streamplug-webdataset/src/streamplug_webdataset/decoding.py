@@ -108,11 +108,13 @@ class Decoder:
             applied(imagehandler(decoder), **limit) if isinstance(decoder, str) else decoder
             for decoder in handlers
         ]
+        pre = pre if pre is None else list(pre)
+        post = post if post is None else list(post)
         self._own, self._limit = (own, pre, post), limit
         self._only = set(only.split()) if isinstance(only, str) else only and set(only)
         self._partial = partial
-        first: list[Decode] = [applied(gzfilter, **limit)] if pre is None else list(pre)
-        last = [applied(basichandlers, unsafe=unsafe, **limit)] if post is None else list(post)
+        first: list[Decode] = [applied(gzfilter, **limit)] if pre is None else pre
+        last = [applied(basichandlers, unsafe=unsafe, **limit)] if post is None else post
         self._decoders: list[Decode] = [*first, *own, *last]
         for decoder in self._decoders:
             if not callable(decoder):
