@@ -58,6 +58,6 @@ def extension_problem(extension: str) -> str | None:
         return "must be the ending of a file name"
     if extension != extension.lower():
         return "must be in lower case, as readers make it"
-    if extension.startswith("__"):
-        return "must not begin with two underscores"
+    if extension.startswith("__") or extension.endswith("__"):
+        return "must not begin or end with two underscores, as names of metadata do"
     return None
