@@ -76,6 +76,10 @@ def test_keys_are_numbers_where_none_are_given(tmp_path):
     write(tmp_path, [{"txt": "a"}, {"txt": "b"}, {"__key__": "own", "txt": "c"}])
     keys = [sample["__key__"] for sample in StreamingDataset(local=str(tmp_path))]
     assert keys == ["000000000", "000000001", "own"]
+    for columns in (None, {"txt": "str"}):
+        write(tmp_path, [{"txt": "d"}], append=True, columns=columns)
+    found = StreamingDataset(local=str(tmp_path))
+    assert [sample["__key__"] for sample in found][3:] == ["000000003", "000000004"]
 
 
 def test_encodings_follow_from_extensions_and_values(tmp_path):
@@ -125,7 +129,7 @@ def test_samples_in_a_row_with_one_key_are_refused(tmp_path):
         write(tmp_path / "other", alternating, columns={"txt": "str", "cls": "str_int"})
 
 
-@pytest.mark.parametrize("name", ["TXT", "a/b", "", "__url__"])
+@pytest.mark.parametrize("name", ["TXT", "a/b", "", "__url__", "b__"])
 def test_columns_that_are_no_extensions_are_refused(tmp_path, name):
     with pytest.raises(ConfigError, match="column"):
         write(tmp_path, [], columns={name: "str"})

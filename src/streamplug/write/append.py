@@ -22,7 +22,8 @@ class AppendedDataset:
     """An existing data set that a writer appends to.
 
     `data` is its index.json, `version` what tells that this file has changed (None if the storage does
-    not), `schema` the one of its last shard, and `number` that of its next shard.
+    not), `schema` the one of its last shard, `number` that of its next shard, and `num_samples` the number
+    of its samples.
     """
 
     storage: Storage
@@ -30,6 +31,7 @@ class AppendedDataset:
     version: tuple[int, str] | None
     schema: Schema | None
     number: int
+    num_samples: int
     retries: int
 
     @classmethod
@@ -49,7 +51,8 @@ class AppendedDataset:
         names = (raw.basenames[shard] for raw, _ in index.file_tables for shard in shards)
         numbers = [int(match[1]) + 1 for name in names if (match := _NUMBER.match(name))]
         last = index.schema(len(index) - 1) if len(index) else None
-        return cls(storage, data, version, last, max(numbers, default=len(index)), retries)
+        number = max(numbers, default=len(index))
+        return cls(storage, data, version, last, number, int(index.starts[-1]), retries)
 
     @property
     def hashes(self) -> Sequence[str] | None:

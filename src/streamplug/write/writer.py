@@ -352,6 +352,11 @@ class Writer(Configurable, section="writer"):
         samples = self._samples + self._num_rows + len(self._single_sizes)
         return samples, self._raw_bytes + self._size
 
+    @property
+    def num_existing_samples(self) -> int:
+        """Number of samples of the data set that is appended to; 0 for a new one."""
+        return self._appended.num_samples if self._appended else 0
+
     def finish(self) -> None:
         """Complete the data set: write the last shard, then the index. May be called twice.
 

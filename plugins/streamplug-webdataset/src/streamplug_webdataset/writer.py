@@ -18,8 +18,9 @@ class WebDatasetWriter:
     """Writes samples into tar archives, and an index.json that spares their readers looking into them.
 
     Use it in a ``with`` statement, as `streamplug.Writer`, which does the work. A sample is a dict of
-    values by extension, ``"__key__"`` being its name; without one, samples are numbered. A value of None
-    is not written. How values are stored follows from their extension where `columns` does not say it.
+    values by extension, ``"__key__"`` being its name; without one, it is the number of the sample in the
+    data set. A value of None is not written. How values are stored follows from their extension where
+    `columns` does not say it.
 
     Args:
         out: A local path, a URL, or a pair (local path, URL).
@@ -83,13 +84,14 @@ class WebDatasetWriter:
             raise EncodeTypeError(
                 f"a sample is a dict, got {type(sample).__name__}: {sample!r:.80}"
             )
-        if KEY not in sample:
-            sample = {KEY: f"{self._count:09d}", **sample}
         if self._writer is None:
             names = [name for name in sample if name != KEY]
             self._writer = self._begun(
                 {name: default_encoding(name, sample[name]) for name in names}
             )
+        if KEY not in sample:
+            number = self._writer.num_existing_samples + self._count
+            sample = {KEY: f"{number:09d}", **sample}
         self._writer.write(sample)
         self._count += 1
 
