@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import asyncssh
@@ -361,6 +363,21 @@ def test_a_broken_connection_is_transient_and_made_anew(server, between):
     with pytest.raises(Transient, match="the connection failed"):
         storage.read("k")
     assert storage.read("k") == b"data"
+    storage.close()
+
+
+def test_several_threads_may_lose_a_connection_at_once(server, between):
+    (server.root / "k").write_bytes(b"data")
+    storage = through(between, server)
+    for _ in range(2):
+        assert storage.read("k") == b"data"
+        session = storage.client()
+        between.cut()
+        with ThreadPoolExecutor(8) as pool:
+            dropped = [pool.submit(storage.drop_client, session) for _ in range(8)]
+        assert [future.exception() for future in dropped] == [None] * 8
+        with pytest.raises(ConnectionAbortedError):
+            session.run(asyncio.sleep(0))
     storage.close()
 
 

@@ -32,6 +32,8 @@ class SftpSession:
         self._thread.start()
         self._connection: Any = None
         self._client: Any = None
+        # A coroutine submitted after `_close` would never end.
+        self._lock, self._stopped = threading.Lock(), False
         try:
             self.run(self._connect(options))
         except BaseException:
@@ -58,11 +60,11 @@ class SftpSession:
             Cancelled: If the consumer stops, which cancels the coroutine.
         """
         scope = current() or Scope()
-        try:
+        with self._lock:
+            if self._stopped:  # by another thread
+                work.close()
+                raise ConnectionAbortedError
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:  # stopped by another thread
-            work.close()
-            raise ConnectionAbortedError from None
         try:
             with scope.on_stop(future.cancel):
                 return future.result()
@@ -75,12 +77,16 @@ class SftpSession:
             raise
 
     def stop(self) -> None:
-        """Close the connection and stop the thread; idempotent."""
-        if self._process != os.getpid() or self._loop.is_closed():
+        """Close the connection and stop the thread; several threads may call this."""
+        if self._process != os.getpid():
             return
         if threading.current_thread() is self._thread:  # collected by its own thread
             self._loop.call_soon(self._loop.stop)
             return
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
         if self._loop.is_running():
             with suppress(Exception):
                 asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(5)
