@@ -147,6 +147,17 @@ def test_files_come_from_far_away(files, kind, tmp_path, access):
         assert len(kept) == (3 if access == "shard" else 0)
 
 
+def test_selected_rows_of_cached_files_are_not_fetched_again(files, kind, tmp_path):
+    with serving(files) as server:
+        options = {"remote": f"{server.url}/a/x-00.{kind}", "local": str(tmp_path / "near")}
+        assert list(opened(kind, **options)) == expected(kind, 0)
+        stream = Stream(**options, format=KINDS[kind][1], select=[3], access="auto")
+        dataset = StreamingDataset(streams=[stream], batch_size=1)
+        assert list(dataset) == expected(kind, 0)[3:4]
+        assert dataset.stats().range_requests == 0
+        assert dataset.stats().cache_hits == 1
+
+
 @pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
 def test_compressed_files_are_read_in_place_and_through_a_cache(files, kind, tmp_path, ending):
     if ending == "zst" and not is_known("compression", "zstd"):

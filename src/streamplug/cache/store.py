@@ -101,7 +101,8 @@ class ShardStore:
     def is_cached(self, shard: int) -> bool:
         """Return whether the raw files of a shard are there."""
         files = self._index.shard(shard).files.values()
-        return all(self._raw_path(file).exists() for file in files)
+        paths = (scan_file_path(self.derived, file.raw) or self._raw_path(file) for file in files)
+        return all(path.exists() for path in paths)
 
     def begin(self) -> None:
         """Check that the largest shard fits the quota, and remove the staging files of dead processes."""
