@@ -178,6 +178,20 @@ def test_compressed_files_are_read_in_place_and_through_a_cache(files, kind, tmp
     assert by_id(cached) == by_id(cached) == expected(kind, 0, 1, 2, 3)
 
 
+def test_a_damaged_copy_of_a_compressed_file_is_unpacked_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("STREAMPLUG_CACHE_DIR", str(tmp_path / "cache"))
+    data = json_lines(0)
+    (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(data))
+    path = str(tmp_path / "x.jsonl.gz")
+    assert list(opened("jsonl", path)) == expected("jsonl", 0)
+    files = [file for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+    [copy] = [file for file in files if file.read_bytes() == data]
+    copy.write_bytes(bytes(len(data)))
+    dataset = opened("jsonl", path)
+    assert list(dataset) == expected("jsonl", 0)
+    assert dataset.stats().repairs == 1
+
+
 def test_files_are_looked_through_once(files, kind, monkeypatch):
     looked = []
     look = scanning.scan_file

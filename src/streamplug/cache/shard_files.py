@@ -8,9 +8,10 @@ import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError, NotFound, PluginError, prefix_errors
 from streamplug.index import Index
-from streamplug.interfaces import Compression, ShardFile
+from streamplug.interfaces import Compression, ShardFile, ShardInfo
 from streamplug.plugin.registry import make
 from streamplug.transfer.ranges import open_cancellable
+from streamplug.transfer.scan_files import scan_file_path
 
 
 def is_compressed(file: ShardFile) -> bool:
@@ -41,6 +42,12 @@ def is_complete(path: Path, file: ShardFile) -> bool:
 def cached_bytes(file: ShardFile) -> int:
     """Return the size of a file in the cache, raw plus compressed."""
     return file.raw.bytes + (file.zip.bytes if file.zip is not None else 0)
+
+
+def cached_files(shard: ShardInfo, derived: Path | None) -> dict[str, ShardFile]:
+    """Return the files of a shard by role, without those that a scan wrote to `derived`."""
+    files = shard.files.items()
+    return {role: file for role, file in files if not scan_file_path(derived, file.raw)}
 
 
 def largest_shard(index: Index) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from streamplug.cache.options import CacheOptions
 from streamplug.cache.quota import CacheQuota, CommitFile
 from streamplug.cache.shard_files import (
     cached_bytes,
+    cached_files,
     decompress_file,
     has_zip,
     inode,
@@ -34,7 +35,7 @@ from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
 from streamplug.transfer.observer import Observer, emit, observer_context, track_download
 from streamplug.transfer.probe import check_reachable
-from streamplug.transfer.scan_files import find_scan_file, scan_file_path
+from streamplug.transfer.scan_files import find_scan_file
 from streamplug.transfer.verify import verify_file
 from streamplug.types import FileInfo
 
@@ -100,9 +101,8 @@ class ShardStore:
 
     def is_cached(self, shard: int) -> bool:
         """Return whether the raw files of a shard are there."""
-        files = self._index.shard(shard).files.values()
-        paths = (scan_file_path(self.derived, file.raw) or self._raw_path(file) for file in files)
-        return all(path.exists() for path in paths)
+        files = cached_files(self._index.shard(shard), self.derived).values()
+        return all(self._raw_path(file).exists() for file in files)
 
     def begin(self) -> None:
         """Check that the largest shard fits the quota, and remove the staging files of dead processes."""
@@ -157,7 +157,7 @@ class ShardStore:
 
         `inodes` are those of the damaged files by role; a file with another inode has been replaced since.
         """
-        files = self._index.shard(shard).files
+        files = cached_files(self._index.shard(shard), self.derived)
         if self._remote is None and not all(is_compressed(file) for file in files.values()):
             return False
         if self._offline and not all(has_zip(self._local, file) for file in files.values()):
@@ -167,8 +167,6 @@ class ShardStore:
                 return False  # it may be the only copy
         with map_disk_errors(self._local), observer_context(self.observer):
             for role, file in files.items():
-                if scan_file_path(self.derived, file.raw):
-                    continue
                 path = self._raw_path(file)
                 if self._in_source(path):
                     if inode(path) == inodes.get(role):
@@ -191,7 +189,7 @@ class ShardStore:
                 "is ever removed; give remote= and local= to read it through a cache"
             )
         with map_disk_errors(self._local), observer_context(self.observer):
-            for file in self._index.shard(shard).files.values():
+            for file in cached_files(self._index.shard(shard), self.derived).values():
                 path = self._local / file.raw.basename
                 with self._lock(path):
                     stored = [self._local / file.zip.basename] if file.zip is not None else []
