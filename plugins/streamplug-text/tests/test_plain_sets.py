@@ -192,7 +192,9 @@ def test_a_damaged_copy_of_a_compressed_file_is_unpacked_again(tmp_path, monkeyp
     assert dataset.stats().repairs == 1
 
 
-def test_files_are_looked_through_once(files, kind, monkeypatch):
+@pytest.fixture
+def looked(monkeypatch):
+    """Names of the files that are scanned."""
     looked = []
     look = scanning.scan_file
 
@@ -201,6 +203,18 @@ def test_files_are_looked_through_once(files, kind, monkeypatch):
         return look(format_, found, *rest)
 
     monkeypatch.setattr("streamplug.scan.scan_cache.scan_file", noting)
+    return looked
+
+
+def test_compressed_files_are_scanned_once(tmp_path, kind, looked):
+    for number in range(2):
+        data = KINDS[kind][0](COUNT * number)
+        (tmp_path / f"x-{number}.{kind}.gz").write_bytes(gzip.compress(data))
+        assert list(opened(kind, tmp_path)) == expected(kind, *range(number + 1))
+    assert looked == [f"x-0.{kind}.gz", f"x-1.{kind}.gz"]
+
+
+def test_files_are_looked_through_once(files, kind, looked):
     for _ in range(2):
         assert len(opened(kind, f"{files}/a")) == 2 * COUNT
     assert sorted(looked) == [f"x-00.{kind}", f"x-01.{kind}"]

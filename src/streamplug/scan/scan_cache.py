@@ -39,7 +39,7 @@ from streamplug.transfer.pool import map_threads
 from streamplug.transfer.scan_files import INDEX_SUFFIX, add_digest, read_with_digest
 
 _LOCK_NAME = "scan"
-_VERSION = 2
+_VERSION = 3
 _MAX_SCANS_IN_FLIGHT = 8
 _LOG = logging.getLogger("streamplug.scan")
 
@@ -251,7 +251,8 @@ class ScanCache:
             entry[f"zip_{role}"] = None
         name = file.raw
         if self._directory is not None and file.compression is not None:
-            name = f"{key}.{self._format.suffix}"  # decompressed into the scan folder
+            # Decompressed into the scan folder, where `key.json` is the result of the scan.
+            name = f"{key}.data.{self._format.suffix}"
         stored = {"basename": file.stored.key, "bytes": file.stored.size, "hashes": {}}
         result = {
             "shared": {**scanned.entry, "compression": file.compression},
