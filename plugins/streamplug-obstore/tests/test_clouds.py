@@ -7,10 +7,13 @@ import multiprocessing
 
 import pytest
 from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, ObstoreS3
+from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import AccessDenied, ConfigError, CorruptShardError, NotFound, StorageError
 from streamplug.plugin import open_storage
+from streamplug.transfer.download import download
+from streamplug.types import FileInfo
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
 DATA = bytes(range(256)) * 40
@@ -332,6 +335,29 @@ def test_http_reads_ranges_of_a_server_that_has_none(files):
     storage = ObstoreHttp(url)
     assert storage.read_range("k", 10, 20) == DATA[10:20]
     assert storage.read_ranges("k", [(0, 3), (10230, 99999)]) == [DATA[:3], DATA[10230:]]
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_http_tells_whether_its_server_has_ranges(tmp_path, size):
+    (tmp_path / "k").write_bytes(bytes(size))
+    with serving(tmp_path) as server:
+        assert ObstoreHttp(server.url).serves_ranges("k")
+        with pytest.raises(NotFound):
+            ObstoreHttp(server.url).serves_ranges("missing")
+        server.ranges = False
+        assert not ObstoreHttp(server.url).serves_ranges("k")
+
+
+def test_http_transfers_a_large_file_once_from_a_server_without_ranges(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug.transfer.ranges.PARALLEL_DOWNLOAD_BYTES", 1 << 20)
+    monkeypatch.setattr("streamplug.transfer.ranges.PART_BYTES", 1 << 18)
+    (tmp_path / "k").write_bytes(bytes(4 << 20))
+    with serving(tmp_path) as server:
+        server.ranges = False
+        storage, file = ObstoreHttp(server.url), FileInfo("k", 4 << 20, {})
+        download(storage, file, tmp_path / "copy", retries=0, timeout=20)
+        assert (tmp_path / "copy").read_bytes() == bytes(4 << 20)
+        assert len(server.requests) == 2
 
 
 def test_http_sends_headers(recorder):

@@ -12,6 +12,8 @@ from streamplug.errors import ConfigError, StorageError
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin_kit.options import OptionTypes
 from streamplug.types import Buffer, ObjectInfo
+from streamplug_obstore.client import obstore_module
+from streamplug_obstore.error_mapping import begins_beyond_end, ignores_ranges
 from streamplug_obstore.options import check, exclude, together, transport
 from streamplug_obstore.storage import ObstoreStorage, settings
 
@@ -199,12 +201,26 @@ class ObstoreHttp(ObstoreStorage):
                 "storage_options={'headers': {'Authorization': …}}"
             )
         self._options = check("http storage through obstore", options, {"headers": Mapping})
+        self._serves_ranges: bool | None = None
 
     def make_store(self, stores: Any) -> Any:
         how = transport(self._options)
         if "headers" in self._options:
             how["client_options"]["default_headers"] = dict(self._options["headers"])
         return stores.HTTPStore(self._location.rstrip("/"), **how)  # it appends a slash and the key
+
+    def serves_ranges(self, key: str) -> bool:
+        if self._serves_ranges is None:
+            with self.translated(key):
+                try:
+                    obstore_module().get_range(self.client(), self._path(key), start=0, end=1)
+                    self._serves_ranges = True
+                except Exception as error:
+                    is_ignored = ignores_ranges(error)
+                    if not (is_ignored or begins_beyond_end(error)):  # as in an empty file
+                        raise
+                    self._serves_ranges = not is_ignored
+        return self._serves_ranges
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         raise StorageError(f"{self.url_of(prefix)}: obstore cannot list files over HTTP")
