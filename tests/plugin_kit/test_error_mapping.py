@@ -180,3 +180,22 @@ def test_tells_the_reason_where_it_is_harmless():
     wrong = TypeError("F.__init__() got an unexpected keyword argument 'hots'")
     assert "takes no option 'hots'" in str(storage_error(wrong, URL))
     assert "secret" not in str(storage_error(TypeError("f(secret)"), URL))
+
+
+@pytest.mark.parametrize(
+    ("url", "is_local"),
+    [
+        ("/data/set/k", True),
+        ("file:/data/set/k", True),
+        ("file:///data/set/k", True),
+        ("s3://bucket/k", False),
+        ("simplecache::s3://bucket/k", False),
+        ("dbfs:/Volumes/c/s/v/k", False),
+        ("hdfs:/data/k", False),
+    ],
+)
+def test_says_what_to_look_at_on_this_machine_or_on_a_server(url, is_local):
+    denied, missing = error_of_status(403, url), error_of_status(404, url)
+    assert ("check the owner and mode" in str(denied)) == is_local
+    assert ("check the credentials" in str(denied)) != is_local
+    assert ("check the path" in str(missing)) == is_local

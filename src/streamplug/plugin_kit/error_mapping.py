@@ -40,6 +40,7 @@ _MISSING_BUCKET_TEXT = re.compile(
 )
 _MISSING_BUCKET_CODES = {"NoSuchBucket", "BucketNotFound", "ContainerNotFound"}
 _CONTAINER_SCHEMES = {"abfs", "abfss", "az", "adl"}
+_ONE_SLASH_URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*:/", re.IGNORECASE)  # such as dbfs:/path
 _WRONG_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
@@ -89,7 +90,7 @@ def missing_bucket(url: str) -> NotFound:
 
 def is_local(url: str) -> bool:
     """Return whether a location is a path on this machine."""
-    return url.startswith("file://") or "://" not in url
+    return url.startswith("file://") or not ("://" in url or _ONE_SLASH_URL.match(url))
 
 
 def _names_missing_bucket(error: BaseException) -> bool:
