@@ -43,12 +43,20 @@ def test_braces_without_a_meaning_are_refused(text):
         ("a?.tar", "a/.tar", False),
         ("a[0-9].tar", "a7.tar", True),
         ("a[!0-9].tar", "a7.tar", False),
+        ("a[^0-9].tar", "a7.tar", False),
+        ("a[^0-9].tar", "a/.tar", False),
+        ("a[[].tar", "a[.tar", True),
         ("a.tar", "a_tar", False),
     ],
 )
 def test_globs(glob, name, matches):
     assert bool(compile_glob(glob).fullmatch(name)) == matches
     assert not matches or name.startswith(glob_prefix(glob))
+
+
+def test_a_set_of_characters_that_does_not_count_up_is_refused():
+    with pytest.raises(ConfigError, match=r"'\[z-a\]\.tar': bad character range z-a"):
+        compile_glob("[z-a].tar")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +71,8 @@ def test_globs(glob, name, matches):
         (["/d/a/x.tar", "/d/a/y.tar"], "/d/a", ("x.tar", "y.tar")),
         (["/d/a", "/d/a/b"], "/d/a", ("", "b/")),
         ("x-*.tar", ".", ("x-*.tar",)),
+        (["x.tar", "a/y.tar", "./b"], ".", ("x.tar", "a/y.tar", "b/")),
+        (["a/x.tar", "a/b/y.tar"], "a", ("x.tar", "b/y.tar")),
         ("/x.tar", "/", ("x.tar",)),
     ],
 )
@@ -70,7 +80,9 @@ def test_locations_have_a_root_and_parts(locations, root, parts):
     assert parse_locations(locations, is_tar) == FileSet(root, parts)
 
 
-@pytest.mark.parametrize("locations", [[], "s3://{a,b}/x.tar", ["s3://a/x.tar", "/b/x.tar"]])
+@pytest.mark.parametrize(
+    "locations", [[], "s3://{a,b}/x.tar", ["s3://a/x.tar", "/b/x.tar"], ["x.tar", "../y.tar"]]
+)
 def test_locations_with_nothing_in_common_are_refused(locations):
     with pytest.raises(ConfigError):
         parse_locations(locations, is_tar)

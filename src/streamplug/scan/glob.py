@@ -43,6 +43,9 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     if not names:
         raise ConfigError("remote=[] names no files")
     split = [pair for location in names for pair in _split(location, is_file)]
+    firsts = {folder.partition("/")[0] for folder, _ in split}
+    if len(firsts) > 1 and all(_is_below(folder) for folder, _ in split):
+        split = [(f if f.partition("/")[0] == "." else f"./{f}", rest) for f, rest in split]
     root = _common_root([folder for folder, _ in split])
     parts = []
     for folder, rest in split:
@@ -63,6 +66,11 @@ def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str,
         raise ConfigError(f"{public_url(location)!r}: the part after :// must be plain")
     for name in expand_braces(rest, public_url(location)):
         yield folder, name
+
+
+def _is_below(folder: str) -> bool:
+    """Return whether a directory is below the current one."""
+    return not (folder.startswith("/") or is_url(folder) or ".." in folder.split("/"))
 
 
 def expand_braces(text: str, label: str | None = None) -> Iterator[str]:
@@ -141,13 +149,16 @@ def compile_glob(glob: str) -> re.Pattern[str]:
     for match in _WILDCARD.finditer(glob):
         pattern += re.escape(glob[end : match.start()]) + _translate_wildcard(match[0])
         end = match.end()
-    return re.compile(pattern + re.escape(glob[end:]), re.DOTALL)
+    try:
+        return re.compile(pattern + re.escape(glob[end:]), re.DOTALL)
+    except re.error as error:  # a range such as [z-a]
+        raise ConfigError(f"{glob!r}: {error.msg}") from None
 
 
 def _translate_wildcard(wildcard: str) -> str:
     if wildcard.startswith("["):
-        inside = wildcard[1:-1].replace("\\", r"\\")
-        return f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
+        inside = wildcard[1:-1].replace("\\", r"\\").replace("[", r"\[")
+        return f"[^/{inside[1:]}]" if inside.startswith(("!", "^")) else f"[{inside}]"
     return {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}[wildcard]
 
 
