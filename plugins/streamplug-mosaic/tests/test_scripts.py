@@ -322,6 +322,16 @@ def test_worlds_are_told_as_there(streaming):
 # -- loaders ---------------------------------------------------------------------------
 
 
+def test_a_loader_may_have_batches_that_are_lists_of_samples(streaming, many):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=8)
+    loader = streaming.StreamingDataLoader(dataset, 8, collate_fn=list)
+    for _ in zip(range(3), loader):
+        pass
+    assert loader.num_samples_yielded == 24
+    assert loader.state_dict()["sample_in_epoch"] == 24
+
+
 def test_a_loader_may_have_batches_of_another_size(streaming, many):
     pytest.importorskip("torch")
     settings = {"local": f"{many}/a", "batch_size": 4, "shuffle": True}

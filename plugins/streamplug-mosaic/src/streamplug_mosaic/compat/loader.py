@@ -122,4 +122,5 @@ def _count(batch: Any) -> int:
     """Return the number of samples of a batch."""
     if isinstance(batch, Mapping):
         return len(next(iter(batch.values())))
-    return len(batch) if hasattr(batch, "ndim") else len(batch[0])
+    is_samples = hasattr(batch, "ndim") or isinstance(batch[0], Mapping)
+    return len(batch) if is_samples else len(batch[0])
