@@ -11,6 +11,7 @@ from streamplug_tools import Output, convert
 from streamplug_tools.verification import verify
 
 from streamplug import MDSWriter, Stream, merge_index, register_storage
+from streamplug.builtin.formats.mds_reader import MDSReader
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cli import main
 from streamplug.errors import ConfigError, NotFound, Transient
@@ -198,6 +199,16 @@ def test_a_busy_server_is_no_damage(folder, flaky, tmp_path):
     Flaky.known.clear()
     written = convert(f"{flaky}://{folder}", Output(tmp_path / "out", processes=0))
     assert written.samples == 50
+
+
+def test_a_shard_that_cannot_be_read_in_batches_is_a_problem(folder, monkeypatch):
+    def fail(*_):
+        raise ValueError("no batches")
+
+    monkeypatch.setattr(MDSReader, "take", fail)
+    problems = verify(Stream(local=str(folder))).problems
+    assert {problem.index for problem in problems} == {0}
+    assert all("samples together: no batches" in problem.error for problem in problems)
 
 
 def test_a_shard_with_many_damaged_samples_says_that_the_rest_was_not_decoded(tmp_path):

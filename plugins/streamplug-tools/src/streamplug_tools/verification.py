@@ -263,8 +263,9 @@ class _Check:
             try:
                 reader.take(rows, columns)
                 continue
-            except Exception:  # noqa: BLE001, S110 - the loop below finds the damaged rows
-                pass
+            except Exception as error:  # noqa: BLE001 - the loop below finds the damaged rows
+                batch_error = str(error)
+            before = count
             for row in rows.tolist():
                 try:
                     reader.row(row, columns)
@@ -277,3 +278,5 @@ class _Check:
                             f"{count} samples are damaged; those after sample {row} were not decoded",
                         )
                         return
+            if count == before:
+                yield rows[0].item(), f"{len(rows)} samples together: {batch_error}"
