@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import pytest
 from streamplug_tools import ShardKind, inspect
 from streamplug_tools.merge import merge_index
+from streamplug_tools.report import page_about
+
+from streamplug import Stream
+from streamplug.errors import ConfigError
 
 
 def test_a_set_is_described(tmp_path, write, content):
@@ -23,6 +28,14 @@ def test_a_set_is_described(tmp_path, write, content):
     assert found.kinds == (ShardKind("mds", "gz", ("sha1",), columns, len(stored), 100),)
     assert [sample["id"] for sample in found.first] == [0, 1]
     assert content(source) == before
+
+
+@pytest.mark.parametrize("rows", [range(5), "id < 5"])
+@pytest.mark.parametrize("describe", [inspect, page_about])
+def test_a_part_of_a_set_is_not_described(tmp_path, write, describe, rows):
+    source = write(tmp_path / "source", range(10))
+    with pytest.raises(ConfigError, match="select=: a whole data set is described"):
+        describe(Stream(local=str(source), select=rows))
 
 
 def test_shards_of_several_kinds_are_told_apart(tmp_path, write):

@@ -16,7 +16,7 @@ from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.json_lines import as_lines
-from streamplug_tools.options import Location, check_count, single_stream
+from streamplug_tools.options import Location, check_count, whole_stream
 
 _T = TypeVar("_T")
 
@@ -111,9 +111,10 @@ def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
         samples: Number of samples to read; with 0 only the index is read.
 
     Raises:
+        ConfigError: If the stream selects rows.
         StreamplugError: If it cannot be read.
     """
-    samples, stream = check_count("samples", samples), single_stream(source)
+    samples, stream = check_count("samples", samples), whole_stream(source)
     with TemporaryDirectory() as folder:
         opened = stream.with_defaults(local=str(folder)).open()
         first = as_lines(stream, end=samples) if samples and opened.index.size else ()

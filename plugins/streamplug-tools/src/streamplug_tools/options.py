@@ -80,6 +80,21 @@ def single_stream(source: Any) -> Stream:
     return Stream(remote=fspath(source))
 
 
+def whole_stream(source: Any) -> Stream:
+    """Return the stream of one source, all of which is described.
+
+    Raises:
+        ConfigError: As `single_stream`, or if it selects rows.
+    """
+    stream = single_stream(source)
+    if stream.select is not None:
+        raise ConfigError(
+            f"{stream.url}: select=: a whole data set is described; leave it out, or describe a view of the "
+            "selected rows"
+        )
+    return stream
+
+
 def check_count(name: str, value: Any) -> int:
     """Return a whole number of at least 0.
 

@@ -15,7 +15,7 @@ from streamplug.types import Int64
 from streamplug_tools.column_sampling import MAX_PREVIEWS, ColumnSampler, ColumnStatistics, Values
 from streamplug_tools.histogram import Histogram, make_histogram
 from streamplug_tools.inspection import DatasetInfo, describe
-from streamplug_tools.options import Location, check_count, single_stream
+from streamplug_tools.options import Location, check_count, whole_stream
 from streamplug_tools.previews import Preview
 from streamplug_tools.row_access import cache_locally
 
@@ -98,11 +98,12 @@ def collect_statistics(
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
 
     Raises:
+        ConfigError: If the stream selects rows.
         StreamplugError: If it has no index that can be used.
     """
     samples, measured = check_count("samples", samples), check_count("measured", measured)
     check_flags(allow_unsafe_types=allow_unsafe_types)
-    stream = single_stream(source)
+    stream = whole_stream(source)
     with TemporaryDirectory() as folder:
         stream = cache_locally([stream], folder, whole=False)[0]
         index = stream.open().index

@@ -35,6 +35,7 @@ def page_about(
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
 
     Raises:
+        ConfigError: If the stream selects rows.
         StreamplugError: If it has no index that can be used.
     """
     statistics = collect_statistics(
