@@ -61,12 +61,19 @@ def number_values(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[Numbere
         yield from zip(keys, ids.tolist())
 
 
-def batch_rows(batch: Batch) -> list[dict[str, Any]]:
-    """Return the samples of a batch, with Python numbers."""
-    columns: list[Any] = [
-        values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
-        for values in batch.values()
-    ]
+def batch_rows(batch: Batch, *, numpy_times: bool = False) -> list[dict[str, Any]]:
+    """Return the samples of a batch, with Python numbers.
+
+    Times are Python's, or integers if those have too few digits. With `numpy_times` they are NumPy's.
+    """
+    kept_kinds = "mM" if numpy_times else ""
+    columns: list[Any] = []
+    for values in batch.values():
+        if not isinstance(values, np.ndarray) or values.ndim != 1:
+            columns.append(values)
+        else:
+            is_kept = values.dtype.kind in kept_kinds
+            columns.append(list(values) if is_kept else values.tolist())
     return make_samples(list(batch), columns)
 
 

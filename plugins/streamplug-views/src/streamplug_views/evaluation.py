@@ -167,7 +167,9 @@ class EvaluationTask:
                 for ids, batch in table.read(order, first, last):
                     kept = [
                         expression.is_true(position, expression(position, sample))
-                        for position, sample in zip(ids.tolist(), batch_rows(batch))
+                        for position, sample in zip(
+                            ids.tolist(), batch_rows(batch, numpy_times=True)
+                        )
                     ]
                     builder.add(ids[kept])
             builder.write(content)
@@ -268,7 +270,7 @@ def read_keys(snapshot: Snapshot, name: str, context: Context) -> Iterator[tuple
     table = Table([make_stream(snapshot)], [name], allow_unsafe_types=context.allow_unsafe_types)
     for ids, batch in table.read(SequentialOrder(table.size), 0, table.size):
         context.on_progress(JobProgress(f"reading {name}", int(ids[0]), table.size))
-        yield ids, [sample[name] for sample in batch_rows(batch)]
+        yield ids, [sample[name] for sample in batch_rows(batch, numpy_times=True)]
 
 
 def match_keys(

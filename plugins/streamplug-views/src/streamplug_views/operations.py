@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -147,12 +148,12 @@ class ExcludeKeys(Operation):
         unwanted: set[Any] = set()
         for keys in blocks:
             with self._hashing_keys():
-                unwanted.update(keys)
+                unwanted.update(map(_hashable, keys))
 
         def kept() -> Iterator[Int64]:
             for numbers, keys in read_keys(snapshot, self.on, context):
                 with self._hashing_keys():
-                    is_kept = [key not in unwanted for key in keys]
+                    is_kept = [_hashable(key) not in unwanted for key in keys]
                 yield numbers[is_kept]
 
         return keep_positions(snapshot, kept(), context)
@@ -170,6 +171,20 @@ class ExcludeKeys(Operation):
         keys = self.keys
         what = public_url(keys) if isinstance(keys, str) else f"{len(keys):,} keys"
         return f"exclude {what} on {self.on}"
+
+
+def _hashable(key: Any) -> Any:
+    """Return a time as a value that is equal for equal times of any type and unit, other keys as they are."""
+    if isinstance(key, date):  # also a datetime
+        key = np.datetime64(key)
+    elif isinstance(key, timedelta):
+        key = np.timedelta64(key)
+    if not isinstance(key, (np.datetime64, np.timedelta64)):
+        return key
+    kind = key.dtype.kind
+    seconds = key.astype(f"{kind}8[s]")
+    rest = (key - seconds).astype("m8[ns]")
+    return kind, int(seconds.astype(np.int64)), int(rest.astype(np.int64))
 
 
 @dataclass(frozen=True)
