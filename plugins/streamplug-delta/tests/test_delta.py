@@ -615,3 +615,12 @@ def test_timestamps_of_old_writers(table, year):
     assert pq.read_schema(file).field("t").type == pa.timestamp("ns")
     resize(table, 0, file.stat().st_size)
     assert read(table) == [{"t": moment.replace(tzinfo=None)}]
+
+
+def test_a_table_whose_cache_is_its_own_directory_is_read_where_it_is(tmp_path):
+    write_deltalake(tmp_path / "tables" / "t", pa.table({"id": range(3)}))
+    before = set((tmp_path / "tables").rglob("*"))
+    place = str(tmp_path / "tables")
+    dataset = StreamingDataset(remote=place, local=place, split="t", format="delta")
+    assert [int(sample["id"]) for sample in dataset] == [0, 1, 2]
+    assert set((tmp_path / "tables").rglob("*")) == before

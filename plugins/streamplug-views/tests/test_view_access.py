@@ -57,6 +57,14 @@ def test_only_what_is_selected_is_asked_for(root, tmp_path, access):
             assert not kept & {"shard.00006.mds"}
 
 
+def test_a_view_whose_cache_is_itself_is_read_where_it_is(root):
+    before = set(root.rglob("*"))
+    view = str(root / "view")
+    assert ids(StreamingDataset(remote=view, local=view)) == EXPECTED
+    assert ids(StreamingDataset(remote=str(root), local=str(root), split="view")) == EXPECTED
+    assert set(root.rglob("*")) == before
+
+
 def test_a_local_view_is_read_where_it_is(root):
     before = sorted(root.rglob("*"))
     assert ids(StreamingDataset(local=str(root / "view"))) == EXPECTED

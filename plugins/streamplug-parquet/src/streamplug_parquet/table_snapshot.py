@@ -216,6 +216,8 @@ def open_table(stream: Stream, snapshot: TableSnapshot, observer: Observer | Non
     """
     place = "local" if stream.remote is None else "remote"
     options = {field.name: getattr(stream, field.name) for field in fields(Stream)}
+    if stream.location.in_place:  # then local= is the remote= of which the table is the split
+        options["local"] = None
     options |= {place: snapshot.url, "split": None, "version": snapshot.number}
     plain = Stream(**options)
     options |= {"format": None, "version": None}

@@ -85,7 +85,7 @@ def source_stream(source: SourceEntry, view: Stream, base_url: str) -> Stream:
         split=source.split,
         format=source.format,
         version=source.version,
-        local=None if view.remote is None else view.local,
+        local=None if view.location.in_place else view.local,
         storage_options=view.storage_options if same_scheme(url, base_url) else None,
         **{name: getattr(view, name) for name in _INHERITED},
     )
