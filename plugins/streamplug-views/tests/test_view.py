@@ -66,6 +66,14 @@ def root(tmp_path_factory):
     return root
 
 
+class Upper(Encoding):
+    def encode(self, value):
+        raise NotImplementedError
+
+    def decode(self, data):
+        return bytes(data).decode().upper()
+
+
 class Model:
     """A view and the rows that it must have."""
 
@@ -357,6 +365,32 @@ def test_a_view_is_of_what_the_stream_selects(root, tmp_path):
     assert str(log(tmp_path / "view")[0].steps[0].step) == "select 2 rows"
 
 
+@pytest.mark.parametrize("local", ["mds", "cache"])
+def test_a_view_of_a_stream_with_a_cache_takes_other_data_sets(root, tmp_path, local):
+    options = {"local": str(root / "mds")}
+    if local == "cache":
+        options = {"remote": str(root / "mds"), "local": str(tmp_path / "cache")}
+    before = set((root / "mds").rglob("*"))
+    more = write(tmp_path / "more", [base_row(n) for n in range(COUNT, COUNT + 3)], COLUMNS)
+    view = View.of(Stream(**options)).exclude(keys=more, on="id").concat(more)
+    view = view.add(root / "captions", on="id", missing="null").where("n > 118")
+    view.commit(tmp_path / "view")
+    found = StreamingDataset(remote=str(tmp_path / "view"))[:]
+    assert [(row["n"], row["caption"]) for row in found] == [
+        (119, "caption 119"),
+        *((n, None) for n in range(COUNT, COUNT + 3)),
+    ]
+    assert set((root / "mds").rglob("*")) == before
+
+
+def test_a_view_of_a_stream_with_decoders_takes_other_data_sets(root, tmp_path):
+    more = write(tmp_path / "more", [base_row(COUNT)], COLUMNS)
+    stream = Stream(remote=str(root / "mds"), decoders={"label": lambda _: Upper()})
+    view = View.of(stream).add(root / "captions", on="id")
+    assert len(view.where("label == 'B'")) == COUNT // 2
+    assert len(View.of(stream).concat(more).where("label == 'A'")) == COUNT // 2 + 1
+
+
 def test_many_samples_are_evaluated_in_processes(tmp_path, monkeypatch):
     with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
         out.write_batch({"n": np.arange(120_000)})
@@ -466,13 +500,6 @@ def test_a_stream_can_have_decoders_for_the_columns_of_a_view(root, tmp_path):
         View.of(root / "mds").rename({"label": "kind"}).add(root / "captions", columns=["caption"])
     )
     view.select(range(3)).commit(tmp_path / "view")
-
-    class Upper(Encoding):
-        def encode(self, value):
-            raise NotImplementedError
-
-        def decode(self, data):
-            return bytes(data).decode().upper()
 
     dataset = StreamingDataset(
         remote=str(tmp_path / "view"),

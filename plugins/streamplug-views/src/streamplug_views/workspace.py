@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from streamplug.types import Int64
 from streamplug_views.manifest import SourceEntry
 from streamplug_views.row_map import RowMap
 from streamplug_views.snapshot import GroupState, OpenSource, Snapshot
-from streamplug_views.sources import same_scheme, source_digest
+from streamplug_views.sources import source_digest, source_stream
 from streamplug_views.view_format import OpenView
 
 
@@ -88,9 +88,11 @@ def open_location(url: str, format_: str | None, like: Stream) -> Snapshot:
         format_: Format of a data set without index.json.
         like: Stream with the options of the streams.
     """
-    options = like.storage_options if same_scheme(url, like.location.parent) else None
-    stream = replace(like, remote=absolute_location(url), format=format_, version=None, split=None)
-    return open_stream(replace(stream, storage_options=options))
+    # As a source of a view, which has its own directory in the cache of `like`.
+    source = SourceEntry(absolute_location(url), format_, split=None, digest="", samples=0)
+    snapshot = open_stream(source_stream(source, like, like.location.parent))
+    decoders = {n: d for n, d in (like.decoders or {}).items() if n in snapshot.columns}
+    return snapshot.with_decoders(decoders, url)
 
 
 def open_stream(stream: Stream) -> Snapshot:
