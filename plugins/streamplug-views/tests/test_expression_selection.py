@@ -158,3 +158,12 @@ def test_a_file_has_a_mask_or_row_numbers(crawl, tmp_path, rows, monkeypatch):
     (tmp_path / "rows.npy").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"rows\.npy: "):
         StreamingDataset(remote=crawl, select="rows.npy")
+
+
+@pytest.mark.parametrize("saved", [[3, 9], [n in (3, 9) for n in range(100)]])
+def test_a_view_is_of_the_rows_in_the_file_that_a_stream_selects(crawl, tmp_path, saved):
+    np.save(tmp_path / "kept.npy", saved)
+    view = View.of(Stream(remote=crawl, select=str(tmp_path / "kept.npy"))).where("n > 5")
+    assert [step.step for step in view.steps] == ["select 2 rows", "where n > 5"]
+    view.commit(tmp_path / "view")
+    assert numbers(remote=str(tmp_path / "view")) == [9]

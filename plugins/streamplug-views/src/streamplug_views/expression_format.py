@@ -42,8 +42,8 @@ class ExpressionFormat(TableFormat):
         text = stream.select
         if not isinstance(text, str):
             raise ConfigError("format='where': pass the expression as select=, without a format")
-        if text.endswith(".npy"):
-            return replace(stream, select=_load(text, stream)).open(observer)
+        if (saved := load_rows(stream)) is not None:
+            return replace(stream, select=saved).open(observer)
         Expression(text)  # raises for invalid syntax, before anything is opened
         base = replace(stream, select=None)
         opened = base.open(observer)
@@ -53,8 +53,16 @@ class ExpressionFormat(TableFormat):
         return replace(opened, stream=replace(opened.stream, select=rows), selection=rows)
 
 
-def _load(location: str, stream: Stream) -> RowSelection:
-    """Return a saved mask, or saved row numbers."""
+def load_rows(stream: Stream) -> RowSelection | None:
+    """Return the mask or the row numbers in the file that a stream names as `select`; None for an expression.
+
+    Raises:
+        StorageError: If the file cannot be read.
+        ConfigError: If it is no file of rows.
+    """
+    location = stream.select
+    if not location.endswith(".npy"):
+        return None
     folder, _, name = location.rpartition("/")
     options = stream.storage_options if same_scheme(location, stream.location.parent) else None
     storage = open_storage(folder or ("/" if location.startswith("/") else "."), options)

@@ -21,6 +21,7 @@ from streamplug.session.open_stream import check_column_names
 from streamplug.stream import Stream
 from streamplug_views import operations
 from streamplug_views.commit import CommitWriter
+from streamplug_views.expression_format import load_rows
 from streamplug_views.manifest import Step
 from streamplug_views.operations import Operation
 from streamplug_views.snapshot import Snapshot
@@ -104,6 +105,7 @@ class View(SummaryRepr):
 
         Raises:
             ConfigError: If an option is invalid.
+            StorageError: If the stream selects the rows in a file, which cannot be read.
         """
         check_flags(allow_unsafe_types=allow_unsafe_types)
         if not isinstance(location, Stream):
@@ -123,7 +125,8 @@ class View(SummaryRepr):
         if location.select is not None:
             plain = cls(ViewBase(replace(location, select=None), options))
             is_text = isinstance(location.select, str)
-            return plain.where(location.select) if is_text else plain.select(location.select)
+            rows = load_rows(location) if is_text else location.select
+            return plain.where(location.select) if rows is None else plain.select(rows)
         return cls(ViewBase(location, options))
 
     def _with(self, operation: Operation) -> View:
