@@ -535,6 +535,21 @@ def test_a_view_of_a_table_keeps_its_snapshot(two_files, tmp_path):
     assert [int(row["id"]) for row in rows] == [0, 4, 8, 12, 16]
 
 
+def test_views_have_the_columns_of_the_snapshot_that_they_record(tables, tmp_path):
+    views = pytest.importorskip("streamplug_views")
+    rows = pa.table({"id": [1, 2, 3], "x": [1, 2, 3]})
+    table = tables.create(rows.schema)
+    table.append(rows)
+    with table.update_schema() as change:
+        change.rename_column("id", "key")
+    place = {"location": table.metadata_location, "format": "iceberg"}
+    views.View.of(**place).where("id > 1").commit(tmp_path / "view")
+    assert views.View.of(**place).concat(**place).commit(tmp_path / "twice").samples == 6
+    table.append(pa.table({"key": [4], "x": [4]}))
+    assert [row["id"] for row in StreamingDataset(remote=str(tmp_path / "view"))] == [2, 3]
+    assert len(StreamingDataset(remote=str(tmp_path / "twice"))[:]) == 6
+
+
 def test_views_read_only_files_that_may_have_a_sample(tables, tmp_path):
     views = pytest.importorskip("streamplug_views")
     import fsspec

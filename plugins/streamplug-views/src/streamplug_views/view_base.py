@@ -13,7 +13,7 @@ from streamplug.stream import Stream
 from streamplug_views.snapshot import Snapshot
 from streamplug_views.version_store import VersionStore
 from streamplug_views.view_format import OpenView, version_of
-from streamplug_views.workspace import Context, ViewWorkspace, snapshot_of
+from streamplug_views.workspace import Context, ViewWorkspace, open_stream, snapshot_of
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ViewBase:
 
     @cached_property
     def _opened(self) -> OpenStream:
-        return self.stream.open()
+        return open_stream(self.stream)
 
     @cached_property
     def snapshot(self) -> Snapshot:

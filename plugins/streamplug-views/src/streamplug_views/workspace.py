@@ -90,14 +90,21 @@ def open_location(url: str, format_: str | None, like: Stream) -> Snapshot:
     """
     # As a source of a view, which has its own directory in the cache of `like`.
     source = SourceEntry(absolute_location(url), format_, split=None, digest="", samples=0)
-    snapshot = open_stream(source_stream(source, like, like.location.parent))
+    snapshot = snapshot_of(open_stream(source_stream(source, like, like.location.parent)))
     decoders = {n: d for n, d in (like.decoders or {}).items() if n in snapshot.columns}
     return snapshot.with_decoders(decoders, url)
 
 
-def open_stream(stream: Stream) -> Snapshot:
-    """Return a snapshot of the data set or of the view of a stream."""
-    return snapshot_of(stream.open())
+def open_stream(stream: Stream) -> OpenStream:
+    """Open a data set, a table or a view as views of it will read it.
+
+    That is a table by its location and version: its columns may have changed since its latest version.
+    """
+    opened = stream.open()
+    recorded = opened.stream
+    if (recorded.remote, recorded.version) == (stream.remote, stream.version):
+        return opened
+    return recorded.open()
 
 
 def snapshot_of(opened: OpenStream) -> Snapshot:
