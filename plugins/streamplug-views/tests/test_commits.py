@@ -16,7 +16,7 @@ import pytest
 from streamplug_views import ConflictError, View, diff, expire, log, show, tag
 from streamplug_views.version_store import VersionStore
 
-from streamplug import MDSWriter, Storage, StreamingDataset, register_storage
+from streamplug import MDSWriter, Storage, Stream, StreamingDataset, register_storage
 from streamplug.errors import AccessDenied, ConfigError, DataError, NotFound, StorageError
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
@@ -72,6 +72,17 @@ def test_versions_follow_each_other(base, tmp_path):
             numbers(place, bad)
     with pytest.raises(ConfigError, match=r"version=1.*neither a view nor a table"):
         numbers(base, 1)
+
+
+def test_samples_of_another_split_are_different(tmp_path):
+    for split, size in (("train", 10), ("val", 8)):
+        with MDSWriter(out=tmp_path / "set" / split, columns={"n": "int"}) as out:
+            for n in range(size):
+                out.write({"n": n})
+        stream = Stream(remote=str(tmp_path / "set"), split=split)
+        View.of(stream).commit(tmp_path / "view")
+    change = diff(tmp_path / "view", 1, 2)
+    assert (change.samples, change.added, change.removed) == ((10, 8), 8, 10)
 
 
 def test_a_directory_with_views_can_be_moved(base, tmp_path):

@@ -15,7 +15,7 @@ from streamplug.plugin.location import absolute_location
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug_views.manifest import Manifest, Step
-from streamplug_views.snapshot import Snapshot
+from streamplug_views.snapshot import OpenSource, Snapshot
 from streamplug_views.version_store import VersionStore
 from streamplug_views.view_format import OpenView
 
@@ -193,7 +193,8 @@ def diff(
         StreamplugError: If a version does not exist or cannot be read.
     """
     before, after = (_snapshot(location, version, storage_options) for version in (old, new))
-    common = sum(_common_rows(before, after, url) for url in {s.url for s in before.sources})
+    places = {_place_of(source) for source in before.sources}
+    common = sum(_common_rows(before, after, place) for place in places)
     return Change(
         samples=(before.size, after.size),
         added=after.size - common,
@@ -215,13 +216,18 @@ def _snapshot(
     return cast("OpenView", stream.open()).snapshot
 
 
-def _common_rows(before: Snapshot, after: Snapshot, url: str) -> int:
+def _place_of(source: OpenSource) -> tuple[str, str | None]:
+    """Return the location and the split of a source."""
+    return source.url, source.source.split
+
+
+def _common_rows(before: Snapshot, after: Snapshot, place: tuple[str, str | None]) -> int:
     """Return the number of rows of a source that both have; rows may be in a snapshot several times."""
     selections = [
         [
             cast("RowSelection", groups[0].rows)
             for groups in snapshot.parts
-            if snapshot.sources[groups[0].source].url == url
+            if _place_of(snapshot.sources[groups[0].source]) == place
         ]
         for snapshot in (before, after)
     ]
