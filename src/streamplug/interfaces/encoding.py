@@ -130,7 +130,8 @@ class Encoding(Plugin):
     """The stored form of the values of a column.
 
     An instance belongs to one column, is made by `from_spec`, is thread-safe, pickles, and holds no open
-    resources. Subclasses define `encode` and `decode`.
+    resources. Subclasses define `encode` and `decode`. A subclass of another encoding that overrides one of
+    them, but not the methods for many values, gets those of this class, which call it for each value.
 
     Attributes:
         unsafe: Whether decoding can execute code from the data.
@@ -156,8 +157,15 @@ class Encoding(Plugin):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "decode" in cls.__dict__ and "bound_decoder" not in cls.__dict__:
-            cls.bound_decoder = Encoding.bound_decoder  # type: ignore[method-assign]  # an inherited one would call another decode
+        if _bypasses(cls, "bound_decoder", "decode"):
+            cls.bound_decoder = Encoding.bound_decoder  # type: ignore[method-assign]  # it calls `decode`
+        plain = cls.decode_batch is Encoding.decode_batch and _bypasses(cls, "dtype", "decode")
+        if plain or _bypasses(cls, "decode_batch", "decode"):
+            cls.decode_batch = Encoding._decode_each  # type: ignore[method-assign]  # as above
+            if _bypasses(cls, "unbatch", "decode"):
+                cls.unbatch = Encoding.unbatch  # type: ignore[method-assign]  # of a list
+        if _bypasses(cls, "encode_batch", "encode"):
+            cls.encode_batch = Encoding.encode_batch  # type: ignore[method-assign]  # it calls `encode`
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
@@ -224,12 +232,22 @@ class Encoding(Plugin):
         """
         if self.dtype is not None:
             return buffer.array(starts, self.dtype)
+        return self._decode_each(buffer, starts, sizes)
+
+    def _decode_each(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
         values = (buffer.values if self.partial else buffer.slices)(starts, sizes)
         return [self.decode(data) for data in values]  # type: ignore[arg-type]  # a partial encoding takes ranges
 
     def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
         """Return the single values of a decoded batch, each as `decode` returns it."""
         return batch  # type: ignore[return-value]  # a ColumnValues can be indexed
+
+
+def _bypasses(cls: type[Encoding], member: str, method: str) -> bool:
+    """Return whether an inherited member was made for an `encode` or `decode` that `cls` has overridden."""
+    owner = next(base for base in cls.__mro__ if member in vars(base))
+    overridden = getattr(owner, method, None)
+    return overridden not in (None, getattr(Encoding, method), getattr(cls, method))
 
 
 Decoder: TypeAlias = Callable[[Encoding], Encoding]
