@@ -8,9 +8,11 @@ import pickle
 import av
 import numpy as np
 import pytest
-from streamplug_av import Audio, Video
+from streamplug_av import Audio, AudioWindows, Video
 
 from streamplug.errors import ConfigError, DecodeError
+from streamplug.interfaces import GatherBuffer
+from streamplug.plugin import make
 
 KINDS = {
     "wav": {"container": "wav", "audio": "pcm_s16le"},
@@ -132,6 +134,19 @@ def test_windows_are_resampled_in_place(media):
     seconds = np.arange(2000) / 4000 + 1.0
     at = seconds * 8000
     assert np.abs(window[0] - 0.5 * np.sin(at * 0.02 + at**2 * 1e-7)).max() < 0.03
+
+
+def test_windows_of_half_a_sample_have_one_length(media):
+    kind = {"codec": "", "container": "wav", "audio": "pcm_s16le"}
+    starts = np.linspace(0.01, 1.4, 40).tolist()
+    own, other = Audio(media(2.0, rate=22050, **kind)), Audio(media(2.0, rate=8000, **kind))
+    assert {own.window(0.25, at=at).shape for at in starts} == {(1, 5512)}
+    assert {other.window(0.5, 11025, at=at).shape for at in starts} == {(1, 5512)}
+    files = [media(seconds, rate=8000, **kind) for seconds in (1.0, 1.1, 1.3, 1.7, 1.9)]
+    sizes = np.array([len(file) for file in files])
+    buffer = GatherBuffer(np.frombuffer(b"".join(files), np.uint8))
+    encoding = AudioWindows(0.5, 11025, channels=1)(make("encoding", "audio"))
+    assert encoding.decode_batch(buffer, np.cumsum(sizes) - sizes, sizes).shape == (5, 1, 5512)
 
 
 def test_sound_of_a_video_is_in_step(media):

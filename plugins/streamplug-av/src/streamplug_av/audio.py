@@ -128,12 +128,12 @@ class Audio(MediaFile):
         if seconds * max(self.rate, rate or 0) * self.channels * 4 > self.max_value_bytes:
             what = f"{seconds:.3f} s of sound at {self.rate} Hz"
             raise large_value_error(what, self.max_value_bytes)
-        first, count = round(start * self.rate), round(seconds * self.rate)
+        first, count = round(start * self.rate), _count_samples(seconds, self.rate)
         if rate in (None, self.rate):
             return _mixed(self._decoded(first, first + count), channels)
         margin = self._decoded(first - _MARGIN, first + count + _MARGIN)
         return _resampled(
-            _mixed(margin, channels), self.rate, int(rate or 0), round((stop - start) * rate)
+            _mixed(margin, channels), self.rate, int(rate or 0), _count_samples(seconds, rate)
         )
 
     def window(
@@ -270,6 +270,11 @@ class Audio(MediaFile):
         begin = max(int(np.searchsorted(entries[:, 0], first, side="right")) - 1, 0)
         some = entries[begin : int(np.searchsorted(entries[:, 0], last, side="right"))]
         return merge_ranges(np.stack([some[:, 1], some[:, 1] + some[:, 2]], axis=1))
+
+
+def _count_samples(seconds: float, rate: int) -> int:
+    """Return the number of samples, the same wherever an interval of this length begins."""
+    return round(round(seconds * rate, 3))  # half a sample must not depend on rounding errors
 
 
 def _mixed(samples: Samples, channels: int | None) -> Samples:
