@@ -171,6 +171,8 @@ def test_lerobot(media, all_frames, tmp_path, version):
     [
         {"codec": "libsvtav1", "options": (("preset", "12"), ("svtav1-params", "keyint=4"))},
         {"muxer": (("output_ts_offset", "1.5"),)},
+        {"options": (("x264-params", "open-gop=1:bframes=3:b-adapt=0"),)},
+        {"codec": "mpeg4", "options": (("bf", "2"),)},
     ],
 )
 def test_cuts_have_the_frames_of_their_range(media, all_frames, options):

@@ -12,6 +12,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.container import InputContainer
 
 from streamplug.errors import ConfigError, DataError, DecodeError, InvalidIndexError, NotFound
 from streamplug.index.basename import validate_basename
@@ -223,10 +224,9 @@ def cut_video(data: bytes, start: float, stop: float) -> tuple[bytes, float]:
         # Else PyAV looks for an encoder with the name of the decoder, and libdav1d is none.
         copied = target.add_stream_from_template(stream, opaque=True)
         tick, origin = float(stream.time_base), start_seconds(source)
-        source.seek(int((start + origin + tick / 2) / tick), stream=stream)
         end = (stop + origin) / tick - 0.5
         first: int | None = None
-        for packet in source.demux(stream):
+        for packet in _packets_from(source, stream, int((start + origin + tick / 2) / tick)):
             if packet.dts is None or packet.pts is None or packet.dts >= end:
                 break
             if first is None:
@@ -237,3 +237,18 @@ def cut_video(data: bytes, start: float, stop: float) -> tuple[bytes, float]:
         if first is None:
             raise DecodeError(f"the file has no frames from {start:.3f} to {stop:.3f} s")
     return out.getvalue(), first * tick - origin
+
+
+def _packets_from(source: InputContainer, stream: Any, pts: int) -> Iterator[Any]:
+    """Yield packets from a key frame that is shown at `pts` or before it, if there is one."""
+    second = int(1 / stream.time_base)
+    # Seeking finds the last key frame that is decoded by then, which may be shown later.
+    for back in (0, second, 8 * second, 64 * second, pts - min(stream.start_time or 0, pts)):
+        source.seek(pts - back, stream=stream)
+        packets = source.demux(stream)
+        first = next(packets, None)
+        if first is None or first.pts is None or first.pts <= pts:
+            break
+    if first is not None:
+        yield first
+        yield from packets
