@@ -109,6 +109,14 @@ def test_what_comes_out_is_what_was_there(tmp_path, truth, converted, kind):
             assert y == labels[first + at]
 
 
+def test_files_that_have_changed_are_read_again(tmp_path, converted):
+    for number in (3, 7):
+        np.full((EACH, 3073), number, np.uint8).tofile(tmp_path / "data_batch_1.bin")
+        converted(f"cifar10 --in . --out {number} --allow-partial --splits train")
+        dataset = StreamingCIFAR10(local=str(tmp_path / str(number) / "train"), transform=np.array)
+        assert [(int(x.max()), y) for x, y in dataset[:]] == [(number, number)] * EACH
+
+
 def test_it_trains(home, converted, learns):
     converted(LINE)
     dataset = StreamingCIFAR10(local="converted/train", batch_size=20, shuffle=True)

@@ -73,6 +73,18 @@ def sentences(path):
     return found
 
 
+def test_a_vocabulary_that_has_changed_is_read_again(home, converted):
+    converted(f"{LINE} --splits val")
+    lines = [*VOCABULARY[: -len(WORDS)], *("[unused1]", "[unused2]"), *WORDS]
+    (home.parent / "vocab.txt").write_text("\n".join(lines) + "\n")
+    converted(LINE.replace("--out converted", "--out again") + " --splits val")
+    for name, first in (("converted", MASK + 1), ("again", MASK + 3)):
+        sample = arrays(StreamingDataset(local=str(home.parent / name / "val"))[0])
+        ids = sample["masked_lm_ids"][sample["masked_lm_weights"] > 0]
+        assert len(ids)
+        assert (ids >= first).all()
+
+
 def test_text_comes_out_as_it_was(home, converted):
     assert [split["split"] for split in converted(TEXT)] == ["train", "val"]
     for split, names in (

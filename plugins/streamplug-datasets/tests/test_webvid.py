@@ -129,6 +129,18 @@ def test_videos_can_be_taken_out(site, tmp_path, converted, refused):
     assert "paths: sample 0 has no video" in error
 
 
+def test_videos_of_a_data_set_that_has_changed_are_taken_out(tmp_path, converted):
+    columns = {"videoid": "str", "duration": "int", "content": "bytes"}
+    for name, count in ((b"old", 3), (b"newer", 2)):
+        with MDSWriter(out=tmp_path / "set", columns=columns, exist_ok=True) as out:
+            for n in range(count):
+                out.write({"videoid": str(n), "duration": 1, "content": name})
+        place = name.decode()
+        [summary] = converted(f"webvid-extract --in set --videos {place} --out paths-{place}")
+        assert summary["samples"] == count
+        assert {path.read_bytes() for path in (tmp_path / place).rglob("*.mp4")} == {name}
+
+
 def test_one_fetches_when_asked_and_the_other_ahead(site, tmp_path, converted):
     pytest.importorskip("aiohttp")
     videos(site, tmp_path)

@@ -37,6 +37,7 @@ def command(root: Path, splits: Sequence[str], *, seed: int, allow_partial: bool
     --in has data_batch_1 … data_batch_5 and test_batch, or these with .bin, or a folder
     cifar-10-batches-py or cifar-10-batches-bin with them.
     """
+    _all.cache_clear()  # the files may have changed since another call in this process
     home, ending = _home(root)
     planned = []
     for split in splits:

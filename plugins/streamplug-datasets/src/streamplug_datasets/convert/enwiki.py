@@ -91,6 +91,7 @@ def command(
         "recipe": list(recipe),
         "seed": seed,
     }
+    _tokenizer.cache_clear()  # the file may have changed since another call in this process
     Vocabulary.of(vocab)  # is looked at before hours of work
     planned = []
     for split in splits:

@@ -27,6 +27,7 @@ def command(root: str, *, videos: str, part: int) -> list[Split]:
     --in is a path or URL of samples that have videos. They become files in --videos, and samples
     have their paths.
     """
+    _opened.cache_clear()  # it may have changed since another call in this process
     count = _opened(root).size
     if not count:
         raise DataError(f"{root}: a data set without samples")
