@@ -47,6 +47,11 @@ class TestMsgpack(EncodingTests):
         np.ma.array([1]),
         np.longdouble(1),
         np.zeros(1, "i4,f4"),
+        msgpack.ExtType(9, b"x"),
+        [np.zeros(1), {"a": msgpack.ExtType(3, b"\x01")}],
+        msgpack.Timestamp(1 << 40),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+        [1 << 64, datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))],
     )
     golden = (
         ({"a": [1, None, True], 2: b"\xff"}, "82a1619301c0c302c401ff"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgpack
@@ -18,6 +19,9 @@ _UNCHECKED_BYTES = 1 << 20
 _ARRAY, _SCALAR, _INTEGER = 1, 2, 3
 """Extension types; part of the stored data, so their meaning must never change."""
 
+_EXTENSION = re.compile(rb"[\xc7-\xc9\xd4-\xd8]")
+"""First byte of an extension type or a timestamp; it may also be part of another value."""
+
 
 class Msgpack(Encoding):
     """``msgpack``: a MessagePack document with numpy arrays, numpy scalars and large integers."""
@@ -28,8 +32,8 @@ class Msgpack(Encoding):
             data: bytes = msgpack.packb(
                 value, default=packing.extend, strict_types=True, datetime=True
             )
-            if packing.uncertain:
-                self.decode(memoryview(data))
+            if packing.uncertain or _EXTENSION.search(data):
+                packing.check(data)
         except EncodeError:
             raise
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -61,24 +65,44 @@ class _Packing:
 
     Attributes:
         uncertain: Whether it has tuples: they become lists, which cannot be keys of a dict.
+        extensions: Number of values that became extension types.
     """
 
     def __init__(self) -> None:
         self.uncertain = False
+        self.extensions = 0
+
+    def check(self, data: bytes) -> None:
+        """Raise TypeError, ValueError or OverflowError if the packed value cannot be restored."""
+        codes: list[int] = []
+
+        def note(code: int, _: bytes) -> int:
+            codes.append(code)
+            return len(codes)
+
+        msgpack.unpackb(data, ext_hook=note, strict_map_key=False, timestamp=3)
+        if len(codes) != self.extensions:
+            raise ValueError(
+                "it has extension types that are not of this encoding (msgpack.ExtType)"
+            )
 
     def extend(self, value: object) -> Any:
         """Convert a value of a type that msgpack does not support."""
         if isinstance(value, np.ndarray):
-            return msgpack.ExtType(_ARRAY, pack_array(value))
+            return self._extension(_ARRAY, pack_array(value))
         if isinstance(value, np.generic) and not isinstance(value, (str, bytes)):
-            return msgpack.ExtType(_SCALAR, pack_array(np.asarray(value)))
+            return self._extension(_SCALAR, pack_array(np.asarray(value)))
         if type(value) is int:
             size = value.bit_length() // 8 + 1
-            return msgpack.ExtType(_INTEGER, value.to_bytes(size, "little", signed=True))
+            return self._extension(_INTEGER, value.to_bytes(size, "little", signed=True))
         if type(value) is tuple:
             self.uncertain = True
             return list(value)
         raise wrong_type_error("msgpack", "nested plain values and numpy arrays", value)
+
+    def _extension(self, code: int, data: bytes) -> Any:
+        self.extensions += 1
+        return msgpack.ExtType(code, data)
 
 
 def _restore(code: int, data: bytes) -> object:
