@@ -17,7 +17,7 @@ from streamplug_datasets import (
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError, DataError, Transient
 
 torch = pytest.importorskip("torch")
 
@@ -163,6 +163,43 @@ def test_one_fetches_when_asked_and_the_other_ahead(site, tmp_path, converted):
         time.sleep(0.01)
     assert asked() == 5  # that sample's, and those of four threads
     samples.close()
+
+
+@pytest.mark.parametrize("kind", [StreamingOutsideGIWebVid, StreamingOutsideDTWebVid])
+def test_videos_are_downloaded_with_the_retries_and_the_timeout_of_the_data_set(
+    site, tmp_path, monkeypatch, kind
+):
+    pytest.importorskip("aiohttp")
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
+    with MDSWriter(out=tmp_path / "set", columns={"content_path": "str"}) as out:
+        for n in range(3):
+            out.write({"content_path": f"{n}.mp4"})
+    failures = {
+        "1.mp4": 2
+    }  # the client repeats the first request on a connection that was kept open
+
+    def break_off(path, _, data):
+        if failures.get(path):
+            failures[path] -= 1
+            raise ConnectionResetError
+        return data
+
+    site.lie = break_off
+    options = {"local": str(tmp_path / "set"), "extra_remote": site.url, "batch_size": 3}
+    samples = list(kind(extra_local=str(tmp_path / "near"), **options))
+    assert [s["content"] for s in samples] == [
+        (site.root / f"{n}.mp4").read_bytes() for n in range(3)
+    ]
+    assert failures == {"1.mp4": 0}
+    failures["1.mp4"] = 2
+    with pytest.raises(Transient, match=r"1\.mp4.*gave up after 1 attempt"):
+        list(kind(extra_local=str(tmp_path / "other"), download_retry=0, **options))
+    site.seconds = 2.0
+    with pytest.raises(Transient, match=r"2\.mp4"):
+        kind(extra_local=str(tmp_path / "far"), download_retry=0, download_timeout=0.2, **options)[
+            2
+        ]
+    assert not any((tmp_path / "far").rglob("*.mp4"))
 
 
 def test_workers_of_a_loader_fetch_ahead(site, tmp_path, converted):

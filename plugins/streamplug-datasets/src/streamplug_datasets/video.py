@@ -5,18 +5,21 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, DataError
 from streamplug.plugin import open_storage
+from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer.timeout_storage import TimeoutStorage
 from streamplug_datasets.threaded_map import map_samples
 from streamplug_datasets.transform import TransformedDataset
 
 _PLACES = """
     Samples have the path of a video, ``content_path``. If both places are given, they get the video itself,
-    as ``content``.
+    as ``content``. `download_retry` and `download_timeout` apply to videos, too.
 
     Args:
         extra_local: Folder for videos; those that are there are not fetched again.
@@ -40,7 +43,13 @@ class StreamingOutsideGIWebVid(TransformedDataset):  # noqa: D101 - below
             raise ConfigError("give both of extra_local= and extra_remote=, or neither")
         super().__init__(**kwargs)
         self.extra_local, self.extra_remote = extra_local, extra_remote
-        self._extra = None if extra_remote is None else open_storage(extra_remote)
+        stream = self.streams[0]
+        self._retries = stream.retries
+        self._extra = (
+            None
+            if extra_remote is None
+            else TimeoutStorage(open_storage(extra_remote), stream.timeout)
+        )
 
     def change(self, sample: dict[str, Any]) -> dict[str, Any]:
         """Return a sample with its video."""
@@ -58,8 +67,9 @@ class StreamingOutsideGIWebVid(TransformedDataset):  # noqa: D101 - below
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as folder:
-                self._extra.download(name, Path(folder) / "video")
-                (Path(folder) / "video").replace(path)
+                target = Path(folder) / "video"
+                call_with_retries(partial(self._extra.download, name, target), self._retries)
+                target.replace(path)
         return path
 
 
