@@ -281,6 +281,17 @@ def test_a_mixture_of_two_streams(tmp_path):
     assert dataset.where(use.sample)[0] == use
 
 
+def test_rows_of_one_document_each_mix_streams_that_are_read_in_different_ways(tmp_path):
+    first, second = documents([20] * 6, 1), documents([20] * 6, 2)
+    streams = [
+        Stream(local=write(tmp_path / "first", first)),
+        Stream(local=write(tmp_path / "second", second), access="range"),
+    ]
+    dataset = TokenDataset(tokens=TokenBlocks(column="tokens", length=20), streams=streams)
+    rows = [row["tokens"].tolist() for row in dataset[:]]
+    assert rows == [doc.tolist() for doc in (*first, *second)]
+
+
 # -- elastic ------------------------------------------------------------------
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))

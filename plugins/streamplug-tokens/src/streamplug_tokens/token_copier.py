@@ -65,7 +65,8 @@ class TokenCopier:
         """
         starts, unlocated, buffers = self._locate(spans)
         item_bytes = self._dtype.itemsize
-        if len(buffers) == 1 and len(starts) == count and (spans.size == width).all():
+        in_one_buffer = len(buffers) == 1 and not len(unlocated)
+        if in_one_buffer and len(starts) == count and (spans.size == width).all():
             rows = buffers[0].data.gather(starts, width * item_bytes)  # each row is one span
             return rows.view(self._dtype).reshape(count, width)
         tokens = np.full(count * width, self._padding, self._dtype)
