@@ -18,7 +18,7 @@ from streamplug_testing.memory_shard import MemoryFile
 from streamplug_text import plain, plain_jsonl, split
 from streamplug_text.quotes import record_ends
 
-from streamplug import StreamingDataset
+from streamplug import Stream, StreamingDataset
 from streamplug.errors import ConfigError, CorruptShardError, DataError, InvalidIndexError
 from streamplug.index.builder import make_encoding
 from streamplug.interfaces import ShardFile, ShardInfo
@@ -240,6 +240,15 @@ def test_files_of_other_columns_are_no_one_set():
     entries = [{"column_names": ["a", "b"]}, {"column_names": ["b", "a"]}]
     with pytest.raises(InvalidIndexError, match=r"\['a', 'b'\], another \['b', 'a'\]"):
         make("format", "csv").merge_entries(entries)
+
+
+def test_streams_of_files_with_the_columns_in_another_order_are_batched_together(tmp_path):
+    streams = []
+    for number, text in enumerate(("a,b\n1,2\n", "b,a\n4,3\n")):
+        (tmp_path / f"{number}.csv").write_text(text)
+        streams.append(Stream(remote=str(tmp_path / f"{number}.csv"), format="csv"))
+    dataset = StreamingDataset(streams=streams, batch_size=2)
+    assert list(dataset.batches()) == [{"a": ["1", "3"], "b": ["2", "4"]}]
 
 
 def test_separators_of_several_bytes_are_refused():

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
-from streamplug.read.assemble import ShardGroups, make_samples, merge_values
+from streamplug.read.assemble import PlacedValues, ShardGroups, make_samples, merge_values
 from streamplug.read.auto_shards import AutoShards, StreamShards
 from streamplug.read.gather import (
     Batch,
@@ -215,24 +215,21 @@ class Reader:
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
         """Return many samples column by column, in the order of `ids`; they must have the same columns."""
-        parts = list(self._gather(ids))
-        columns = parts[0][0].columns if parts else ()
-        names = [column.name for column in columns]
-        for shard, places, values in parts:
+        gathered = list(self._gather(ids))
+        columns = gathered[0].shard.columns if gathered else ()
+        parts: dict[str, list[PlacedValues]] = {column.name: [] for column in columns}
+        for shard, places, values in gathered:
             if places is None:
-                return dict(zip(names, values))
-            if [column.name for column in shard.columns] != names:
+                return dict(zip(parts, values))
+            names = [column.name for column in shard.columns]  # streams may have them in any order
+            if set(names) != parts.keys():
                 raise DataError(
-                    f"{shard.where} has the columns {[c.name for c in shard.columns]}, others {names}; "
-                    "choose those that all have with columns=, or iterate over samples"
+                    f"{shard.where} has the columns {names}, others {list(parts)}; choose those that all "
+                    "have with columns=, or iterate over samples"
                 )
-        some = [
-            (places, shard.columns, values) for shard, places, values in parts if places is not None
-        ]
-        return {
-            column.name: merge_values(len(ids), [(p, c[i], v[i]) for p, c, v in some])
-            for i, column in enumerate(columns)
-        }
+            for column, of_column in zip(shard.columns, values):
+                parts[column.name].append((places, column, of_column))
+        return {name: merge_values(len(ids), of_column) for name, of_column in parts.items()}
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[Batch]:
         """Return batches of samples that are located at once; see `decodes_lazily`.
