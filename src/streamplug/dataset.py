@@ -20,6 +20,7 @@ from streamplug.session.monitor import Monitor, resolve_callbacks
 from streamplug.session.open_stream import (
     OpenStream,
     check_column_names,
+    check_streams,
     make_fingerprint,
     read_all,
 )
@@ -202,8 +203,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         for stream in self.streams:
             _ = stream.storage  # raises for locations that no plugin supports
         opened = self.open_streams(monitor.observer)
-        for opened_stream in opened:
-            opened_stream.check_columns(columns, allow_unsafe=allow_unsafe_types)
+        opened = check_streams(opened, columns, allow_unsafe=allow_unsafe_types)
         self._reader = self.make_reader(opened, columns)
         batches = order.batching().make_planner(order, opened)
         run = make_run(order, weights, self._reader, self.make_fingerprint(opened), batches)

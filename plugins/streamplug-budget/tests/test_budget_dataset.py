@@ -25,6 +25,7 @@ from streamplug.errors import (
     StateError,
     StreamplugError,
     TooManyBadSamplesError,
+    UnsafeTypeError,
 )
 
 RNG = np.random.default_rng(5)
@@ -392,6 +393,18 @@ def test_a_missing_distribution_is_named(folder, monkeypatch):
 def test_a_length_that_is_none_is_an_error_that_names_the_sample(folder, measure, message):
     with pytest.raises(DataError, match=message):
         make(folder, budget={"limit": LIMIT, "column": "n", "measure": measure})
+
+
+@pytest.mark.parametrize("measure", [{"measure": lambda sample: sample["n"]}, {"column": "bag"}])
+def test_unsafe_columns_are_measured_only_if_they_are_allowed(tmp_path, measure):
+    with MDSWriter(out=tmp_path, columns={"n": "int", "bag": "pkl"}) as writer:
+        for n in range(1, 4):
+            writer.write({"n": n, "bag": list(range(n))})
+    options = {"budget": {"limit": 3, **measure}, "columns": ["n"], "shuffle": False}
+    with pytest.raises(UnsafeTypeError, match=r"batch_budget reads column 'bag'"):
+        make(str(tmp_path), **options)
+    allowed = make(str(tmp_path), **options, allow_unsafe_types=True)
+    assert sorted(map(sorted, read(allowed))) == [[1, 2], [3]]
 
 
 def test_the_value_of_a_column_of_arrays_is_no_length(folder):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenStream:
-    """A stream whose index has been read; `version` is that of a view or a table, in words."""
+    """A stream whose index has been read.
+
+    `version` is that of a view or a table, in words. `allow_unsafe` is the data set's `allow_unsafe_types`,
+    for what reads other columns than the data set.
+    """
 
     stream: Stream
     index: Index
@@ -38,6 +42,7 @@ class OpenStream:
     where: str
     selection: RowSelection | None = None
     version: str = ""
+    allow_unsafe: bool = field(default=False, kw_only=True)
 
     is_table: ClassVar[bool] = False
 
@@ -184,6 +189,15 @@ def check_column_names(columns: Any) -> None:
         raise ConfigError(f"columns={columns!r:.60}: expected a list of names")
     if not columns:
         raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
+
+
+def check_streams(
+    opened: Sequence[OpenStream], columns: Sequence[str] | None, *, allow_unsafe: bool
+) -> list[OpenStream]:
+    """Check the columns to read of streams, and return the streams with `allow_unsafe`."""
+    for stream in opened:
+        stream.check_columns(columns, allow_unsafe=allow_unsafe)
+    return [replace(stream, allow_unsafe=allow_unsafe) for stream in opened]
 
 
 def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:

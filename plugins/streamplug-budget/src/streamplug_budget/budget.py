@@ -30,7 +30,8 @@ class BatchBudget:
         column: Name of the column whose values have the length; None for a `measure` of whole samples.
         measure: What the length is: ``"length"``, that of the value along its first axis; ``"bytes"``, its
             stored bytes; ``"value"``, the value itself, a whole number; or a function of the value, or of
-            the sample if there is no `column`, which is called once for each sample and cached.
+            the sample with all its columns if there is no `column`, which is called once for each sample and
+            cached.
         max_length: Length to which a transform will cut longer samples; None for samples that are not cut.
         quadratic: Cost of attention: 1 / (6 * hidden size) for a transformer whose other cost is 1 a token.
         pad_to: ``"batch"`` if samples are padded to the longest of their batch: batches then have samples of

@@ -15,7 +15,7 @@ import numpy as np
 from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.config import check_names
-from streamplug.errors import ConfigError, CorruptShardError, DataError
+from streamplug.errors import ConfigError, CorruptShardError, DataError, UnsafeTypeError
 from streamplug.interfaces import VectorColumn
 from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.pool import map_threads
@@ -53,6 +53,8 @@ def read_lengths(stream: OpenStream, budget: BatchBudget) -> StreamLengths:
         names = [column.name for column in schema.columns]
         columns = [] if budget.column is None else [budget.column]
         check_names(f"batch_budget: column={budget.column!r}", stream.where, columns, names)
+    if budget.measure != "bytes" and not stream.allow_unsafe:
+        _check_safe(stream, budget.column)
     size = stream.index.size if stream.selection is None else len(stream.selection)
     counter = LengthCounter(stream, budget.column, budget.measure, size)
     key = f"lengths of {budget.column!r} by {_measure_key(budget.measure)}"
@@ -70,6 +72,17 @@ def read_lengths(stream: OpenStream, budget: BatchBudget) -> StreamLengths:
     )
     total, longest, digest = summary.tolist()
     return StreamLengths(packed, size, total, longest, f"{digest:016x}")
+
+
+def _check_safe(stream: OpenStream, name: str | None) -> None:
+    """Raise `UnsafeTypeError` if decoding a column, None for all, can run code."""
+    for column in (column for schema in stream.index.schemas for column in schema.columns):
+        if column.encoding.unsafe and name in (None, column.name):
+            raise UnsafeTypeError(
+                f"{stream.where}: batch_budget reads column {column.name!r}, which contains an unsafe type: "
+                f"{column.spec!r} can run code from the data; pass allow_unsafe_types=True if you trust its "
+                "writer, or name another column= of the budget"
+            )
 
 
 def _measure_key(measure: str | Callable[[Any], int]) -> str:
