@@ -21,7 +21,7 @@ from streamplug_views import View, compact, log
 from streamplug_views.workspace import ViewWorkspace
 
 from streamplug import Encoding, MDSWriter, Stream, StreamingDataset, World
-from streamplug.errors import ConfigError, OutputExistsError, StateError
+from streamplug.errors import ConfigError, DataError, OutputExistsError, StateError
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 COUNT = 120
@@ -339,6 +339,19 @@ def test_streams_of_views_mix_with_others(root, tmp_path):
         assert (use.stream, use.index) == (1, 5)
     batches = [n for batch in dataset.batches(1) for n in batch["n"].tolist()]
     assert sorted(batches) == numbers
+
+
+def test_streams_of_views_with_other_columns_give_rows_but_no_batch(root, tmp_path):
+    View.of(root / "mds").where("n < 2").commit(tmp_path / "view")
+    more = write(tmp_path / "more", [base_row(5) | {"extra": 1}], COLUMNS | {"extra": "int"})
+    streams = [Stream(remote=str(tmp_path / "view")), Stream(remote=more)]
+    for some in (streams, streams[::-1]):
+        dataset = StreamingDataset(streams=some, batch_size=3)
+        assert sorted(map(len, dataset)) == [3, 3, 4]
+        with pytest.raises(DataError, match=r"choose those that all have with columns="):
+            next(dataset.batches())
+    chosen = StreamingDataset(streams=streams, columns=["n"], batch_size=3)
+    assert next(chosen.batches())["n"].tolist() == [0, 1, 5]
 
 
 def test_a_state_is_of_a_version(root, tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from streamplug.errors import DataError
 from streamplug.read import SampleReader
 from streamplug.read.sample_range import FetchGroup
 from streamplug.types import ColumnValues, Int64, Sample
@@ -248,11 +249,17 @@ class ConcatReader(CombinedReader):
         return samples
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
-        """Return many samples column by column."""
+        """Return many samples column by column; they must have the same columns."""
         split = [(at, self._readers[part].batch(mine)) for part, at, mine in self._split(ids)]
         if len(split) == 1:
             return split[0][1]
         names = list(split[0][1]) if split else []
+        for _, batch in split:
+            if batch.keys() != set(names):
+                raise DataError(
+                    f"some samples have the columns {list(batch)}, others {names}; choose those that all "
+                    "have with columns=, or iterate over samples"
+                )
         merged = {
             name: _merge(len(ids), [(at, batch[name]) for at, batch in split]) for name in names
         }
