@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import partial
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -657,6 +658,20 @@ def test_lengths_are_those_of_the_function_and_the_decoders(folder, tmp_path, mo
     budget = {"limit": 3000, "column": "n", "measure": "value"}
     plain = read(make(folder, budget=budget))
     assert read(make(folder, budget=budget, decoders={"n": partial(Halved, failing=())})) != plain
+
+
+def test_lengths_do_not_depend_on_decoders_of_other_columns(folder, monkeypatch):
+    lock = Lock()  # which cannot be pickled
+
+    def decoder(encoding):
+        with lock:
+            return encoding
+
+    expected = read(make(folder))
+    monkeypatch.setattr("streamplug_budget.length_counter.LengthCounter.lengths", refuse)  # cached
+    assert read(make(folder, decoders={"image": decoder})) == expected
+    with pytest.raises(ConfigError, match=r"captures a value that cannot be pickled"):
+        make(folder, decoders={"tokens": decoder})
 
 
 class Halved(FailingInts):

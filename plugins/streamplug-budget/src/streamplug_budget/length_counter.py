@@ -58,10 +58,14 @@ def read_lengths(stream: OpenStream, budget: BatchBudget) -> StreamLengths:
     size = stream.index.size if stream.selection is None else len(stream.selection)
     counter = LengthCounter(stream, budget.column, budget.measure, size)
     key = f"lengths of {budget.column!r} by {_measure_key(budget.measure)}"
-    if stream.stream.decoders and budget.measure != "bytes":
+    decoders = [
+        (name, decoder)
+        for name, decoder in sorted((stream.stream.decoders or {}).items())
+        if budget.column in (None, name)  # those of other columns leave the lengths as they are
+    ]
+    if decoders and budget.measure != "bytes":
         from streamplug_budget.function_key import function_key  # imports cloudpickle
 
-        decoders = sorted(stream.stream.decoders.items())
         key = f"{key} with {[(name, function_key(decoder)) for name, decoder in decoders]}"
     if stream.selection is not None:
         key = f"{key} of {stream.selection.digest}"
