@@ -154,6 +154,7 @@ def test_columns_are_chosen(folder):
         (["zzz"], r"columns=\['zzz'\]: .* has no \['zzz'\], only \[.*\]$"),
         ("text", r"columns='text': expected a list of names, such as \['text'\]"),
         ([], r"columns=\[\] reads nothing"),
+        (map(str, ["text"]), r"columns=<map object at .*>: expected a list of names"),
     ],
 )
 def test_columns_that_cannot_be_chosen_are_refused(folder, columns, message):

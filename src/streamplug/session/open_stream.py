@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -185,7 +185,8 @@ def check_column_names(columns: Any) -> None:
         return
     if isinstance(columns, str):
         raise ConfigError(f"columns={columns!r}: expected a list of names, such as [{columns!r}]")
-    if not isinstance(columns, Iterable) or not all(isinstance(name, str) for name in columns):
+    # An iterator would be used up here, and select no column.
+    if not isinstance(columns, Collection) or not all(isinstance(name, str) for name in columns):
         raise ConfigError(f"columns={columns!r:.60}: expected a list of names")
     if not columns:
         raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
