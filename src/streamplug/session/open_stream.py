@@ -188,7 +188,7 @@ def check_column_names(columns: Any) -> None:
     # An iterator would be used up here, and select no column.
     if not isinstance(columns, Collection) or not all(isinstance(name, str) for name in columns):
         raise ConfigError(f"columns={columns!r:.60}: expected a list of names")
-    if not columns:
+    if not len(columns):
         raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
 
 
