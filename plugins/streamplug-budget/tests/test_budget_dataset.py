@@ -14,11 +14,13 @@ from threading import Lock
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from streamplug_budget import BatchBudget
 from streamplug_testing import isolated_plugins
 from streamplug_testing.fakes import FailingInts
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
+from streamplug.cli import main
 from streamplug.errors import (
     ConfigError,
     DataError,
@@ -406,6 +408,25 @@ def test_unsafe_columns_are_measured_only_if_they_are_allowed(tmp_path, measure)
         make(str(tmp_path), **options)
     allowed = make(str(tmp_path), **options, allow_unsafe_types=True)
     assert sorted(map(sorted, read(allowed))) == [[1, 2], [3]]
+
+
+def test_commands_measure_unsafe_columns_only_if_the_config_allows_them(tmp_path):
+    pytest.importorskip("streamplug_simulate")
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int", "bag": "pkl"}) as writer:
+        writer.write({"n": 1, "bag": [1]})
+    section = {
+        "local": f"{tmp_path}/set",
+        "batching_method": "budget",
+        "batch_budget": {"limit": 3, "column": "bag"},
+        "batch_size": 3,
+    }
+    path = tmp_path / "run.json"
+    for allowed in (False, True):
+        path.write_text(json.dumps({"dataset": {**section, "allow_unsafe_types": allowed}}))
+        for command in (["explain", str(path), "--step", "0"], ["simulate", str(path)]):
+            done = CliRunner().invoke(main, command)
+            assert ("column 'bag' contains an unsafe type" in done.output) != allowed
+            assert done.exit_code == (0 if allowed else 2), done.output
 
 
 def test_the_value_of_a_column_of_arrays_is_no_length(folder):

@@ -36,6 +36,7 @@ def open_dataset(
     if is_config(locations):
         return _open_configured(locations[0], batch_size, world)
     algorithm = state.get("shuffle_algo", options["shuffle_algo"])
+    column = (state.get("batch_options") or {}).get("column")
     arguments = {
         **_mixture(locations, state, options["storage_options"]),
         "batch_size": batch_size,
@@ -46,7 +47,8 @@ def open_dataset(
         "num_canonical_nodes": state.get("num_canonical_nodes", options["num_canonical_nodes"]),
         "partition_algo": state.get("partition_algo", options["partition_algo"]),
         **_batching(state, options["batching_method"]),
-        "allow_unsafe_types": True,  # nothing is decoded
+        "columns": [column] if column else None,
+        "allow_unsafe_types": budget is None,  # nothing else is decoded
         "world": world,
     }
     if state.get("tokens") is None:
@@ -95,10 +97,12 @@ def _open_configured(path: str, batch_size: int | None, world: World) -> Streami
         batch_size = loader.get("batch_size")
         if isinstance(batch_size, str) and batch_size.isdecimal():  # from the environment
             batch_size = int(batch_size)
-    options: dict[str, Any] = {"world": world, "allow_unsafe_types": True}  # nothing is decoded
+    options: dict[str, Any] = {"world": world}
     if batch_size is not None:
         options["batch_size"] = batch_size
     section = config.get("dataset", config)
+    if isinstance(section, Mapping) and section.get("batch_budget") is None:
+        options["allow_unsafe_types"] = True  # nothing is decoded
     has_tokens = isinstance(section, Mapping) and "tokens" in section
     dataset_class = _token_dataset_class() if has_tokens else StreamingDataset
     return dataset_class.from_config(config, callbacks=(), progress_bar=False, **options)

@@ -48,9 +48,10 @@ class SimulatedDataset(StreamingDataset):
     def __init__(self, *, folder: str, **kwargs: Any) -> None:
         self._folder, self._options = folder, kwargs
         self._loader: Mapping[str, Any] = {}
-        # Nothing is decoded.
-        quiet = {"callbacks": (), "progress_bar": False, "allow_unsafe_types": True}
-        super().__init__(**{**kwargs, **quiet, "world": World()})
+        changes: dict[str, Any] = {"callbacks": (), "progress_bar": False, "world": World()}
+        if kwargs.get("batch_budget") is None:
+            changes["allow_unsafe_types"] = True  # nothing is decoded
+        super().__init__(**{**kwargs, **changes})
 
     def open_streams(self, observer: Observer) -> list[OpenStream]:
         """Open the streams as if all of them were remote."""
