@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -379,6 +380,27 @@ def test_states_between_batches_of_the_data_set_are_refused(streaming, many):
     with pytest.raises(
         StateError, match="num_samples=3 is not a multiple of the global batch size 4"
     ):
+        loader.state_dict()
+
+
+def test_states_while_workers_are_inside_batches_of_the_data_set_are_refused(streaming, many):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    loader = streaming.StreamingDataLoader(dataset, batch_size=2, num_workers=2)
+    numbers, states = [], {}
+    for batch in loader:
+        numbers += batch["n"].tolist()
+        with suppress(StateError):
+            states[len(numbers)] = loader.state_dict()
+    # After 4 samples, each worker has yielded half of a batch of the data set.
+    assert list(states) == [8, 16, 24, 32, 40]
+    assert all(states[seen]["sample_in_epoch"] == seen for seen in states)
+    assert loader.state_dict()["sample_in_epoch"] == 40
+    assert sorted(numbers[:24]) == list(range(24))
+    batches = iter(loader)
+    for _ in range(2):
+        next(batches)
+    with pytest.raises(StateError, match="the 2 workers have yielded 4 samples, which are not"):
         loader.state_dict()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 import streamplug
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StateError
 from streamplug_mosaic.compat.checks import check_batch_size
 from streamplug_mosaic.compat.dataset import StreamingDataset
 
@@ -41,7 +41,8 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         is_streamed = isinstance(dataset, streamplug.StreamingDataset)
         self._is_plain = not is_streamed or dataset.batch_size not in (None, size)
         self._dataset_batch_size = dataset.batch_size if is_streamed else None
-        self.num_samples_yielded = 0
+        self.num_samples_yielded = self._num_batches = 0
+        self._is_complete = False  # whether the loop has yielded all its batches
         if not self._is_plain:
             super().__init__(dataset, **_drop_empty(kwargs))
             return
@@ -69,7 +70,8 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         return super()._get_iterator()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
-        self.num_samples_yielded = 0
+        self.num_samples_yielded = self._num_batches = 0
+        self._is_complete = False
         if isinstance(self.dataset, StreamingDataset):
             check_batch_size(self._dataset_batch_size)
             self.dataset.check_epoch()
@@ -86,7 +88,9 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
     def _count_samples(self, batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             self.num_samples_yielded += _count(batch)
+            self._num_batches += 1
             yield batch
+        self._is_complete = True
 
     def state_dict(self) -> dict[str, Any] | None:  # type: ignore[override]  # None as there
         """Return the state of the training loop; None for a data set without states.
@@ -98,14 +102,33 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             return super().state_dict()
         if not isinstance(self.dataset, streamplug.StreamingDataset):
             return None
+        if not self._is_complete:
+            self._check_workers(self.dataset.session.run.batch)
         ranks = self.dataset.session.world.ranks  # replicas count once
         return self.dataset.state_dict(self.num_samples_yielded * ranks, from_beginning=False)
+
+    def _check_workers(self, size: int) -> None:
+        """Raise `StateError` if the workers' samples so far are not the first batches of the data set.
+
+        Workers take turns in batches of the loader, but each reads whole batches of `size` samples.
+        """
+        workers, steps = self.num_workers, self.num_samples_yielded // size
+        for worker in range(workers):
+            samples = len(range(worker, self._num_batches, workers)) * (self.batch_size or 1)
+            if samples != len(range(worker, steps, workers)) * size:
+                raise StateError(
+                    f"the {workers} workers have yielded {self.num_samples_yielded} samples, which are not "
+                    f"the first batches of {size} samples of the data set, as the loader's have "
+                    f"{self.batch_size}: save a state when each worker has yielded whole batches of the data "
+                    "set, or give both the same batch size"
+                )
 
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:
         """Continue from a state; a data set without states ignores it."""
         if isinstance(self.dataset, streamplug.StreamingDataset):
             super().load_state_dict(obj)
-            self.num_samples_yielded = 0
+            self.num_samples_yielded = self._num_batches = 0
+            self._is_complete = False
 
 
 def _drop_empty(kwargs: Mapping[str, Any]) -> dict[str, Any]:
