@@ -16,6 +16,7 @@ from streamplug_tokens.dataset import TokenDataset
 
 import streamplug
 from streamplug import MDSWriter, Stream, TokenBlocks, TokenPacks, register_storage
+from streamplug.builtin.encodings.array import NDArrayEncoding
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cli import main
 from streamplug.errors import ConfigError, PluginError, UnknownKeywordError
@@ -133,3 +134,22 @@ def test_the_split_of_a_data_set_reaches_rows_of_tokens(tmp_path):
     view = TokenBlocks(column="tokens", length=8)
     rows = TokenDataset(tokens=view, streams=streams, split="val", batch_size=1)
     assert len(rows) == 16
+
+
+class Shifted(NDArrayEncoding):
+    """Tokens that are decoded to others."""
+
+    def decode(self, data: memoryview) -> Any:
+        return super().decode(data) + np.int32(1)
+
+
+@pytest.mark.parametrize("spec", ["ndarray:int32", "ndarray:int32:8"])
+def test_decoders_that_change_tokens_are_refused(tmp_path, spec):
+    with MDSWriter(out=tmp_path, columns={"tokens": spec}) as out:
+        out.write({"tokens": np.arange(8, dtype=np.int32)})
+    options = {"tokens": BLOCKS, "local": str(tmp_path), "batch_size": 1}
+    decoders: dict[str, Any] = {"tokens": lambda _: Shifted.from_spec(spec.partition(":")[2])}
+    with pytest.raises(ConfigError, match=r"Shifted has a decode\(\) of its own; leave it out"):
+        TokenDataset(decoders=decoders, **options)
+    same = {"tokens": lambda encoding: encoding}
+    assert TokenDataset(decoders=same, **options)[1]["tokens"].tolist() == [4, 5, 6, 7]

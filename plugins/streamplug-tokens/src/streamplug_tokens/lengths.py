@@ -57,6 +57,11 @@ def _schema_dtype(
         raise ConfigError(
             f"{what}: tokens are read of 'bytes' or one-dimensional 'ndarray' columns"
         )
+    if _overrides_decode(type(column.encoding)):
+        raise ConfigError(
+            f"{what}: tokens are counted and copied as they are stored, but {type(column.encoding).__name__} "
+            "has a decode() of its own; leave it out of decoders=, and change rows in a loader's transform="
+        )
     if dtype_name is None and column.encoding.item is None:
         raise ConfigError(f"{what}, does not say of what dtype its tokens are: pass dtype=")
     try:
@@ -71,6 +76,12 @@ def _schema_dtype(
     if dtype.kind not in "iu":
         raise ConfigError(f"{what}: tokens are whole numbers, not {dtype}")
     return dtype
+
+
+def _overrides_decode(cls: type[Any]) -> bool:
+    """Return whether a class inherits how vectors are stored, but not how they are decoded."""
+    owner = next(base for base in cls.__mro__ if "lengths" in vars(base))
+    return getattr(owner, "decode", cls.decode) is not cls.decode
 
 
 def _column(stream: OpenStream, schema: Schema, name: str) -> Column:
