@@ -162,6 +162,23 @@ def test_wrong_use_is_refused(tmp_path):
     assert not (tmp_path / "e" / "index.json").exists()
 
 
+@pytest.mark.parametrize("bad", [{"__key__": "a.b", "json": b"[1]", "jpg": None}, {"cls": "x"}])
+@pytest.mark.parametrize("options", [{}, {"exist_ok": True}])
+def test_a_first_sample_that_cannot_be_written_sets_no_columns(tmp_path, bad, options):
+    with WebDatasetWriter(str(tmp_path / "set"), **options) as writer:
+        with pytest.raises(EncodeError):
+            writer.write(bad)
+        writer.write({"json": {"x": 1}})
+        with pytest.raises(EncodeError, match=r"unknown: \['txt'\]"):
+            writer.write({"json": {"x": 2}, "txt": "t"})
+        writer.write({"json": {"x": 3}})
+    found = StreamingDataset(local=str(tmp_path / "set"))
+    assert [(s["__key__"], s["json"]) for s in found] == [
+        ("000000000", {"x": 1}),
+        ("000000001", {"x": 3}),
+    ]
+
+
 def test_an_empty_set_can_be_written(tmp_path):
     write(tmp_path, [], columns={"txt": "str"})
     assert (tmp_path / "index.json").exists()

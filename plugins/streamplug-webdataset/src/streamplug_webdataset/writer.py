@@ -25,7 +25,7 @@ class WebDatasetWriter:
     Args:
         out: A local path, a URL, or a pair (local path, URL).
         columns: Encoding of the values by their extension; None takes the extensions of the first
-            sample, and what is usual for each.
+            sample that is written, and what is usual for each.
         maxcount: Samples of an archive after which the next is begun; None for any number.
         maxsize: Size of an archive above which the next is begun: bytes, or text such as ``"1gb"``.
             An archive is put together in memory.
@@ -84,15 +84,20 @@ class WebDatasetWriter:
             raise EncodeTypeError(
                 f"a sample is a dict, got {type(sample).__name__}: {sample!r:.80}"
             )
-        if self._writer is None:
+        writer = self._writer
+        if writer is None:
             names = [name for name in sample if name != KEY]
-            self._writer = self._begun(
-                {name: default_encoding(name, sample[name]) for name in names}
-            )
+            writer = self._begun({name: default_encoding(name, sample[name]) for name in names})
         if KEY not in sample:
-            number = self._writer.num_existing_samples + self._count
+            number = writer.num_existing_samples + self._count
             sample = {KEY: f"{number:09d}", **sample}
-        self._writer.write(sample)
+        try:
+            writer.write(sample)
+        except BaseException as error:
+            if self._writer is None:  # the columns are those of the first sample that is written
+                writer.__exit__(type(error), error, None)
+            raise
+        self._writer = writer
         self._count += 1
 
     def finish(self) -> None:
