@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streamplug_webdataset import ShardWriter, TarWriter
+from streamplug_webdataset import ShardWriter, TarWriter, WebDataset
 
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, CorruptShardError, EncodeError, WriterError
@@ -79,6 +79,22 @@ def test_samples_may_differ_in_their_extensions(tmp_path):
     assert first["npy"].tolist() == [0, 1, 2]
     assert (second["json"], second["npy"], second["cls"]) == ([1], None, 7)
     assert second["caption"].decode() == "é"
+
+
+def test_samples_of_a_pipeline_are_written_with_their_metadata(tmp_path):
+    with TarWriter(str(tmp_path / "a.tar")) as out:
+        out.write({"__key__": "a", "txt": "text"})
+    with TarWriter(str(tmp_path / "b.tar"), keep_meta=True) as out:
+        for sample in WebDataset(str(tmp_path / "a.tar"), shardshuffle=False):
+            out.write({**sample, "_note": "kept"})
+    (found,) = WebDataset(str(tmp_path / "b.tar"), shardshuffle=False)
+    assert found["__url__"].endswith("b.tar")
+    assert {**found, "__url__": ""} == {
+        "__key__": "a",
+        "__url__": "",
+        "_note": b"kept",
+        "txt": b"text",
+    }
 
 
 def test_text_is_written_as_it_is(tmp_path):

@@ -22,7 +22,7 @@ from streamplug_webdataset.decoding import encoding
 from streamplug_webdataset.headers import Headers
 from streamplug_webdataset.image_files import image_file, is_image_extension
 from streamplug_webdataset.members import BLOCK
-from streamplug_webdataset.names import KEY, extension_problem, key_problem
+from streamplug_webdataset.names import KEY, URL, extension_problem, key_problem
 from streamplug_webdataset.writer import default_encoding
 
 Encoder = (
@@ -50,7 +50,8 @@ class TarWriter:
         encoder: True to encode values by their extension (bytes and text are written unchanged, except for
             ``….gz``, which are compressed); False if all values are bytes; a dict of functions by extension;
             or a function that takes a sample and returns one with bytes.
-        keep_meta: Whether to write values whose names begin with an underscore, which are text.
+        keep_meta: Whether to write values whose names begin with an underscore, which are text. The URL from
+            which a sample was read is never written: readers have that of the archive in its place.
         mtime: Modification time of the files, in whole seconds since 1970; fixed, so that the same samples
             give the same bytes. None for the current time.
         format: None only: archives are ustar, with PAX headers for long names.
@@ -134,7 +135,7 @@ class TarWriter:
         parts = [
             self._member(key, name, encoded[name])
             for name in sorted(encoded)
-            if name != KEY and encoded[name] is not None
+            if name not in (KEY, URL) and encoded[name] is not None
             if self._keep_meta or not name.startswith("_")
         ]
         if not parts:
