@@ -90,6 +90,23 @@ def test_a_pipeline_over_a_list_or_a_function():
     ]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_of_a_pipeline_over_archives_without_a_plan(tars, workers):
+    pipeline = wds.DataPipeline(
+        wds.SimpleShardList(f"{tars}/{{a,b}}.tar"),
+        lambda urls: urls,  # no plan knows what this does
+        wds.split_by_worker,
+        wds.tarfile_to_samples(),
+        wds.decode(only="cls"),
+        wds.to_tuple("cls"),
+    )
+    batches = list(wds.WebLoader(pipeline, batch_size=4, num_workers=workers))
+    assert sorted(n for (numbers,) in batches for n in numbers.tolist()) == list(range(2 * COUNT))
+    loader = wds.WebLoader(pipeline.batched(4), batch_size=None, num_workers=workers)
+    assert sum(len(numbers) for (numbers,) in loader.unbatched().batched(3)) == 2 * COUNT
+    assert len(list(wds.WebLoader(wds.FluidWrapper([1, 2, 3]), batch_size=2))) == 2
+
+
 def test_workers_split_archives_of_an_iterable_pipeline(tars):
     pipeline = wds.DataPipeline(
         wds.SimpleShardList(f"{tars}/{{a,b}}.tar"),

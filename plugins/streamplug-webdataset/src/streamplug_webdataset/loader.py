@@ -38,7 +38,7 @@ class WebLoader(Fluent):
 
     def __new__(cls, dataset: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Return a loader; it has no state if `dataset` is not a pipeline of archives."""
-        if isinstance(dataset, Pipeline) or not isinstance(dataset, IterableDataset):
+        if _has_plan(dataset) or not isinstance(dataset, IterableDataset):
             return super().__new__(cls)  # copies are made without arguments
         return IterablePipeline(DataLoader(dataset, *args, **kwargs))
 
@@ -51,7 +51,7 @@ class WebLoader(Fluent):
         drop_last: bool = False,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(dataset, Pipeline):
+        if not _has_plan(dataset):
             raise ConfigError(
                 f"WebLoader loads a pipeline of this package, not {dataset!r:.80}; use torch's DataLoader"
             )
@@ -248,6 +248,11 @@ class _WithPositions(IterableDataset[Any]):
             )
             converted = self._convert(output)
             yield number, progress.made, progress.epoch, progress.first, position, converted
+
+
+def _has_plan(dataset: Any) -> bool:
+    """Return whether a data set is a pipeline of archives; those over iterables pass for pipelines, too."""
+    return isinstance(dataset, Pipeline) and not isinstance(dataset, IterablePipeline)
 
 
 def _identity(output: Any) -> Any:
