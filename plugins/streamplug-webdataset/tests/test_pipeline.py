@@ -674,6 +674,22 @@ def test_a_state_in_the_middle_is_refused_elsewhere(tars):
         wds.WebDataset(tars).decode().batched(8).load_state_dict(made(tars, "batches").state_dict())
 
 
+def test_a_damaged_state_leaves_a_loader_where_it_was(tars):
+    def make():
+        return wds.WebLoader(made(tars, "batches"), batch_size=None).unbatched().batched(5)
+
+    loader, fresh = make(), make()
+    outputs = iter(loader)
+    for _ in range(9):
+        next(outputs)
+    state, before = loader.state_dict(), fresh.state_dict()
+    with pytest.raises(StateError, match="an invalid position"):
+        fresh.load_state_dict({**state, "loader": [1, 2]})
+    assert fresh.state_dict() == before
+    fresh.load_state_dict(state)
+    assert plain(next(fresh.__iter__())) == plain(next(outputs))
+
+
 # -- loaders -------------------------------------------------------------------------------
 
 

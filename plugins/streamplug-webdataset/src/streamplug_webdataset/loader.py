@@ -225,9 +225,10 @@ class WebLoader(Fluent):
         skipped = state.get("given", 0) if isinstance(state, dict) else 0
         if type(skipped) is not int or skipped < 0:
             raise StateError(f"the state has given={skipped!r:.80}, expected a number of outputs")
+        start = Position() if position is None else Position.from_json(position)
         self._pipeline.load_state_dict(state)
-        self._start = Position() if position is None else Position.from_json(position)
-        self._skipped_outputs, self._loaded, self._progress = skipped, dict(saved), None
+        self._start, self._skipped_outputs = start, skipped
+        self._loaded, self._progress = dict(saved), None
 
 
 class _WithPositions(IterableDataset[Any]):
