@@ -48,6 +48,24 @@ def test_a_data_set_has_a_stream_of_the_registry(streaming, place, registered):
     assert len(list(dataset)) == 20
 
 
+def test_attributes_that_are_set_are_used_by_the_next_data_set(streaming, place, tmp_path):
+    streams = [streaming.Stream(local=place, proportion=0.5) for _ in range(2)]
+    streams[0].proportion, streams[1].proportion = 0.9, 0.1
+    options = {"batch_size": 2, "epoch_size": 20}
+    dataset = streaming.StreamingDataset(streams=streams, **options)
+    assert [stream.choose for stream in dataset.streams] == [18, 2]
+    streams[0].proportion = 0.1
+    dataset = streaming.StreamingDataset(streams=streams, **options)
+    assert [stream.choose for stream in dataset.streams] == [10, 10]
+    moved = streaming.Stream(local=str(tmp_path / "none"), keep_zip=False)
+    moved.local, moved.keep_zip = place, True
+    (stream,) = streaming.StreamingDataset(streams=[moved], batch_size=4).streams
+    assert (stream.local, stream.keep_zip, stream.safe_keep_zip) == (place, True, True)
+    moved.proportion = -1
+    with pytest.raises(ConfigError, match="proportion=-1"):
+        streaming.StreamingDataset(streams=[moved], batch_size=4)
+
+
 def test_classes_are_listed_and_made_by_name(registered, tmp_path):
     assert streams_registry.get_all() == {
         "stream": streamplug_mosaic.Stream,

@@ -33,7 +33,12 @@ class Stream(streamplug.Stream):
 
     _arguments: dict[str, Any]
 
-    __setattr__ = object.__setattr__  # subclasses set attributes of their own
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of a subclass, or an argument, which the next data set uses."""
+        object.__setattr__(self, name, value)  # the base class is frozen
+        if name in vars(self).get("_arguments", ()):
+            vars(self)["_arguments"] = {**self._arguments, name: value}
+            vars(self).pop("location", None)
 
     def __post_init__(self) -> None:
         is_temporary = self.local is None
