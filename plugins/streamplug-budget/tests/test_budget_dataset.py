@@ -20,6 +20,7 @@ from streamplug_testing import isolated_plugins
 from streamplug_testing.fakes import FailingInts
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
+from streamplug.builtin.encodings.array import NDArrayEncoding
 from streamplug.cli import main
 from streamplug.errors import (
     ConfigError,
@@ -681,6 +682,13 @@ def test_lengths_are_those_of_the_function_and_the_decoders(folder, tmp_path, mo
     assert read(make(folder, budget=budget, decoders={"n": partial(Halved, failing=())})) != plain
 
 
+def test_lengths_are_of_decoded_arrays(folder):
+    budget = {"limit": 100, "column": "tokens"}
+    batches = read(make(folder, budget=budget, decoders={"tokens": FirstTokens.of}))
+    assert max(sum(min(LENGTHS[n], 5) for n in batch) for batch in batches) <= 100
+    assert max(map(len, batches)) >= 20
+
+
 def test_lengths_do_not_depend_on_decoders_of_other_columns(folder, monkeypatch):
     lock = Lock()  # which cannot be pickled
 
@@ -693,6 +701,17 @@ def test_lengths_do_not_depend_on_decoders_of_other_columns(folder, monkeypatch)
     assert read(make(folder, decoders={"image": decoder})) == expected
     with pytest.raises(ConfigError, match=r"captures a value that cannot be pickled"):
         make(folder, decoders={"tokens": decoder})
+
+
+class FirstTokens(NDArrayEncoding):
+    """Decodes the first five items of each array."""
+
+    @classmethod
+    def of(cls, encoding):
+        return cls(encoding.item.name)
+
+    def decode(self, data):
+        return super().decode(data)[:5]
 
 
 class Halved(FailingInts):

@@ -157,14 +157,14 @@ class Encoding(Plugin):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if _bypasses(cls, "bound_decoder", "decode"):
+        if bypasses(cls, "bound_decoder", "decode"):
             cls.bound_decoder = Encoding.bound_decoder  # type: ignore[method-assign]  # it calls `decode`
-        plain = cls.decode_batch is Encoding.decode_batch and _bypasses(cls, "dtype", "decode")
-        if plain or _bypasses(cls, "decode_batch", "decode"):
+        plain = cls.decode_batch is Encoding.decode_batch and bypasses(cls, "dtype", "decode")
+        if plain or bypasses(cls, "decode_batch", "decode"):
             cls.decode_batch = Encoding._decode_each  # type: ignore[method-assign]  # as above
-            if _bypasses(cls, "unbatch", "decode"):
+            if bypasses(cls, "unbatch", "decode"):
                 cls.unbatch = Encoding.unbatch  # type: ignore[method-assign]  # of a list
-        if _bypasses(cls, "encode_batch", "encode"):
+        if bypasses(cls, "encode_batch", "encode"):
             cls.encode_batch = Encoding.encode_batch  # type: ignore[method-assign]  # it calls `encode`
 
     @abstractmethod
@@ -243,8 +243,14 @@ class Encoding(Plugin):
         return batch  # type: ignore[return-value]  # a ColumnValues can be indexed
 
 
-def _bypasses(cls: type[Encoding], member: str, method: str) -> bool:
-    """Return whether an inherited member was made for an `encode` or `decode` that `cls` has overridden."""
+def bypasses(cls: type[Encoding], member: str, method: str) -> bool:
+    """Return whether an inherited member was made for an `encode` or `decode` that a class has overridden.
+
+    Args:
+        cls: Class of an encoding.
+        member: Name of a method or an attribute, such as ``"lengths"`` of a `VectorColumn`.
+        method: ``"encode"`` or ``"decode"``.
+    """
     owner = next(base for base in cls.__mro__ if member in vars(base))
     overridden = getattr(owner, method, None)
     return overridden not in (None, getattr(Encoding, method), getattr(cls, method))

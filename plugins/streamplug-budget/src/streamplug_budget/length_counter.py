@@ -17,6 +17,7 @@ from streamplug_tokens.length_cache import ArrayCache
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, CorruptShardError, DataError, UnsafeTypeError
 from streamplug.interfaces import VectorColumn
+from streamplug.interfaces.encoding import bypasses
 from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
@@ -156,6 +157,8 @@ class LengthCounter:
         if self.measure == "bytes":
             return sizes
         if not isinstance(column.encoding, VectorColumn) or column.encoding.item is None:
+            raise _NoSizesError
+        if bypasses(type(column.encoding), "lengths", "decode"):
             raise _NoSizesError
         lengths = column.encoding.lengths(sizes, column.encoding.item)
         if (lengths < 0).any():

@@ -14,6 +14,7 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
 from streamplug.index.columns import offsets_from_sizes
 from streamplug.interfaces import Column, VectorColumn
+from streamplug.interfaces.encoding import bypasses
 from streamplug.read import OpenShards, RangeShards
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.pool import map_threads
@@ -57,7 +58,7 @@ def _schema_dtype(
         raise ConfigError(
             f"{what}: tokens are read of 'bytes' or one-dimensional 'ndarray' columns"
         )
-    if _overrides_decode(type(column.encoding)):
+    if bypasses(type(column.encoding), "lengths", "decode"):
         raise ConfigError(
             f"{what}: tokens are counted and copied as they are stored, but {type(column.encoding).__name__} "
             "has a decode() of its own; leave it out of decoders=, and change rows in a loader's transform="
@@ -76,12 +77,6 @@ def _schema_dtype(
     if dtype.kind not in "iu":
         raise ConfigError(f"{what}: tokens are whole numbers, not {dtype}")
     return dtype
-
-
-def _overrides_decode(cls: type[Any]) -> bool:
-    """Return whether a class inherits how vectors are stored, but not how they are decoded."""
-    owner = next(base for base in cls.__mro__ if "lengths" in vars(base))
-    return getattr(owner, "decode", cls.decode) is not cls.decode
 
 
 def _column(stream: OpenStream, schema: Schema, name: str) -> Column:
