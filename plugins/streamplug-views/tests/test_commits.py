@@ -190,6 +190,19 @@ def test_the_second_of_two_commits_conflicts_and_can_be_rebased(base, tmp_path):
     assert numbers(place) == [1, 2, 3, 4, 6, 7, 8, 9]
 
 
+def test_a_commit_through_a_link_conflicts_with_those_since_the_view_was_read(base, tmp_path):
+    place, link = tmp_path / "view", tmp_path / "link"
+    View.of(base).select(range(10)).commit(place)
+    link.symlink_to(place)
+    mine = View.of(place).exclude([0])
+    assert len(mine) == 9
+    View.of(place).exclude([1]).commit()
+    with pytest.raises(ConflictError, match=r"has a version 2 .* call rebase\(\)"):
+        mine.commit(link)
+    mine.rebase().commit(link)
+    assert numbers(place) == list(range(2, 10))
+
+
 def test_a_commit_whose_answer_is_lost_succeeds(base, tmp_path, monkeypatch):
     place = tmp_path / "view"
     View.of(base).where("n < 10").commit(place)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os.path
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -79,6 +80,12 @@ class VersionStore:
     def url(self) -> str:
         """URL of the view, without credentials."""
         return self._storage.url
+
+    @property
+    def place(self) -> str:
+        """Identity of the location: the URL, or the path without links."""
+        path = local_path(self.location)
+        return self.url if path is None else os.path.realpath(path)
 
     def url_of(self, name: str) -> str:
         """Return the URL of a file of the view."""

@@ -323,7 +323,7 @@ class View(SummaryRepr):
                 raise ConfigError("commit(''): the location of the view is empty")
             url = absolute_location(fspath(location))
             target = VersionStore(url, self.base.stream.storage_options, self.base.stream.retries)
-            if store is None or target.url != store.url:
+            if store is None or target.place != store.place:
                 version = 0
                 if target.exists():
                     version = target.latest()
