@@ -203,6 +203,19 @@ def test_a_commit_through_a_link_conflicts_with_those_since_the_view_was_read(ba
     assert numbers(place) == list(range(2, 10))
 
 
+def test_a_commit_conflicts_though_the_version_that_was_read_has_expired(base, tmp_path):
+    place = tmp_path / "view"
+    View.of(base).select(range(10)).commit(place)
+    mine = View.of(place).exclude([0])
+    assert len(mine) == 9
+    View.of(place).exclude([1]).commit()
+    expire(place, keep=1, dry_run=False)
+    with pytest.raises(ConflictError, match=r"has a version 2 .* call rebase\(\)"):
+        mine.commit()
+    mine.rebase().commit()
+    assert numbers(place) == list(range(2, 10))
+
+
 def test_a_commit_whose_answer_is_lost_succeeds(base, tmp_path, monkeypatch):
     place = tmp_path / "view"
     View.of(base).where("n < 10").commit(place)

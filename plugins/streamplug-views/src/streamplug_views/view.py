@@ -318,21 +318,21 @@ class View(SummaryRepr):
         """Write a snapshot as `commit` writes that of this view."""
         check_message(message)
         store, version = self.base.versions
+        parent = self.base.digest  # not read again: the version may be removed meanwhile
         if location is not None:
             if not fspath(location):
                 raise ConfigError("commit(''): the location of the view is empty")
             url = absolute_location(fspath(location))
             target = VersionStore(url, self.base.stream.storage_options, self.base.stream.retries)
             if store is None or target.place != store.place:
-                version = 0
-                if target.exists():
-                    version = target.latest()
-                else:
+                version, parent = 0, None
+                if not target.exists():
                     target.check_no_data_set()
+                elif version := target.latest():
+                    parent = target.read(version)[1]
             store = target
         if store is None:
             raise ConfigError("commit: name the location of the view")
-        parent = store.read(version)[1] if version else None
         writer = CommitWriter(store, snapshot, self.base.workspace)
         manifest, digest = writer.write(version + 1, parent, message)
         return Commit(store.url, manifest.version, digest, snapshot.size)

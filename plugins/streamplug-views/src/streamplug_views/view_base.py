@@ -72,6 +72,12 @@ class ViewBase:
         url = join(stream.location.parent, stream.split or "")
         return VersionStore(url, stream.storage_options, stream.retries), version_of(opened)
 
+    @property
+    def digest(self) -> str | None:
+        """Digest of the manifest of its version; None for a data set."""
+        opened = self._opened
+        return opened.index.digest if isinstance(opened, OpenView) else None
+
     def at_latest(self) -> ViewBase:
         """Return the latest version."""
         return ViewBase(replace(self.stream, version=None), self._options)
