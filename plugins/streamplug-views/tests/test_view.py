@@ -312,6 +312,32 @@ def test_adding_by_key_says_what_is_missing(root, tmp_path):
         len(view.add(tmp_path / "twice", on="id"))
 
 
+@pytest.mark.parametrize(
+    ("on", "keys", "words"),
+    [
+        (
+            "n",
+            ["1", "2"],
+            "2 keys on n: the keys are text, those of the view numbers, so no sample",
+        ),
+        ("n", [np.datetime64(1, "D"), None], "the keys are times, those of the view numbers"),
+        ("n", [np.timedelta64(1, "s"), b"1"], "keys are bytes and durations, those .* numbers"),
+        ("s", np.arange(3), "the keys are numbers, those of the view text"),
+        ("s", "numbers", "numbers on s: the keys are numbers, those of the view text"),
+    ],
+)
+def test_keys_of_another_type_than_the_column_are_refused(tmp_path, on, keys, words):
+    rows = [{"n": n, "s": f"{n}"} for n in range(4)]
+    write(tmp_path / "set", rows, {"n": "int", "s": "str"})
+    write(tmp_path / "numbers", [{"s": 1}], {"s": "int"})
+    view = View.of(tmp_path / "set")
+    with pytest.raises(ConfigError, match=words):
+        len(view.exclude(keys=tmp_path / keys if isinstance(keys, str) else keys, on=on))
+    assert len(view.exclude(keys=[None, 2.0, "3"], on="n")) == 3
+    assert len(view.exclude(keys=[], on=on)) == len(view.exclude(keys=[None], on=on)) == 4
+    assert len(view.select([]).exclude(keys=["1"], on="n")) == 0
+
+
 def test_views_share_the_cache_of_their_base(root, tmp_path):
     cache = tmp_path / "cache"
     for number in range(3):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,14 @@ from streamplug_views.snapshot import GroupState, Snapshot
 from streamplug_views.workspace import Context, open_location
 
 _ROWS_PER_BLOCK = 1 << 20
+_KEY_KINDS: Mapping[str, tuple[type, ...]] = {
+    "times": (date, np.datetime64),
+    "durations": (timedelta, np.timedelta64),
+    "numbers": (Number, np.bool_),
+    "text": (str,),
+    "bytes": (bytes, memoryview),
+}
+"""Types whose values may be equal; the first that fits counts, as NumPy takes durations for numbers."""
 
 
 class Operation(ABC):
@@ -146,15 +155,25 @@ class ExcludeKeys(Operation):
         else:
             blocks = [self.keys]
         unwanted: set[Any] = set()
+        types: set[type] = set()
         for keys in blocks:
             with self._hashing_keys():
                 unwanted.update(map(_hashable, keys))
+            types.update(map(type, keys))
 
         def kept() -> Iterator[Int64]:
+            own_types: set[type] = set()
             for numbers, keys in read_keys(snapshot, self.on, context):
                 with self._hashing_keys():
                     is_kept = [_hashable(key) not in unwanted for key in keys]
+                own_types.update(map(type, keys))
                 yield numbers[is_kept]
+            excluded, own = _key_kinds(types), _key_kinds(own_types)
+            if excluded and own and excluded.isdisjoint(own):
+                raise ConfigError(
+                    f"{self}: the keys are {' and '.join(sorted(excluded))}, those of the view "
+                    f"{' and '.join(sorted(own))}, so no sample would be left out; convert the keys"
+                )
 
         return keep_positions(snapshot, kept(), context)
 
@@ -171,6 +190,15 @@ class ExcludeKeys(Operation):
         keys = self.keys
         what = public_url(keys) if isinstance(keys, str) else f"{len(keys):,} keys"
         return f"exclude {what} on {self.on}"
+
+
+def _key_kinds(types: Iterable[type]) -> set[str]:
+    """Return the kinds of keys of some types; keys of different kinds are never equal. None is of no kind."""
+    return {
+        next((kind for kind, known in _KEY_KINDS.items() if issubclass(type_, known)), str(type_))
+        for type_ in types
+        if type_ is not type(None)
+    }
 
 
 def _hashable(key: Any) -> Any:
