@@ -7,6 +7,7 @@ import decimal
 import json
 import random
 import shutil
+import time
 from functools import partial
 
 import numpy as np
@@ -562,6 +563,25 @@ def test_a_view_of_a_table_keeps_its_version(table, tmp_path):
     write_deltalake(table.path, pa.table({"id": [1000], "lang": ["en"]}), mode="append")
     rows = StreamingDataset(remote=str(tmp_path / "view"))
     assert sorted(int(row["id"]) for row in rows) == [0, 2, 6, 8, 10]
+
+
+def test_versions_of_a_view_whose_table_was_written_again_are_not_compared(table, tmp_path):
+    views = pytest.importorskip("streamplug_views")
+    for n, mode in enumerate(["append", "append", "overwrite"]):
+        time.sleep(0.01)  # files are in the order of their times, in milliseconds
+        rows = pa.table({"id": list(range(10 * n, 10 * n + 10))})
+        write_deltalake(table.path, rows, mode=mode)
+        views.View.of(table.path, format="delta").commit(tmp_path / "view")
+    assert views.diff(tmp_path / "view", 1, 2).added == 10
+    assert views.diff(tmp_path / "view", 2, 1).removed == 10
+    with pytest.raises(
+        ConfigError, match=r"version 0 and version 2 of the table .* differ by more"
+    ):
+        views.diff(tmp_path / "view", 1, 3)
+    DeltaTable(table.path).delete("id < 22")
+    views.View.of(table.path, format="delta").commit(tmp_path / "view")
+    with pytest.raises(ConfigError, match="differ by more than new files, so the rows"):
+        views.diff(tmp_path / "view", 3)
 
 
 def test_views_read_only_files_that_may_have_a_sample(table, tmp_path):

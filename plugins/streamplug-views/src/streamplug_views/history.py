@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from os import PathLike, fspath
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from streamplug.config import check_flags, whole_number
+from streamplug.errors import ConfigError
 from streamplug.plan import RowSelection
 from streamplug.plugin.location import absolute_location
 from streamplug.stream import Stream
@@ -190,10 +192,14 @@ def diff(
         storage_options: ViewOptions of the storages.
 
     Raises:
+        ConfigError: If they have rows of versions of a table that differ by more than new files at the end.
         StreamplugError: If a version does not exist or cannot be read.
     """
     before, after = (_snapshot(location, version, storage_options) for version in (old, new))
     places = {_place_of(source) for source in before.sources}
+    tables = [s for s in (*before.sources, *after.sources) if s.source.version is not None]
+    for place in places:
+        _check_numbers([source for source in tables if _place_of(source) == place])
     common = sum(_common_rows(before, after, place) for place in places)
     return Change(
         samples=(before.size, after.size),
@@ -219,6 +225,24 @@ def _snapshot(
 def _place_of(source: OpenSource) -> tuple[str, str | None]:
     """Return the location and the split of a source."""
     return source.url, source.source.split
+
+
+def _check_numbers(sources: Sequence[OpenSource]) -> None:
+    """Refuse versions of a table in which rows of one number differ."""
+    for shorter, longer in pairwise(sorted(sources, key=lambda source: len(source.index))):
+        count = len(shorter.index)
+        names, longer_names = (
+            source.index.tables["raw_data"].basenames for source in (shorter, longer)
+        )
+        if shorter.source.digest != longer.source.digest and not (
+            np.array_equal(shorter.index.starts, longer.index.starts[: count + 1])
+            and all(names[shard] == longer_names[shard] for shard in range(count))
+        ):
+            raise ConfigError(
+                f"diff: {shorter.opened.version} and {longer.opened.version} of the table "
+                f"{shorter.opened.stream.shown_url} differ by more than new files, so the rows of these "
+                "versions of the view cannot be compared; compare those of the table with its own tools"
+            )
 
 
 def _common_rows(before: Snapshot, after: Snapshot, place: tuple[str, str | None]) -> int:
