@@ -414,6 +414,27 @@ def test_without_room_row_groups_are_decoded_again(files, reads, monkeypatch):
     assert small.held == sum(chunk.nbytes for chunk in small._chunks.values())
 
 
+@pytest.mark.parametrize("is_text", [True, False])
+def test_row_groups_have_2_gib_of_text_or_more(tmp_path, monkeypatch, is_text):
+    """Its zeros take no memory, as they are not read."""
+    plain, wide = (pa.string(), pa.large_string()) if is_text else (pa.binary(), pa.large_binary())
+    pq.write_table(pa.table({"x": pa.array([b"", b""], plain)}), tmp_path / "x.parquet")
+    size = 1 << 31
+    buffers = [np.array([0, size - 2, size], np.int64), np.zeros(size, np.uint8)]
+    large = pa.Array.from_buffers(wide, 2, [None, *map(pa.py_buffer, buffers)])
+    monkeypatch.setattr(readers.ParquetReader, "_read", lambda *_: pa.table({"x": large}))
+    dataset = opened(tmp_path, batch_size=2)
+    value = "\0\0" if is_text else b"\0\0"
+    assert dataset[1] == {"x": value}
+    # Arrow reads it in parts, each of less than 2 GiB.
+    parts = pa.chunked_array([pa.array([b"abc"], plain), pa.array([b"de"], plain)])
+    monkeypatch.setattr(readers.ParquetReader, "_read", lambda *_: pa.table({"x": parts}))
+    monkeypatch.setattr(readers, "MAX_OFFSET", 4)
+    found = list(opened(tmp_path, batch_size=2, shuffle=False))
+    assert [row["x"] for row in found] == (["abc", "de"] if is_text else [b"abc", b"de"])
+    assert readers._whole(parts).type == wide
+
+
 def test_what_was_decoded_goes_with_its_data_set(files, monkeypatch):
     own = budgets.Budget(1 << 20)
     monkeypatch.setattr(readers, "budget", own)

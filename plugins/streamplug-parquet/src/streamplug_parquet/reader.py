@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column, ShardReader
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug_parquet.arrow_conversion import MAX_OFFSET
 from streamplug_parquet.budget import budget
 from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, undecodable_error
 from streamplug_parquet.footer import parsed, schema_of
@@ -23,6 +24,8 @@ from streamplug_parquet.types import plain, spec_of, type_of
 from streamplug_parquet.values import ArrowValue
 
 _MICROSECONDS = "timestamp[us"
+_WIDE_TYPES = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+"""Types of arrays for text and bytes of 2 GiB or more, as a row group may have."""
 _numbers = count()
 
 
@@ -219,7 +222,7 @@ class ParquetReader(ShardReader):
             array, type_ = _whole(table.column(column.name)), plain(self._types[column.name])
             if pa.types.is_dictionary(array.type):
                 array = _as_stored(array, type_)
-            elif array.type != type_:
+            elif array.type not in (type_, _WIDE_TYPES.get(type_)):
                 array = array.cast(type_)
             if len(array) != rows:
                 raise CorruptShardError(f"it has {len(array)} values for {rows} rows")
@@ -232,10 +235,9 @@ class ParquetReader(ShardReader):
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array, without extension types."""
+    if column.num_chunks > 1 and column.nbytes > MAX_OFFSET and column.type in _WIDE_TYPES:
+        column = column.cast(_WIDE_TYPES[column.type])
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if isinstance(array, pa.ChunkedArray):  # text of 2 GiB or more, in one row group
-        wide = pa.large_string() if pa.types.is_string(array.type) else pa.large_binary()
-        array = pa.concat_arrays([chunk.cast(wide) for chunk in array.chunks])
     while isinstance(array, pa.ExtensionArray):
         array = array.storage
     return array
