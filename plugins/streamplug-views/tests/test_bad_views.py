@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_views import View, log
 from streamplug_views.manifest import manifest_digest, parse_manifest
+from streamplug_views.version_store import VersionStore
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import DataError, NotFound, StreamplugError
@@ -189,6 +191,36 @@ def test_a_downloaded_file_is_checked(tmp_path, place):
     with pytest.raises(DataError, match="differs from the digest in its name"):
         read(url, local=str(tmp_path / "other"))
     memory.rm(f"/bad-{tmp_path.name}", recursive=True)
+
+
+class _SlowStorage:
+    """A storage that writes a file in two parts, which forked processes do at once."""
+
+    def __init__(self, folder, barrier):
+        self._folder, self._barrier = folder, barrier
+
+    def download(self, name, path):
+        content = (self._folder / name).read_bytes()
+        with path.open("wb") as file:
+            file.write(content[:10])
+            file.flush()
+            self._barrier.wait(10)
+            file.write(content[10:])
+
+
+def test_forked_processes_download_a_file_at_once(place, tmp_path):
+    store = VersionStore("memory://view")  # in all processes at the same address
+    context = multiprocessing.get_context("fork")
+    store._storage = _SlowStorage(place, context.Barrier(2))
+    [path] = (place / "data").glob("*.rows")
+    arguments = (f"data/{path.name}", tmp_path / "cache")
+    processes = [context.Process(target=store.local_file, args=arguments) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert [p.name for p in (tmp_path / "cache" / "data").iterdir()] == [path.name]
 
 
 def test_a_view_without_a_version_is_refused(place):

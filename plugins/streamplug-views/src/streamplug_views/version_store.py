@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import xxhash
@@ -199,7 +200,7 @@ class VersionStore:
         cached = (folder or source_cache_dir(self.url)) / name
         if not cached.is_file():
             make_directory(cached.parent)
-            own = cached.with_name(f".{cached.name}.{id(self)}")
+            own = cached.with_name(f".{cached.name}.{token_hex(8)}")  # others may download it, too
             with stage_file(cached, own, durable=True) as staging:
                 call_with_retries(partial(self._storage.download, name, staging), self._retries)
                 if file_digest(staging) != name.rpartition("-")[2].partition(".")[0]:
