@@ -48,6 +48,7 @@ def test_what_cannot_be_true_is_pruned(text):
         "(lambda n: n)(3) == 3", "[n for n in (1,)] == [1]", "n > 20 or f(lang)", "n not in (3,)",
         "(n := 3) == 3", "(n := 1) and n == 1", "missing == 3", "1 / 0 == n", "n > number + 25",
         "n > len(sample) + 30", "n > max(30, 40)", "lang in 'dot'", "n in range(99)",
+        "n > np.random.uniform(30, 40)", "n > 20 + np.random.default_rng().random()",
     ],
 )  # fmt: skip
 def test_what_may_be_true_or_fail_is_kept(text):

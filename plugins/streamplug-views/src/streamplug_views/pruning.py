@@ -113,7 +113,7 @@ class Condition:
             if isinstance(node, ast.Compare):
                 for operand in (node.left, *node.comparators):
                     part = Expression(ast.unparse(operand))
-                    if part.is_constant and not any(map(part.uses, names)):
+                    if _is_constant(part) and not any(map(part.uses, names)):
                         with suppress(DataError):  # evaluation for a sample raises it
                             self._constants[operand] = part(0, {})
 
@@ -170,6 +170,11 @@ class Condition:
         ):
             return str(node.slice.value)
         return None
+
+
+def _is_constant(part: Expression) -> bool:
+    """Return whether a part of an expression is the same for all samples, as ``np.random`` is not."""
+    return part.is_constant and "random" not in part.text
 
 
 def _compare_with(
