@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import gzip
 import json
 import random
 import shutil
@@ -305,6 +306,25 @@ def test_the_latest_metadata_file_of_a_folder(two_files, helpers):
     shutil.rmtree(metadata)
     with pytest.raises(StreamplugError, match="there is no metadata/ of an Iceberg table"):
         read(folder)
+
+
+@pytest.mark.parametrize("ending", [".metadata.json", ".gz.metadata.json", ".metadata.json.gz"])
+def test_a_hint_may_be_older_than_the_latest_version(two_files, helpers, ending):
+    table, _ = two_files
+    folder = tables_folder(table)
+    metadata = helpers.path_of(table.metadata_location).parent
+    old, new = sorted(metadata.glob("*.metadata.json"))[-2:]
+    for number, path in enumerate((old, new), 7):
+        content = path.read_bytes()
+        content = gzip.compress(content) if ".gz" in ending else content
+        (metadata / f"v{number}{ending}").write_bytes(content)
+        (metadata / "version-hint.text").write_text("7\n")
+        assert ids(folder) == list(range(10 * (number - 6)))
+    (metadata / f"v7{ending}").unlink()
+    with pytest.raises(StreamplugError, match=r"v7\.metadata\.json"):
+        read(folder)
+    (metadata / "version-hint.text").write_text("8")
+    assert ids(folder) == list(range(20))
 
 
 def test_a_table_that_was_copied_is_read_where_it_is(two_files, helpers, tmp_path):

@@ -6,7 +6,7 @@ import re
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from streamplug.errors import ConfigError, DataError, NotFound
+from streamplug.errors import ConfigError, DataError, NotFound, StorageError, Transient
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.registry import make
@@ -16,6 +16,7 @@ from streamplug.transfer.retry import call_with_retries
 METADATA_FOLDER = "metadata/"
 _HINT = f"{METADATA_FOLDER}version-hint.text"
 _METADATA_NAME = re.compile(r"v?([0-9]+)(?:-[0-9a-fA-F-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_VERSION_ENDINGS = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _MAX_METADATA_BYTES = 1 << 28  # of a metadata file, decompressed
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 
@@ -63,9 +64,11 @@ class TableFiles:
             data = b""
         with parsing(self._storage.url_of(_HINT)):
             hint = data.decode().strip()
+            number = int(hint) if hint.isdecimal() else None
+        if number is not None:
+            return self._find_version(number)
         if hint:
-            name = f"v{hint}" if hint.isdigit() else hint.removesuffix(".metadata.json")
-            return f"{METADATA_FOLDER}{name}.metadata.json"
+            return f"{METADATA_FOLDER}{hint.removesuffix('.metadata.json')}.metadata.json"
         found: dict[int, list[str]] = {}
         for info in call_with_retries(
             lambda: list(self._storage.list(METADATA_FOLDER)), self._retries
@@ -84,6 +87,27 @@ class TableFiles:
                 "pass as remote= the one that the catalog names (metadata_location of the table)"
             )
         return latest[0]
+
+    def _find_version(self, number: int) -> str:
+        """Return the key of the metadata file of a version, or of the last one that follows it.
+
+        A commit writes its metadata file before the hint, and counts even if it stops in between.
+        """
+        latest = f"{METADATA_FOLDER}v{number}.metadata.json"
+        while True:
+            keys = [f"{METADATA_FOLDER}v{number}{ending}" for ending in _VERSION_ENDINGS]
+            key = next((key for key in keys if self._exists(key)), None)
+            if key is None:
+                return latest
+            latest, number = key, number + 1
+
+    def _exists(self, key: str) -> bool:
+        try:
+            return call_with_retries(lambda: self._storage.exists(key), self._retries)
+        except Transient:
+            raise
+        except StorageError:  # S3 denies access to what is not there without the right to list
+            return False
 
     def read_metadata(self, key: str) -> TableMetadata:
         """Read a metadata file.
