@@ -105,6 +105,12 @@ def test_values_whose_encoding_stays_are_not_encoded_again(tmp_path, write, read
     assert read(tmp_path / "text")["name"] == ["name ", "name ", "name "]
 
 
+def test_values_of_a_stream_with_a_limit_are_not_encoded_again(tmp_path, write, read, lossy):
+    source = write(tmp_path / "source", range(3), {"name": lossy})
+    convert(Stream(local=str(source), max_value_bytes="1mb"), Output(tmp_path / "out", processes=0))
+    assert read(tmp_path / "out")["name"] == ["name ", "name ", "name "]
+
+
 def test_what_could_run_code_is_copied_without_running_it(tmp_path, write, read):
     source = write(tmp_path / "source", range(3), {"id": "pkl"})
     convert(source, Output(tmp_path / "out"))

@@ -17,7 +17,7 @@ from streamplug.interfaces import (
     WritableFormat,
     WriteSettings,
 )
-from streamplug.interfaces.encoding import GatherBuffer
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES, GatherBuffer
 from streamplug.types import Bytes1D, ColumnValues, Int64
 from streamplug.write.columns import format_of
 
@@ -50,8 +50,12 @@ def keep_raw(encoding: Encoding) -> Encoding:
 
 
 def same_encoding(one: Encoding, other: Encoding) -> bool:
-    """Return whether two encodings store values identically."""
-    return type(one) is type(other) and pickle.dumps(one) == pickle.dumps(other)
+    """Return whether two encodings store values identically; the bounds of decoded values may differ."""
+    if type(one) is not type(other):
+        return False
+    # `max_value_bytes` of a stream makes other encodings of its columns, which store values alike.
+    one, other = (encoding.with_max_value_bytes(MAX_VALUE_BYTES) for encoding in (one, other))
+    return pickle.dumps(one) == pickle.dumps(other)
 
 
 def decode_values(encoding: Encoding, values: Sequence[bytes | None]) -> list[Any]:
