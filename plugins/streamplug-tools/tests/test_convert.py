@@ -111,6 +111,15 @@ def test_values_of_a_stream_with_a_limit_are_not_encoded_again(tmp_path, write, 
     assert read(tmp_path / "out")["name"] == ["name ", "name ", "name "]
 
 
+def test_decoders_of_columns_of_bytes_are_used_as_those_of_others(tmp_path, write, read):
+    source = write(tmp_path / "source", range(3), {"name": "str", "x": "bytes"})
+    decoders = {"name": WithEnding("!"), "x": WithEnding(b"!")}
+    stream = Stream(local=str(source), decoders=decoders)
+    convert(stream, Output(tmp_path / "out", processes=0))
+    assert read(tmp_path / "out")["name"] == ["name 0!", "name 1!", "name 2!"]
+    assert read(tmp_path / "out")["x"] == [b"!", b"\x01!", b"\x02\x02!"]
+
+
 def test_what_could_run_code_is_copied_without_running_it(tmp_path, write, read):
     source = write(tmp_path / "source", range(3), {"id": "pkl"})
     convert(source, Output(tmp_path / "out"))

@@ -59,6 +59,7 @@ def map_columns(
     source: Format,
     target: str,
     *,
+    decoded: Collection[str] = (),
     encodings: Mapping[str, str],
     rename: Mapping[str, str],
     select: Collection[str] | None,
@@ -70,6 +71,7 @@ def map_columns(
         columns: Columns of the source, for each of its schemas.
         source: Format of the source.
         target: Format of the new data set.
+        decoded: Columns that a stream decodes otherwise than they are stored.
         encodings: Requested encodings by new name.
         rename: New names by old name.
         select: Columns to take; None for all.
@@ -83,7 +85,9 @@ def map_columns(
     check_names(f"columns={list(encodings)}", "the new data set", encodings, names)
     format_: Format = make("format", target)
     return [
-        _map_column(columns[old], new, encodings.get(new), (source, format_), target)
+        _map_column(
+            columns[old], new, encodings.get(new), (source, format_), target, decoded=old in decoded
+        )
         for old, new in both
     ]
 
@@ -130,6 +134,8 @@ def _map_column(
     spec: str | None,
     formats: tuple[Format, Format],
     to: str,
+    *,
+    decoded: bool,
 ) -> ColumnMapping:
     source, target = formats
     old = columns[0].name
@@ -150,10 +156,9 @@ def _map_column(
     if source.encodings or target.encodings or name == target.key:
         return ColumnMapping(name, spec, old, stored=False)
     same = all(same_encoding(c.encoding, encoding) for c in columns)
+    as_bytes = spec == "bytes" and not decoded
     # Decoding fixed-size arrays is lossless, and faster.
-    return ColumnMapping(
-        name, spec, old, stored=spec == "bytes" or (same and encoding.dtype is None)
-    )
+    return ColumnMapping(name, spec, old, stored=as_bytes or (same and encoding.dtype is None))
 
 
 def _check_floats(columns: Sequence[Column], new: Column) -> None:

@@ -233,6 +233,7 @@ def map_table_columns(table: Table, output: Output, columns: Columns) -> list[Co
         table.columns,
         own[0] if own else formats[0],
         str(output.format),
+        decoded=table.decoded_columns,
         encodings=columns.encodings,
         rename=columns.rename,
         select=columns.select,

@@ -86,6 +86,12 @@ class Table:
         return [opened.index for opened in self._opened]
 
     @property
+    def decoded_columns(self) -> set[str]:
+        """Names of the columns that a stream decodes otherwise than they are stored."""
+        decoders = [opened.stream.decoders or {} for opened in self._opened]
+        return {name for of in decoders for name, decoder in of.items() if decoder is not None}
+
+    @property
     def own_encodings(self) -> bool:
         """Whether a format has its own encodings, such as text."""
         return any(schema.format.encodings for index in self.indexes for schema in index.schemas)
