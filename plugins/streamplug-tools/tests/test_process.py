@@ -8,7 +8,7 @@ import pytest
 from streamplug_tools import Columns, Expression, Output, as_lines, process, process_with, shuffle
 from streamplug_tools.processing import run_program
 
-from streamplug import register_encoding
+from streamplug import Stream, register_encoding
 from streamplug.errors import ConfigError, OutputExistsError, UnsafeTypeError, WriterError
 from streamplug.interfaces import Encoding
 from streamplug.plugin import registry
@@ -102,6 +102,41 @@ def test_what_could_run_code_is_looked_at_only_with_leave(tmp_path, write, read)
     allowed = Columns(**columns, allow_unsafe_types=True)
     process(source, to(tmp_path / "out"), {"n": "id + 1"}, columns=allowed)
     assert read(tmp_path / "out", "n")["n"].tolist() == [1, 2, 3]
+
+
+def test_a_column_of_several_encodings_is_not_decoded_by_the_first(tmp_path, write, read):
+    sources = [
+        write(tmp_path / "text", range(2), {"name": "str"}),
+        write(tmp_path / "json", range(2), {"name": "json"}),
+    ]
+    columns = Columns(encodings={"name": "bytes", "n": "int"})
+    with pytest.raises(
+        ConfigError, match="'name' is needed, and is str in some shards and json in"
+    ):
+        process(sources, to(tmp_path / "out"), {"n": "len(name)"}, columns=columns)
+    assert not (tmp_path / "out").exists()
+    columns = Columns(encodings={"name": "int"})  # each is decoded if it is not written
+    process(sources, to(tmp_path / "out"), {"name": "len(name)"}, columns=columns)
+    assert read(tmp_path / "out")["name"].tolist() == [6, 6, 6, 6]
+
+
+class Bound(Lossy):
+    """A value that is the bound of values."""
+
+    def decode(self, data):
+        return self.max_value_bytes
+
+
+def test_a_column_that_is_looked_at_has_the_limit_of_its_stream(tmp_path, write, read):
+    register_encoding("bound", Bound)
+    try:
+        source = write(tmp_path / "source", range(2), {"name": "bound"})
+        stream = Stream(local=str(source), max_value_bytes=77)
+        columns = Columns(encodings={"n": "int"})
+        process(stream, to(tmp_path / "out"), {"n": "name"}, columns=columns)
+        assert read(tmp_path / "out", "n")["n"].tolist() == [77, 77]
+    finally:
+        registry.unregister("encoding", "bound")
 
 
 def test_columns_of_numbers_alone(source, tmp_path, read):

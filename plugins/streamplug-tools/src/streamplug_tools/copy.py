@@ -41,7 +41,7 @@ from streamplug_tools.options import (
 )
 from streamplug_tools.part_task import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
-from streamplug_tools.raw_values import RawFormat, decode_values
+from streamplug_tools.raw_values import RawFormat, decode_values, same_encoding
 from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches
 from streamplug_tools.selection_order import ListedOrder, SelectionOrder, SharedOrder
 from streamplug_tools.time_values import Convert, make_converter
@@ -211,7 +211,18 @@ class CopyTask:
         """Encodings of columns that the transformation needs and that are read as stored."""
         columns, sampler = self._tables[0].columns, self.change.columns if self.change else ()
         stored = {c.source for c in self.inputs[0].columns if c.stored and c.source in sampler}
-        encodings = {name: make_encoding(name, columns[name][0].spec) for name in stored}
+        limits = [stream.value_limit for stream in self.inputs[0].streams]
+        limit = max((size for size in limits if size is not None), default=None)
+        encodings = {}
+        for name in sorted(stored):
+            specs = dict.fromkeys(column.spec for column in columns[name])
+            first, *others = [make_encoding(name, spec) for spec in specs]
+            if not all(same_encoding(first, other) for other in others):
+                raise ConfigError(
+                    f"column {name!r} is needed, and is {' in some shards and '.join(specs)} in others, "
+                    "which its stored values do not tell: leave it out, or change each data set by itself"
+                )
+            encodings[name] = first if limit is None else first.with_max_value_bytes(limit)
         unsafe = sorted(name for name, encoding in encodings.items() if encoding.unsafe)
         if unsafe and not self.allow_unsafe_types:
             raise UnsafeTypeError(
