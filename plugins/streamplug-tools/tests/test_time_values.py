@@ -8,9 +8,11 @@ from decimal import Decimal
 
 import pytest
 from click.testing import CliRunner
+from streamplug_tools import Columns, Output, convert
 
-from streamplug import StreamingDataset
+from streamplug import Stream, StreamingDataset
 from streamplug.cli import main
+from streamplug.errors import ConfigError
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -128,6 +130,35 @@ def test_each_way_that_the_error_names_works_in_the_same_place(spec, write, tmp_
         assert values(out) == (pytest.approx(right) if "float" in name else right)
     left_out = run(*command, "--drop", "x", "--exist-ok")
     assert left_out.exit_code == 0, left_out.stderr
+
+
+@pytest.mark.parametrize(
+    ("kinds", "encoding", "alike"),
+    [
+        ((pa.timestamp("us"), pa.timestamp("ns")), "int64", "float64"),
+        ((pa.date32(), pa.timestamp("s")), "int", "float64"),
+        ((pa.timestamp("us"), pa.timestamp("us", "UTC")), "str", "int64"),
+        ((pa.timestamp("us", "UTC"), pa.timestamp("us")), "json", "float64"),
+    ],
+)
+def test_times_of_several_units_or_zones_are_not_mixed_up(kinds, encoding, alike, tmp_path):
+    sources = []
+    for number, kind in enumerate(kinds):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        values = pa.array([date(2026, 1, 1)], pa.date32()).cast(kind)
+        parquet.write_table(pa.table({"when": values}), folder / "a.parquet")
+        sources.append(Stream(local=str(folder), format="parquet"))
+
+    def run(spec):
+        out = tmp_path / spec
+        columns = Columns(encodings={"when": spec})
+        convert(sources, Output(out, format="mds", processes=0), columns=columns)
+        return {sample["when"] for sample in StreamingDataset(local=str(out), batch_size=1)}
+
+    with pytest.raises(ConfigError, match=r"in some shards and .* would mix up"):
+        run(encoding)
+    assert len(run(alike)) == 1
 
 
 def test_decimals_become_exact_text_without_being_asked_for(write, tmp_path):

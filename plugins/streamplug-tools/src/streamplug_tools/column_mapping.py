@@ -15,7 +15,7 @@ from streamplug.interfaces import Column, Format, WriteSettings
 from streamplug.plugin.registry import is_known, list_names, make
 from streamplug.write.columns import format_of
 from streamplug_tools.raw_values import same_encoding
-from streamplug_tools.time_values import encoding_choices, is_temporal
+from streamplug_tools.time_values import encoding_choices, is_converted_alike, is_temporal
 
 _SYNONYMS = {
     "binary": ("bytes",),
@@ -150,6 +150,7 @@ def _map_column(
             f"name one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
         )
     encoding = make_encoding(name, spec, target.encodings)
+    _check_times(columns, name, spec)
     if is_default:
         _check_floats(columns, Column(name, spec, encoding))
     # Formats with their own encodings do not store encoded bytes; keys are text in other formats.
@@ -159,6 +160,17 @@ def _map_column(
     as_bytes = spec == "bytes" and not decoded
     # Decoding fixed-size arrays is lossless, and faster.
     return ColumnMapping(name, spec, old, stored=as_bytes or (same and encoding.dtype is None))
+
+
+def _check_times(columns: Sequence[Column], name: str, spec: str) -> None:
+    """Raise a ConfigError if times of several units, or with and without a zone, would be mixed."""
+    specs = [*dict.fromkeys(column.spec for column in columns)]
+    if not is_converted_alike(specs, spec):
+        raise ConfigError(
+            f"column {columns[0].name!r} is {' in some shards and '.join(specs)} in others, which "
+            f"{name}:{spec} would mix up; choose another encoding, such as {name}:float64 for seconds, or "
+            "convert each data set by itself"
+        )
 
 
 def _check_floats(columns: Sequence[Column], new: Column) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from functools import partial
@@ -16,6 +16,7 @@ from streamplug.types import ColumnValues
 
 _TEMPORAL = re.compile(r"timestamp|date|time|duration|decimal")
 _NESTED = re.compile(r"(list|struct|map|fixed_size_list)<|.*\?$", re.DOTALL)
+_KIND = re.compile(r"date[0-9]+|[a-z]+")
 _UNIT = re.compile(r"\[(s|ms|us|ns)[],]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive; aware times are converted to UTC
@@ -50,6 +51,23 @@ def encoding_choices(spec: str) -> dict[str, str]:
     )
     whole, real = f"whole {name} {since}", f"seconds {since}"
     return {"int64": whole, "int": whole, "float64": real, "float": real, "str": "ISO 8601 text"}
+
+
+def is_converted_alike(specs: Sequence[str], target: str) -> bool:
+    """Return whether converted values mean the same: integers of one unit, or text of times in UTC or not.
+
+    Args:
+        specs: Encodings of a column in several shards; those without times are ignored.
+        target: Encoding to store.
+    """
+    temporal = [spec for spec in specs if is_temporal(spec)]
+    name = target.partition(":")[0]
+    if name in _INTEGER_ENCODINGS:
+        kinds = [(_KIND.match(spec), _UNIT.search(spec)) for spec in temporal]
+        return len({(kind and kind[0], unit and unit[1]) for kind, unit in kinds}) <= 1
+    if name in _TEXT_ENCODINGS or name == "json":
+        return len({"tz=" in spec for spec in temporal}) <= 1
+    return True
 
 
 def make_converter(source: str, target: str) -> Convert | None:
