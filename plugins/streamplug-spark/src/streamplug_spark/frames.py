@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -81,7 +81,9 @@ def write_dataframe(
     )  # executors run in other directories
     home = open_storage(locations[-1], storage_options)
     check_writer_options(columns, options)
-    mark = _begin(home, exist_ok=exist_ok)
+    keep = len(locations) == 1 or bool(options.get("keep_local"))
+    homes = [home] if len(locations) == 1 or not keep else [open_storage(locations[0]), home]
+    mark = _begin(homes, exist_ok=exist_ok)
     udf = partial(udf_iterable, **(udf_kwargs or {})) if udf_iterable else None
     writer = PartitionWriter(
         locations, dict(columns), mark, udf, storage_options, options, registrations()
@@ -91,13 +93,13 @@ def write_dataframe(
     else:
         result = dataframe.mapInPandas(writer.of_pandas, _RESULT)
     folders = _collected(result)
-    for info in list(home.list("part-")):  # of attempts that Spark discarded
-        folder = info.key.partition("/")[0]
-        if PART_FOLDER.fullmatch(folder) and folder not in folders:
-            home.delete(info.key)
+    for place in homes:
+        for info in list(place.list("part-")):  # of attempts that Spark discarded
+            folder = info.key.partition("/")[0]
+            if PART_FOLDER.fullmatch(folder) and folder not in folders:
+                place.delete(info.key)
     parts = [join(locations[-1], folder) for folder in folders]
     if merge:
-        keep = len(locations) == 1 or bool(options.get("keep_local"))
         merge_index(parts, locations, keep_local=keep, storage_options=storage_options)
     home.delete(MARK)
     return parts
@@ -148,25 +150,29 @@ def _checked(dataframe: Any, columns: Mapping[str, str] | None) -> Mapping[str, 
     return columns
 
 
-def _begin(home: Storage, *, exist_ok: bool) -> bytes:
-    """Clear the output, and write a marker that executors must find."""
+def _begin(homes: Sequence[Storage], *, exist_ok: bool) -> bytes:
+    """Clear the output, and write a marker to the last location, which executors must find."""
     from streamplug_tools.dataset_removal import check_empty
 
-    keys = [info.key for info in home.list("")]
-    # Parts without an index of all are written by merge=False.
-    parts = [key for key in keys if PART_FOLDER.fullmatch(key.partition("/")[0])]
-    if _INDEX in keys or MARK in keys or parts:
+    old: dict[Storage, list[str]] = {}
+    for home in homes:
+        keys = [info.key for info in home.list("")]
+        # Parts without an index of all are written by merge=False.
+        parts = [key for key in keys if PART_FOLDER.fullmatch(key.partition("/")[0])]
+        if not (_INDEX in keys or MARK in keys or parts):
+            check_empty(home)
+            continue
         if not exist_ok:
             raise OutputExistsError(
                 f"{home.url} already holds a data set, or a part of one; choose another place, or pass "
                 "exist_ok=True to replace it"
             )
+        old[home] = keys
+    for home, keys in old.items():  # once all are checked
         for key in keys:
             home.delete(key)
-    else:
-        check_empty(home)
     mark = json.dumps({"dataframe": uuid.uuid4().hex, "version": 1}).encode()
-    home.write(MARK, mark)
+    homes[-1].write(MARK, mark)
     return mark
 
 
