@@ -108,7 +108,7 @@ class _Job:
         return f"{part}{text}"
 
     def cancel(self) -> None:
-        """Cancel the job if it is running."""
-        if self._thread.is_alive():
+        """Cancel the job, and wait for its end."""
+        while self._thread.is_alive():  # again, as its thread may not have submitted it yet
             self._context.cancelJobGroup(self._group)
-            self._thread.join()
+            self._thread.join(_POLL)
