@@ -42,6 +42,14 @@ def test_labels_and_texts_of_few_values_are_counted(tmp_path):
     assert "25 · 25%" in page
 
 
+def test_numbers_that_look_alike_are_not_counted_as_one(tmp_path):
+    with MDSWriter(out=str(tmp_path), columns={"near": "float64", "far": "float64"}) as out:
+        for n in range(100):
+            out.write({"near": 1.1 + n % 2 / 1e9, "far": 0.5 if n % 4 else float("nan")})
+    found = {column.name: column.counts for column in collect_statistics(tmp_path).columns}
+    assert found == {"near": {}, "far": {"0.5": 75, "nan": 25}}
+
+
 def test_samples_are_of_shards_all_over_the_set(source):
     found = collect_statistics(source, samples=0, measured=12)
     assert 12 <= found.seen <= 24

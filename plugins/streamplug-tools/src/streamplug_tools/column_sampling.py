@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -145,6 +146,7 @@ class ColumnSampler:
         self._previews: dict[str, list[tuple[int, Preview]]] = defaultdict(list)
         self._notes: dict[str, dict[str, int]] = defaultdict(dict)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self._label_numbers: dict[str, dict[str, float]] = defaultdict(dict)
         self._unlabelled: set[str] = set()
         self._left = _MAX_SAMPLED_BYTES
         self._max_previews = 0
@@ -199,6 +201,9 @@ class ColumnSampler:
             self._unlabelled.add(name)
         elif len(counts) <= _MAX_COUNTED_VALUES:
             counts[seen.text] += 1
+            number = self._label_numbers[name].setdefault(seen.text, seen.number)
+            if number != seen.number and not math.isnan(number):
+                self._unlabelled.add(name)  # different numbers look alike in few digits
         if keep and shown:
             previews.append((sample, seen))
         notes = self._notes[name]
