@@ -479,6 +479,18 @@ def test_a_url_gets_everything_and_nothing_stays_here(tmp_path, storage, tempora
     assert StreamingDataset(local=str(tmp_path / "far")).size == 100
 
 
+def test_files_for_a_url_alone_are_not_kept_until_the_end(tmp_path, storage, temporary):
+    with MDSWriter(
+        columns=COLUMNS, out=f"uploads://{tmp_path}/far", size_limit=1000, keep_local=True
+    ) as writer:
+        for number in range(100):
+            writer.write(sample(number))
+        writer._uploader.drain()
+        assert len(names(tmp_path / "far")) > 2
+        assert list(temporary.glob("**/shard.*")) == []
+    assert StreamingDataset(local=str(tmp_path / "far")).size == 100
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_of_a_pair_the_local_one_can_be_kept(tmp_path, storage, keep):
     near, far = tmp_path / "near", tmp_path / "far"

@@ -30,7 +30,10 @@ _owners: WeakValueDictionary[str, Destination] = WeakValueDictionary()
 
 
 class Destination:
-    """Local `folder`, and optional `storage`, that a writer writes to; `url` is their name in messages."""
+    """Local `folder`, and optional `storage`, that a writer writes to; `url` is their name in messages.
+
+    `keep_local` is whether files stay in the folder after their upload.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,9 @@ class Destination:
             path = self._temporary.path
         self.folder = path
         self.url = self.storage.url if self.storage else str(self.folder)
-        self._append, self._keep_local = append, keep_local
+        self._append = append
+        # The files of a temporary directory would fill the disk, and be removed all the same.
+        self.keep_local = keep_local and self._temporary is None
         self._owned = ExitStack()
         try:
             with map_output_errors(self.folder):
@@ -80,7 +85,7 @@ class Destination:
 
     def _check_copy(self, appended: AppendedDataset) -> None:
         """Check that the local data set is one that shards may be added to, as a copy of the remote one."""
-        if not self._keep_local:
+        if not self.keep_local:
             raise OutputExistsError(
                 f"{self.folder} holds a copy of a data set, whose index would be removed after the upload; "
                 "pass keep_local=True, or choose another directory"
@@ -118,7 +123,7 @@ class Destination:
                 f"{home.url_of(INDEX_NAME)} was written by another writer meanwhile, and shards of both may "
                 "be mixed: let one writer write the data set again, or each one in a place of its own"
             )
-        if self.storage is not None and not self._keep_local:
+        if self.storage is not None and not self.keep_local:
             return
         path = self.folder / INDEX_NAME
         with map_output_errors(path, len(data)):

@@ -53,7 +53,7 @@ class Writer(Configurable, section="writer"):
         columns: Encoding of each column by its name; with `append`, None for the existing columns.
         out: A local path, a URL, or a pair (local path, URL).
         format: Name of the shard format, or a format.
-        keep_local: Whether to keep local files after their upload.
+        keep_local: Whether to keep local files after their upload, if `out` has a local path.
         compression: Name and optional level after a colon: ``"zstd:11"``; None for none.
         hashes: Names of the digests of each file in the index, by which readers detect damage: None for
             ``["xxh3_64"]``, or with `append` for those of the data set; ``[]`` for none, as in
@@ -152,7 +152,7 @@ class Writer(Configurable, section="writer"):
         self._uploader = Uploader(
             self._destination.storage,
             self._destination.folder,
-            keep_local=keep_local,
+            keep_local=self._destination.keep_local,
             durable=durable,
             retries=retry,
             num_threads=max_workers or min(32, (os.cpu_count() or 1) + 4),
