@@ -32,6 +32,7 @@ def command(**options):
         ("out=['a']: text=\"b\"", "OUT=['a']: --message=\"b\""),
         ("--split=1, s.split=2, ssplit=3, 'split=4'", "--split=1, s.split=2, ssplit=3, 'split=4'"),
         ("batch_size=0", "batch_size=0"),
+        ("/data/split=a/x: no file", "/data/split=a/x: no file"),
         ("pass exist_ok=True, or split=True", "pass --force, or --split=True"),
         ("pass exist_ok=True (--force) to", "pass --force to"),
         ("exist_ok=False, exist_ok=Truely", "--force=False, --force=Truely"),

@@ -43,7 +43,7 @@ def use_option_names(text: str, command: click.Command | None) -> str:
     # Not --format, which in most commands is that of the new data set.
     text = text.replace("with their format= (--src-format)", "with --src-format")
     # Without a value, as in "pass split=, or …", the mark goes as well.
-    pattern = rf"(?<![\w'\"`.=-])({alternatives})=(True\b|[\w'\"\[({{.-]|)"
+    pattern = rf"(?<![\w'\"`./=-])({alternatives})=(True\b|[\w'\"\[({{.-]|)"
 
     def replace(match: re.Match[str]) -> str:
         name, value = match.groups()
