@@ -111,6 +111,8 @@ def test_options_of_epochs_are_refused(place):
             ConfigError, match="Ray Data reads each sample once, in an order of its own"
         ):
             from_streamplug(place, **options)
+    with pytest.raises(ConfigError, match="on_error='substitute': Ray Data reads no other samples"):
+        from_streamplug(place, on_error="substitute")
     with pytest.raises(ConfigError, match="choose=3: Ray Data reads each sample once"):
         from_streamplug(streams=[Stream(remote=place, choose=3)])
 

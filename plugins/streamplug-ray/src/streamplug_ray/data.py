@@ -46,6 +46,11 @@ class StreamplugDatasource(Datasource):  # type: ignore[misc]  # where ray is no
                     f"{name}={options[name]!r:.60}: Ray Data reads each sample once, in an order of its own; "
                     "leave it out, or use RayBatches for the order of a run"
                 )
+        if options.get("on_error", "raise") != "raise":
+            raise ConfigError(
+                f"on_error={options['on_error']!r:.60}: Ray Data reads no other samples in place of damaged "
+                "ones; leave it out, or use RayBatches"
+            )
         for stream in options.get("streams") or ():
             for name, value in stream.weight.options.items():
                 raise ConfigError(f"{stream!r}: {name}={value!r}: Ray Data reads each sample once")
