@@ -86,7 +86,7 @@ def open_snapshot(
         ]
     folder = None
     if stream.local is not None and local_path(store.location) is None:
-        folder = Path(stream.local)
+        folder = stream.location.root
     parts = []
     for part in manifest.parts:
         groups = []
