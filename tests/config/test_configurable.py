@@ -347,6 +347,19 @@ def test_yaml_may_merge_and_replace(tmp_path):
     }
 
 
+def test_yaml_may_merge_a_mapping_that_merges_another(tmp_path):
+    pytest.importorskip("yaml")
+    (tmp_path / "a.yaml").write_text(
+        "<<: &b {<<: &a {x: 1, y: 1}, y: 2}\nz: *a\nown: *b\nchild: {<<: *b, x: 3}\n"
+    )
+    assert config.load(tmp_path / "a.yaml") == {
+        "x": 1, "y": 2, "z": {"x": 1, "y": 1}, "own": {"x": 1, "y": 2}, "child": {"x": 3, "y": 2}
+    }  # fmt: skip
+    (tmp_path / "a.yaml").write_text("a: &a {x: 1, x: 2}\nb: {<<: *a}\n")
+    with pytest.raises(ConfigError, match="the key 'x' is there twice"):
+        config.load(tmp_path / "a.yaml")
+
+
 def test_yaml_has_the_numbers_of_version_1_2(tmp_path):
     pytest.importorskip("yaml")
     (tmp_path / "a.yaml").write_text("a: [1e-3, -.5E2, 1.e+3, 1.5, 7]\nb: [1e, e5, 1e5x, '1e3']\n")

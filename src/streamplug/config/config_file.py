@@ -156,17 +156,25 @@ def _yaml(text: str) -> Any:
                 sizes[id(node)] = self.num_values - before
             return node
 
-    sizes: dict[int, int] = {}
+        def flatten_mapping(self, node: Any) -> None:
+            if id(node) in flat:  # it was merged into another mapping
+                return
+            flat.add(id(node))
+            # Keys from merges (<<) may be overridden: only a mapping's own keys must be unique.
+            own = [key for key, _ in node.value if key.tag != _MERGE]
+            _object([(self.construct_object(key), None) for key in own])
+            super().flatten_mapping(node)
+            # PyYAML lets keys that this mapping has merged win over its own where it is merged itself.
+            node.value = [*{(key.tag, str(key.value)): (key, v) for key, v in node.value}.values()]
 
-    # Keys from merges (<<) may be overridden: only a mapping's own keys must be unique.
-    def checked(loader: Any, node: Any) -> Any:
-        _object(
-            [(loader.construct_object(key), None) for key, _ in node.value if key.tag != _MERGE]
-        )
+    sizes: dict[int, int] = {}
+    flat: set[int] = set()
+
+    def construct_mapping(loader: Any, node: Any) -> Any:
         loader.flatten_mapping(node)
         return dict(loader.construct_pairs(node, deep=True))
 
-    Loader.add_constructor("tag:yaml.org,2002:map", checked)
+    Loader.add_constructor("tag:yaml.org,2002:map", construct_mapping)
     Loader.add_implicit_resolver(_FLOAT, _EXPONENT_NUMBER, list("-+.0123456789"))
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a safe loader
