@@ -159,6 +159,31 @@ def test_sound_of_a_video_is_in_step(media):
 
 
 @pytest.mark.parametrize(
+    ("container", "audio", "rate"),
+    [("mp4", "aac", 8000), ("mov", "pcm_s16le", 8000), ("mpegts", "mp2", 48000)],
+)
+def test_sound_that_begins_after_the_video_is_read_to_its_end(media, container, audio, rate):
+    options = {"codec": "mpeg4", "audio": audio, "rate": rate, "options": (("bf", "0"),)}
+    out = io.BytesIO()
+    with (
+        av.open(io.BytesIO(media(2.0, container=container, **options))) as source,
+        av.open(out, "w", container) as target,
+    ):
+        copied = [target.add_stream_from_template(s, opaque=True) for s in source.streams]
+        for packet in source.demux():
+            if packet.size:
+                shift = 0.75 if packet.stream.type == "audio" else 0
+                packet.pts += round(shift / packet.time_base)
+                packet.dts += round(shift / packet.time_base)
+                packet.stream = copied[packet.stream.index]
+                target.mux(packet)
+    sound = Audio(out.getvalue())
+    assert sound.duration == pytest.approx(2.75, abs=0.02)
+    assert np.abs(sound.samples()[0, -rate // 10 :]).max() > 0.3
+    assert np.abs(sound.window(0.1, at=2.6)).max() > 0.3
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"seconds": 0}, "seconds=0"),

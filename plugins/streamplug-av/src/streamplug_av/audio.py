@@ -36,6 +36,7 @@ _PREROLL_SECONDS = 0.25  # decoders of lossy codecs need the packets before a sa
 _UNDECODABLE = "the sound cannot be decoded; the file is damaged"
 _MARGIN = 64  # samples around a window that is resampled, for the filter
 _TOLERANCE_SECONDS = 0.1  # codecs pad the end
+_START_SECONDS = 1e-6  # to which FFmpeg rounds the begin of a file
 _MAX_JITTER_SECONDS = 5e-3  # of the times of packets without a gap, which containers round
 
 
@@ -90,9 +91,11 @@ class Audio(MediaFile):
     def duration(self) -> float:
         """Seconds until the end of the last sample, according to the container."""
         stream = self._stream
-        if stream.duration:
-            return float(stream.duration * stream.time_base)
-        return (self._container.duration or 0) / av.time_base
+        if not stream.duration:
+            return (self._container.duration or 0) / av.time_base
+        begin = float((stream.start_time or 0) * stream.time_base) - start_seconds(self._container)
+        late = begin if begin > _START_SECONDS else 0.0
+        return float(stream.duration * stream.time_base) + late
 
     # -- samples ----------------------------------------------------------------------
 
