@@ -148,6 +148,23 @@ class TestJPEG(OneImage):
             stored = make("encoding", "jpeg").encode(picture)
         assert Image.open(BytesIO(stored)).size == picture.size != (20, 10)
 
+    def test_image_reduced_while_it_is_read_is_stored_as_it_is_now(self, path):
+        noise((64, 48)).save(path)
+        with Image.open(path) as picture:
+            picture.draft("L", (16, 12))
+            stored = make("encoding", "jpeg").encode(picture)
+        result = Image.open(BytesIO(stored))
+        assert (result.mode, result.size) == (picture.mode, picture.size) == ("L", (16, 12))
+
+    def test_another_frame_of_a_file_is_stored_as_it_is(self, path):
+        first, second = Image.new("RGB", (20, 10), "black"), Image.new("RGB", (20, 10), "white")
+        first.save(path, "MPO", save_all=True, append_images=[second])
+        with Image.open(path) as picture:
+            assert make("encoding", "jpeg").encode(picture) == path.read_bytes()
+            picture.seek(1)
+            stored = make("encoding", "jpeg").encode(picture)
+        assert min(Image.open(BytesIO(stored)).convert("L").tobytes()) > 250
+
     def test_image_whose_file_is_gone_is_compressed_anew(self, path):
         with Image.open(path) as picture:
             picture.load()

@@ -100,11 +100,13 @@ def _file_behind(value: object) -> bytes | None:
         return None
     try:
         data = Path(os.fsdecode(value.filename)).read_bytes()
-        # An image with loaded pixels may have been modified; it keeps its class and file name.
-        if not value.tile:
-            with Image.open(BytesIO(data)) as original:
-                if (original.size, original.tobytes()) != (value.size, value.tobytes()):
-                    return None
+        with Image.open(BytesIO(data)) as original:
+            # draft() and seek() change an image before its pixels are loaded.
+            if value.tell() or (original.mode, original.size) != (value.mode, value.size):
+                return None
+            # An image with loaded pixels may have been modified; it keeps its class and file name.
+            if not value.tile and original.tobytes() != value.tobytes():
+                return None
     except (OSError, ValueError):
         return None
     return data
