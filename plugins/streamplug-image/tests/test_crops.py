@@ -297,6 +297,16 @@ def test_damaged_files_are_found(kind):
             encoding.decode(memoryview(bytes(changed)))
 
 
+def test_truncated_files_of_several_images_are_found():
+    encoding = ImageFiles()(make("encoding", "jpeg"))
+    data = file_of(picture((200, 200)), "MPO", save_all=True, append_images=[picture((200, 200))])
+    assert encoding.decode(memoryview(data)) == data
+    with pytest.raises(DecodeError, match="truncated"):
+        encoding.decode(memoryview(data[: len(data) // 4]))
+    # A camera's preview after the image is not decoded.
+    assert encoding.decode(memoryview(data[:-40])) == data[:-40]
+
+
 def test_other_columns_are_refused():
     with pytest.raises(ConfigError, match="not PIL"):
         ImageFiles()(make("encoding", "pil"))

@@ -53,7 +53,8 @@ def _verify(data: memoryview, max_value_bytes: int) -> None:
     """Raise `DecodeError` if an image file for Pillow is too large, or damaged as far as is known."""
     picture = open_file(data, max_value_bytes)
     try:
-        if picture.format == "JPEG":  # it may go on after its end, and is decoded to find out
+        # A JPEG file, also one of several images, may go on after its end: it is decoded to find out.
+        if picture.format in ("JPEG", "MPO"):
             picture.load()
         else:
             picture.verify()
