@@ -4,6 +4,7 @@ import io
 import math
 import os
 import pickle
+import struct
 
 import numpy as np
 import pytest
@@ -250,6 +251,19 @@ def test_values_that_are_no_images_are_refused():
         crop({"picture": b"nothing"}, rng)
     with pytest.raises(DecodeError, match="50 x 30 pixels: more than max_pixels=9"):
         RandomResizedCrop((8, 8), max_pixels=9).decode(file_of(picture()), rng)
+
+
+def test_images_of_more_pixels_are_read_if_asked_for():
+    # Of 13,000 x 14,000 pixels, as far as the header says.
+    data = file_of(picture()).replace(
+        struct.pack(">HH", 30, 50), struct.pack(">HH", 13_000, 14_000)
+    )
+    rng = np.random.default_rng(0)
+    with pytest.raises(DecodeError, match="more than max_pixels=178956970"):
+        RandomResizedCrop((8, 8)).decode(data, rng)
+    with pytest.raises(DecodeError) as caught:  # as there are far fewer pixels
+        RandomResizedCrop((8, 8), max_pixels=1 << 28).decode(data, rng)
+    assert "max_value_bytes" not in str(caught.value)
 
 
 def test_torch_is_named_where_it_is_missing(monkeypatch):

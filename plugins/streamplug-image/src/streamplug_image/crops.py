@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +31,9 @@ from streamplug_image.files import open_file
 from streamplug_image.fit import Fit
 from streamplug_image.pictures import CHANNELS
 from streamplug_image.pixels import PixelDecoder
+
+_UNLIMITED_BYTES = sys.maxsize
+"""`max_pixels` is the only limit: a transform does not know `max_value_bytes` of the stream."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,8 @@ class RandomResizedCrop:
         for name, most in (("scale", 1.0), ("ratio", float("inf"))):
             set_field(name, _check_range(name, getattr(self, name), most))
         _check_probability("horizontal_flip", self.horizontal_flip)
-        decoder = PixelDecoder(self.mode, self.resampler, self.max_pixels, self.orient, mean, std)
-        set_field("_decoder", decoder)
+        options = self.mode, self.resampler, self.max_pixels, self.orient, mean, std
+        set_field("_decoder", PixelDecoder(*options, max_value_bytes=_UNLIMITED_BYTES))
 
     def __call__(self, sample: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Return the sample with an array of a random part of its image.
@@ -132,7 +136,7 @@ class RandomResizedCrop:
 def _file_of(image: Any) -> tuple[memoryview, Any]:
     """Return the file of an image, and what opens it; that of a Pillow image in memory is empty."""
     if isinstance(image, (bytes, bytearray, memoryview)):
-        return memoryview(image), open_file
+        return memoryview(image), partial(open_file, max_value_bytes=_UNLIMITED_BYTES)
     if not isinstance(image, Image.Image):
         raise ConfigError(
             f"RandomResizedCrop takes image files as bytes, or Pillow images, not {type(image).__name__}; "
