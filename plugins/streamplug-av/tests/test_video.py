@@ -89,6 +89,39 @@ def test_files_that_do_not_say_when_frames_are_shown(media, container, codec):
                 video.frames(indices=indices)
 
 
+@pytest.mark.parametrize(
+    ("container", "muxer", "first"),
+    [
+        ("matroska", {}, 5),
+        ("mpegts", {}, 5),
+        # The second key frame, which is followed by frames that are shown before it.
+        ("mp4", {"movflags": "empty_moov", "frag_duration": "1000000"}, 12),
+    ],
+)
+def test_frames_before_the_first_key_frame_do_not_count(media, all_frames, container, muxer, first):
+    options = (("bf", "2"), ("x264-params", f"open-gop={first // 12}"))
+    out = io.BytesIO()
+    with (
+        av.open(io.BytesIO(media(3.0, audio=None, options=options))) as source,
+        av.open(out, "w", container, muxer) as target,
+    ):
+        stream = source.streams.video[0]
+        copied = target.add_stream_from_template(stream, opaque=True)
+        packets = [packet for packet in source.demux(stream) if packet.size][first:]
+        begin, shown = packets[0].dts, min(packet.pts for packet in packets)
+        key = next(packet.pts for packet in packets if packet.is_keyframe)
+        assert shown < key
+        for packet in packets:
+            packet.pts, packet.dts, packet.stream = packet.pts - begin, packet.dts - begin, copied
+            target.mux(packet)
+    expected = all_frames(out.getvalue())
+    video = Video(out.getvalue())
+    assert video.num_frames == len(expected) < len(packets)
+    np.testing.assert_array_equal(video.frames(indices=range(len(expected))), expected)
+    np.testing.assert_array_equal(video.frames(times=video.times), expected)
+    assert make("encoding", "video").encode(out.getvalue()) == out.getvalue()
+
+
 def test_properties(media):
     video = Video(media(2.0))
     assert video.size == (64, 48)

@@ -109,6 +109,8 @@ def read_timeline(container: InputContainer, stream: Any, *, use_index: bool = T
     if len(times) < len(pts) and not stores_times(container):
         raise unknown_times_error(container, stream)
     starts = np.unique(np.array(keys or pts[:1], np.int64))
+    # A file that was cut may begin with frames that need others before its first key frame.
+    times = times[times >= starts[:1]] if len(starts) else times
     return Timeline(times, starts, np.empty(0, np.int64), np.empty((0, 2), np.int64))
 
 

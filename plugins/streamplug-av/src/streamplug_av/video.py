@@ -113,7 +113,10 @@ class Video(MediaFile):
 
     @property
     def num_frames(self) -> int:
-        """Number of frames. Of other containers than MP4 and MOV, all of the file is read for it."""
+        """Number of frames. Of other containers than MP4 and MOV, all of the file is read for it.
+
+        Frames that are shown before the first key frame do not count: they cannot be decoded.
+        """
         return len(self._timeline.pts)
 
     @cached_property
