@@ -91,6 +91,25 @@ def test_clip_of_a_long_video_fetches_little(long_set):
         assert traffic.requests <= 12
 
 
+@pytest.mark.parametrize(
+    "muxer",
+    [(("use_editlist", "0"),), (("movflags", "frag_keyframe+empty_moov"),)],
+    ids=["no edit list", "fragments"],
+)
+def test_times_count_from_the_same_begin_by_range(tmp_path, media, muxer):
+    # The first frame is shown after the begin of the sound.
+    data = media(3.0, muxer=muxer, options=(("bf", "2"),))
+    expected = Video(data)
+    assert expected.times[0] > 0.1
+    video = StreamingDataset(remote=write(tmp_path, data), access="range")[0]["video"]
+    assert np.allclose(video.times, expected.times, atol=1e-6)
+    times = [0.5, 1.0, 2.3]
+    assert (video.frames(times=times) == expected.frames(times=times)).all()
+    assert video.audio.duration == pytest.approx(expected.audio.duration)
+    sound = video.audio.samples(1.0, 1.5)
+    assert np.allclose(sound, expected.audio.samples(1.0, 1.5), atol=1e-4)
+
+
 def test_index_is_read_once(long_set):
     data, remote = long_set
     traffic = Traffic()

@@ -17,7 +17,7 @@ from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.clip_options import check_at, check_positive, is_number
-from streamplug_av.container import decode_errors, start_seconds
+from streamplug_av.container import decode_errors, sound_begin, start_seconds
 from streamplug_av.media_file import MediaFile
 from streamplug_av.png import waveform_png
 from streamplug_av.timeline import merge_ranges
@@ -93,7 +93,7 @@ class Audio(MediaFile):
         stream = self._stream
         if not stream.duration:
             return (self._container.duration or 0) / av.time_base
-        begin = float((stream.start_time or 0) * stream.time_base) - start_seconds(self._container)
+        begin = sound_begin(self._container, stream) - start_seconds(self._container)
         late = begin if begin > _START_SECONDS else 0.0
         return float(stream.duration * stream.time_base) + late
 

@@ -18,6 +18,8 @@ _DISCARD: Any = getattr(
     av.stream, "Discard", None
 )  # before version 18, packets of all streams are read
 
+_DISCARDED_FLAG = 2  # AVINDEX_DISCARD_FRAME of FFmpeg: the packet is outside of the edit list
+
 # Playlists and the like must not lead FFmpeg to other files: no protocol has this name.
 _OPTIONS = {"protocol_whitelist": "none"}
 # An index says nearly everything, so that no more than the first packets are read.
@@ -78,4 +80,21 @@ def start_seconds(container: InputContainer) -> float:
 
     It is negative where packets come first that only prime a decoder, which do not count.
     """
-    return max(container.start_time or 0, 0) / av.time_base
+    begins = [(container.start_time or 0) / av.time_base]
+    if is_mov(container):
+        begins += [sound_begin(container, stream) for stream in container.streams.audio]
+    return max(min(begins), 0.0)
+
+
+def sound_begin(container: InputContainer, stream: Any) -> float:
+    """Return the time of the container at which the first packet of sound begins, in seconds."""
+    # FFmpeg takes the begin of the video for that of sound of which it has read no packet.
+    for entry in stream.index_entries if is_mov(container) else ():
+        if not entry.flags & _DISCARDED_FLAG:
+            return float(entry.timestamp * stream.time_base)
+    return float((stream.start_time or 0) * stream.time_base)
+
+
+def is_mov(container: InputContainer) -> bool:
+    """Return whether a container is MP4, MOV or the like."""
+    return "mov" in container.format.name.split(",")

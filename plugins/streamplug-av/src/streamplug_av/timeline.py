@@ -10,10 +10,10 @@ from av.container import InputContainer
 
 from streamplug.errors import DecodeError
 from streamplug.types import Int64
+from streamplug_av.container import is_mov
 
 _MAX_GAP_BYTES = 16 << 10  # between packets that are fetched together
-_MOV = "mov"
-_STORED_TIMES = {_MOV, "matroska", "mpegts", "flv", "nut", "wtv", "ivf"}
+_STORED_TIMES = {"mov", "matroska", "mpegts", "flv", "nut", "wtv", "ivf"}
 """Containers that store when each frame is shown. For others, FFmpeg infers it from the order of packets."""
 _COUNTED_TIMES = {"mpeg", "mpegvideo", "m4v"}
 """Containers of which few packets have a time; those of others are right only if all before are read."""
@@ -86,7 +86,7 @@ def read_timeline(container: InputContainer, stream: Any, *, use_index: bool = T
     Raises:
         DecodeError: If the file does not say when they are shown.
     """
-    if use_index and _MOV in container.format.name.split(","):
+    if use_index and is_mov(container):
         indexed = _from_index(stream)
         if indexed is not None:
             return indexed
