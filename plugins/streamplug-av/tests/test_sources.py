@@ -188,6 +188,39 @@ def test_cuts_have_the_frames_of_their_range(media, all_frames, options):
         cut_video(data, -1.0, -0.5)
 
 
+def test_features_keep_their_dtype(media, tmp_path):
+    make_lerobot(media, tmp_path / "robot", 3)
+    path = tmp_path / "robot/data/chunk-000/file-000.parquet"
+    table = parquet.read_table(path)
+    count = len(table)
+    columns = {
+        "action": pa.array([[n / 3, -n] for n in range(count)], pa.list_(pa.float32())),
+        "state": pa.array([[n, 1] for n in range(count)], pa.list_(pa.uint8(), 2)),
+        "image": pa.array([[[n, n + 0.5]] for n in range(count)], pa.list_(pa.list_(pa.float32()))),
+        "reward": pa.array(np.arange(count) / 7, pa.float32()),
+        "done": pa.array([n % 2 > 0 for n in range(count)]),
+        "task_index": pa.array(range(count), pa.int64()),
+        "empty": pa.array([None] * count, pa.float32()),
+    }
+    parquet.write_table(pa.table({"episode_index": table["episode_index"], **columns}), path)
+    info = json.loads((tmp_path / "robot/meta/info.json").read_text())
+    info["features"] = {name: {"dtype": "float32"} for name in columns}
+    (tmp_path / "robot/meta/info.json").write_text(json.dumps(info))
+    sample = list(lerobot_episodes(tmp_path / "robot"))[1]
+    expected = {
+        "action": ((18, 2), np.float32),
+        "state": ((18, 2), np.uint8),
+        "image": ((18, 1, 2), np.float32),
+        "reward": ((18,), np.float32),
+        "done": ((18,), np.bool_),
+        "task_index": ((18,), np.int64),
+    }
+    for name, (shape, dtype) in expected.items():
+        assert (sample[name].shape, sample[name].dtype) == (shape, dtype), name
+        assert sample[name].tolist() == columns[name][12:30].to_pylist()
+    assert sample["empty"] == [None] * 18
+
+
 def test_chunks_of_a_data_set_have_its_own_size(media, tmp_path):
     make_lerobot(media, tmp_path / "robot", 2)
     path = tmp_path / "robot" / "meta" / "info.json"

@@ -43,9 +43,9 @@ def lerobot_episodes(
             a sample has the whole file, which other episodes may share.
 
     Yields:
-        ``episode`` and ``length``, the number of its frames; an array of shape ``[length, ...]`` for each
-        numeric feature, a list for others; and for each video feature the bytes of the file and, as
-        ``<feature>.start`` and ``<feature>.stop``, the seconds of the episode in it.
+        ``episode`` and ``length``, the number of its frames; an array of shape ``[length, ...]`` and of the
+        stored dtype for each numeric feature, a list for others; and for each video feature the bytes of the
+        file and, as ``<feature>.start`` and ``<feature>.stop``, the seconds of the episode in it.
 
     Raises:
         ConfigError: If there is no such data set, or no such feature, or streamplug-parquet is not installed.
@@ -169,16 +169,22 @@ def _frames(tables: Sequence[Any], number: int, names: Sequence[str]) -> tuple[i
     for name in names:
         if tables and name in tables[0].column_names:
             parts = (table[name].take(part) for table, part in zip(tables, rows))
-            sample[name] = _array([value for part in parts for value in part.to_pylist()])
+            values = [value for part in parts for value in part.to_pylist()]
+            sample[name] = _array(values, tables[0][name].type)
     return sum(map(len, rows)), sample
 
 
-def _array(values: list[Any]) -> Any:
+def _array(values: list[Any], type_: Any) -> Any:
+    """Return values of an Arrow type as an array of the dtype of its items; a list if they are no numbers."""
     try:
         array = np.array(values)
     except ValueError:  # of unequal lengths
         return values
-    return array if array.dtype.kind in "biuf" else values
+    if array.dtype.kind not in "biuf":
+        return values
+    while hasattr(type_, "value_type"):
+        type_ = type_.value_type
+    return array.astype(type_.to_pandas_dtype(), copy=False) if values else array
 
 
 def _video(
