@@ -536,3 +536,28 @@ def test_pixels_are_bounded(spec, options, size):
     assert encoding.with_max_value_bytes(limit).decode(memoryview(data)) is not None
     with pytest.raises(DecodeError, match=r"50 x 40 pixels takes more than max_value_bytes="):
         encoding.with_max_value_bytes(limit - 1).decode(memoryview(data))
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({}, 3 * 10 * 9 * 3),
+        ({"num_threads": 2}, 3 * 10 * 9 * 3),
+        ({"size": (8, 9)}, 3 * 8 * 9 * 3),
+        ({"size": (8, 9), "mean": (0.5,) * 3, "std": (0.5,) * 3}, 3 * 8 * 9 * 3 * 4),
+    ],
+)
+def test_pixels_of_a_list_are_bounded(options, size):
+    stored = make("encoding", "list[jpeg]")
+    data = stored.encode([file_of(picture((10, 9)), "JPEG")] * 3)
+    buffer = GatherBuffer(np.frombuffer(data * 2, np.uint8))
+    starts, sizes = np.array([0, len(data)]), np.full(2, len(data))
+    encoding = ImageArrays(**options)(stored).with_max_value_bytes(size)
+    assert len(encoding.decode(memoryview(data))) == 3
+    assert [len(value) for value in encoding.decode_batch(buffer, starts, sizes)] == [3, 3]
+    encoding = ImageArrays(**options)(stored).with_max_value_bytes(size - 1)
+    message = "a list of 3 images takes more than max_value_bytes="
+    with pytest.raises(DecodeError, match=message):
+        encoding.decode(memoryview(data))
+    with pytest.raises(DecodeError, match=message):
+        encoding.decode_batch(buffer, starts, sizes)

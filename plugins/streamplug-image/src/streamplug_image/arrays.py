@@ -15,6 +15,7 @@ from streamplug.config import check_flags
 from streamplug.errors import ConfigError
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES, Encoding, GatherBuffer
 from streamplug.plugin import resolve
+from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import ColumnValues, Int64
 from streamplug_image.checks import (
     LAYOUTS,
@@ -190,10 +191,31 @@ class _ListsOfArrays(_Arrays):
     _stored: Images
 
     def decode(self, data: memoryview) -> Any:
-        return self._decoded(self._stored.parts(data))
+        images = self._stored.parts(data)
+        if self._size is not None:
+            self._check_size(len(images), len(images) * (self.decoded_bytes or 0))
+            return self._decoded(images)
+        arrays: list[Pixels] = []
+        num_bytes = 0
+        # A few at a time: what they take is known only when they are decoded.
+        for first in range(0, len(images), self._num_threads):
+            arrays += self._decoded(images[first : first + self._num_threads])
+            num_bytes += sum(array.nbytes for array in arrays[first:])
+            self._check_size(len(images), num_bytes)
+        return arrays
+
+    def _check_size(self, count: int, num_bytes: int) -> None:
+        """Raise `DecodeError` if the arrays of a list of images take too much memory."""
+        if num_bytes > self.max_value_bytes:
+            raise large_value_error(f"a list of {count} images", self.max_value_bytes)
 
     def decode_batch(self, buffer: GatherBuffer, starts: Int64, sizes: Int64) -> ColumnValues:
-        lists = [self._stored.parts(data) for data in buffer.slices(starts, sizes)]
+        values = buffer.slices(starts, sizes)
+        if self._size is None:
+            return [self.decode(data) for data in values]
+        lists = [self._stored.parts(data) for data in values]
+        for images in lists:
+            self._check_size(len(images), len(images) * (self.decoded_bytes or 0))
         images = self._decoded([image for images in lists for image in images])
         ends = accumulate(map(len, lists), initial=0)
         return [images[start:end] for start, end in pairwise(ends)]
