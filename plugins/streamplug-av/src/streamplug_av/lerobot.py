@@ -247,14 +247,17 @@ def cut_video(data: bytes, start: float, stop: float) -> tuple[bytes, float]:
 
 def _packets_from(source: InputContainer, stream: Any, pts: int) -> Iterator[Any]:
     """Yield packets from a key frame that is shown at `pts` or before it, if there is one."""
-    second = int(1 / stream.time_base)
-    # Seeking finds the last key frame that is decoded by then, which may be shown later.
-    for back in (0, second, 8 * second, 64 * second, pts - min(stream.start_time or 0, pts)):
-        source.seek(pts - back, stream=stream)
+    at = pts
+    while True:
+        source.seek(at, stream=stream)
         packets = source.demux(stream)
         first = next(packets, None)
-        if first is None or first.pts is None or first.pts <= pts:
+        # Seeking finds the last key frame that is decoded by then, which may be shown later.
+        if first is None or first.pts is None or first.dts is None or first.pts <= pts:
             break
+        if first.dts > at:  # there is none before it
+            break
+        at = first.dts - 1
     if first is not None:
         yield first
         yield from packets
