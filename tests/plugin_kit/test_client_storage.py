@@ -10,6 +10,7 @@ import time
 import pytest
 
 from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.types import ObjectInfo
 
@@ -122,6 +123,21 @@ def test_uploads_only_files(tmp_path):
 def test_reads_several_ranges():
     assert Memory(max_concurrency=1).read_ranges("a/b", [(0, 1), (2, 9)]) == [b"1", b"345"]
     assert Memory().read_ranges("a/b", []) == []
+
+
+def test_no_further_range_is_read_for_a_consumer_that_stopped():
+    storage, scope, read = Memory(max_concurrency=2), Scope(), []
+
+    def read_range(key, start, stop):
+        read.append(start)
+        if start == 3:
+            scope.stop()
+        return b""
+
+    storage.read_range = read_range
+    with inside(scope), pytest.raises(Cancelled):
+        storage.read_ranges("a/b", [(start, start + 1) for start in range(100)])
+    assert len(read) < 10
 
 
 def test_exceptions_become_storage_errors():

@@ -12,9 +12,9 @@ import pytest
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import StreamplugError
-from streamplug.plugin_kit.cancellation import Cancelled, sleep
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside, sleep
 from streamplug.transfer import pool as workers_module
-from streamplug.transfer.pool import ThreadPool
+from streamplug.transfer.pool import ThreadPool, map_threads
 from tests.start_methods import in_fork
 
 
@@ -128,6 +128,23 @@ def test_a_thread_that_stops_the_others_does_not_wait_for_itself(workers, monkey
     assert isinstance(one.submit(stop).error, Cancelled)
 
 
+def test_no_further_item_is_begun_for_a_caller_that_was_stopped():
+    scope, begun = Scope(), []
+
+    def work(item):
+        begun.append(item)
+        if item == 3:
+            scope.stop()
+        time.sleep(0.005)
+
+    with inside(scope), pytest.raises(Cancelled):
+        list(map_threads(work, range(100), 2))
+    assert len(begun) < 20
+    count = len(begun)
+    time.sleep(0.05)
+    assert len(begun) == count
+
+
 def test_a_fork_neither_waits_for_jobs_of_its_parent_nor_adds_some(workers):
     pool, gate = workers(1), threading.Event()
     done, running = pool.submit(lambda: 7), pool.submit(gate.wait)
@@ -174,7 +191,7 @@ def test_an_iteration_does_not_hang_in_a_fork(tmp_path):
 EXIT = """
 import multiprocessing.util, threading, weakref
 from streamplug.plugin_kit.cancellation import sleep
-from streamplug.transfer.pool import ThreadPool
+from streamplug.transfer.pool import ThreadPool, map_threads
 
 class Client:
     pass

@@ -15,7 +15,7 @@ from streamplug_testing.storage import StorageTests
 from streamplug.errors import AccessDenied, ConfigError, NotFound, Transient
 from streamplug.plugin import open_storage
 from streamplug.plugin_kit.blocks import OversizeError
-from streamplug.plugin_kit.cancellation import Scope, inside
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 
 
 class TestOci(StorageTests):
@@ -71,6 +71,15 @@ def test_a_whole_bucket_is_a_location(service, bucket):
     storage.write("a/b", b"x")
     assert [(o.key, o.size) for o in storage.list()] == [("a/b", 1)]
     assert [o.key for o in storage.list("a/")] == ["a/b"]
+
+
+def test_no_range_is_read_for_a_consumer_that_stopped(service, bucket):
+    service.raw("PUT", bucket, "set/k", b"data")
+    storage, scope = OciStorage(f"oci://{bucket}@tests/set", **service.options), Scope()
+    assert storage.read_ranges("k", [(0, 1), (2, 9)]) == [b"d", b"ta"]
+    scope.stop()
+    with inside(scope), pytest.raises(Cancelled):
+        storage.read_ranges("k", [(0, 1), (2, 9)])
 
 
 def test_a_neighbour_with_the_same_start_is_not_listed(service, bucket):

@@ -15,6 +15,7 @@ from typing import Any
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces.storage import Storage
+from streamplug.plugin_kit.cancellation import Scope, check, current, inside
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Buffer, ObjectInfo
 
@@ -102,12 +103,19 @@ class ClientStorage(Storage):
             raise StorageError(f"{self.url}: key {key!r} leads out of the location")
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
-        """Return several ranges, each by `read_range` in a thread."""
+        """Return several ranges, each by `read_range` in a thread; `Cancelled` if the consumer stops."""
         if not ranges:
             return []
         limit = self._options.get("max_concurrency") or MAX_CONCURRENT_READS
+        scope = current() or Scope()
+
+        def read(part: tuple[int, int]) -> Buffer:
+            with inside(scope):
+                check()
+                return self.read_range(key, *part)
+
         with ThreadPoolExecutor(min(len(ranges), limit)) as pool:
-            return list(pool.map(lambda part: self.read_range(key, *part), ranges))
+            return list(pool.map(read, ranges))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]

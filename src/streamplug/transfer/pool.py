@@ -13,13 +13,14 @@ from threading import Condition, Event, RLock, Thread
 from typing import Any, Generic, TypeVar
 
 from streamplug.errors import StreamplugError
-from streamplug.plugin_kit.cancellation import Cancelled, Scope, current, inside
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, check, current, inside
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 MAX_THREADS = 64
 STOP_SECONDS = 5.0  # only code that ignores cancellation takes longer
+_CANCEL_POLL_SECONDS = 0.1
 
 
 class Job(Generic[T]):
@@ -220,7 +221,8 @@ def map_threads(
 ) -> Generator[T, None, None]:
     """Yield the results of a function in the order of its items, computed on up to `max_threads` threads.
 
-    The error of the first item in the list that fails is raised. A single item needs no thread.
+    The error of the first item in the list that fails is raised. A single item needs no thread. If the
+    consumer of this thread stops, no further item is begun, and `Cancelled` is raised.
     """
     if len(items) <= 1:
         yield from map(function, items)
@@ -230,7 +232,9 @@ def map_threads(
         jobs = deque(pool.submit(partial(function, item)) for item in items)
         while jobs:
             job = jobs.popleft()  # so that its result can be freed
-            job.wait()
+            while not job.wait(_CANCEL_POLL_SECONDS):
+                check()
+            check()
             if job.error is not None:
                 raise job.error
             yield job.result

@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import AlreadyExists, StorageError
 from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.client_storage import MAX_CONCURRENT_READS, ClientStorage
+from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.plugin_kit.event_loop import gather_results, run
 from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer, ObjectInfo
@@ -99,7 +98,7 @@ class ObstoreStorage(ClientStorage):
             except Exception as error:
                 if not (begins_beyond_end(error) or ignores_ranges(error)):
                     raise
-                parts = self._one_by_one(key, merged)
+                parts = [memoryview(part) for part in super().read_ranges(key, merged)]
         return [_cut(start, stop, starts, parts) for start, stop in ranges]
 
     @property
@@ -134,10 +133,6 @@ class ObstoreStorage(ClientStorage):
         except StorageError as error:
             return error
         return memoryview(result)
-
-    def _one_by_one(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        with ThreadPoolExecutor(min(MAX_CONCURRENT_READS, len(ranges))) as pool:
-            return list(pool.map(lambda part: memoryview(self.read_range(key, *part)), ranges))
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.plugin_kit.blocks import write_chunks
+from streamplug.plugin_kit.cancellation import Cancelled, current
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
 from streamplug.types import Buffer, ObjectInfo
@@ -93,8 +94,11 @@ class OciStorage(FsspecStorage):
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         bucket, namespace, name = self.filesystem().split_path(path)
+        scope = current()
 
         def get(limits: tuple[int, int]) -> bytes | Exception:
+            if scope is not None and scope.stopped:
+                raise Cancelled
             try:
                 # HTTP ranges include their end.
                 byte_range = f"bytes={limits[0]}-{limits[1] - 1}"
