@@ -34,6 +34,7 @@ from streamplug.errors import (
 from streamplug.index.model import FileTable, Index, Schema
 from streamplug.interfaces import Format
 from streamplug.transfer.file_lock import cache_lock
+from streamplug.transfer.observer import Observer
 from streamplug.types import FileInfo
 
 RAW = [b"first shard " * 100, b"second shard " * 50]
@@ -482,6 +483,30 @@ def test_every_file_of_a_shard_is_checked(tmp_path):
     store = ShardStore(index, tmp_path, None, CacheOptions(validate_hash="sha1"))
     with pytest.raises(HashMismatchError, match=r"meta has sha1"):
         store.ensure(0)
+
+
+def test_only_the_damaged_file_of_a_shard_is_repaired(tmp_path):
+    raw, stored = {"data": b"data", "meta": b"meta"}, {}
+    (tmp_path / "far").mkdir()
+    for name, content in raw.items():
+        stored[name] = gzip.compress(content)
+        (tmp_path / "far" / f"{name}.gz").write_bytes(stored[name])
+    index = Index(
+        np.arange(2),
+        [Schema(TwoFiles(), (), "gz")],
+        np.zeros(1, np.int64),
+        {f"raw_{name}": table({name: content}) for name, content in raw.items()}
+        | {f"zip_{name}": table({f"{name}.gz": content}) for name, content in stored.items()},
+    )
+    near, remote, observer = tmp_path / "near", Remote(tmp_path / "far"), Observer()
+    options = CacheOptions(validate_hash="sha1", keep_zip=True)
+    ShardStore(index, near, remote, options).ensure(0)
+    (near / "data").write_bytes(b"DATA")
+    (near / "meta").unlink()
+    ShardStore(index, near, remote, options, observer).ensure(0)
+    assert ((near / "data").read_bytes(), (near / "meta").read_bytes()) == (b"data", b"meta")
+    assert remote.downloads == {"data.gz": 2, "meta.gz": 1}
+    assert observer.counters.totals().repairs == 1
 
 
 def test_a_cache_that_cannot_be_written_to_is_named(plain, tmp_path):

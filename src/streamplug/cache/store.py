@@ -167,13 +167,15 @@ class ShardStore:
                 return False  # it may be the only copy
         with map_disk_errors(self._local), observer_context(self.observer):
             for role, file in files.items():
+                if role not in inodes:
+                    continue
                 path = self._raw_path(file)
                 if self._in_source(path):
-                    if inode(path) == inodes.get(role):
+                    if inode(path) == inodes[role]:
                         self._ignored.add(file.raw.basename)
                     continue
                 with self._lock(path):
-                    if inode(path) == inodes.get(role):
+                    if inode(path) == inodes[role]:
                         path.unlink(missing_ok=True)
                         emit(ShardRepaired(str(path)))
                         online = self._remote is not None and not self._offline
