@@ -14,7 +14,14 @@ from streamplug_obstore.options import transport
 from streamplug_testing.answers import recording
 from streamplug_testing.http import serving
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.errors import (
+    AccessDenied,
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    StorageError,
+    Transient,
+)
 from streamplug.transfer.timeout_storage import TimeoutStorage
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
@@ -176,6 +183,17 @@ def test_a_busy_server_is_asked_again(recorder):
     recorder.answers = [(503, error("SlowDown")), (200, b"data")]
     recorder.headers = HEADERS
     assert ObstoreS3("s3://b", endpoint_url=recorder.url, anon=True).read("k") == b"data"
+
+
+@pytest.mark.parametrize("code", ["ConditionalRequestConflict", "OperationAborted"])
+def test_a_conflict_of_requests_does_not_mean_that_the_object_exists(recorder, code):
+    storage = stored("s3", recorder, dict(AT_ONCE))
+    recorder.answers = [(409, error(code))]
+    with pytest.raises(Transient, match="s3://b/set/k"):
+        storage.create("k", b"x")
+    recorder.answers = [(412, error("PreconditionFailed"))]
+    with pytest.raises(AlreadyExists, match="s3://b/set/k"):
+        storage.create("k", b"x")
 
 
 def test_without_credentials_the_ways_to_give_them_are_told(recorder, refusing):

@@ -8,7 +8,14 @@ from streamplug_s3fs.storage import S3Storage
 from streamplug_testing.http import serving
 from streamplug_testing.storage import StorageTests
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.errors import (
+    AccessDenied,
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    StorageError,
+    Transient,
+)
 from streamplug.plugin import open_storage
 from streamplug.plugin_kit import event_loop as loops
 
@@ -318,6 +325,16 @@ def test_answers_become_our_errors(recorder, monkeypatch, status, code, wanted):
             operation()
         assert type(caught.value) is wanted
         assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_conflict_of_requests_does_not_mean_that_the_object_exists(recorder):
+    storage = S3Storage("s3://b/set", endpoint_url=recorder.url)
+    recorder.answers = [(409, error("ConditionalRequestConflict"))]
+    with pytest.raises(Transient, match="s3://b/set/k"):
+        storage.create("k", b"x")
+    recorder.answers = [(412, error("PreconditionFailed"))]
+    with pytest.raises(AlreadyExists, match="s3://b/set/k"):
+        storage.create("k", b"x")
 
 
 def test_other_answers_are_storage_errors(recorder):

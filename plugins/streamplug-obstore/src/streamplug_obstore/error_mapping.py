@@ -33,7 +33,9 @@ _OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+")
 _DENIED_CODES = re.compile(
     r"<Code>(ExpiredToken|InvalidToken|InvalidAccessKeyId|TokenRefreshRequired)</Code>"
 )
-_PASSING_CODES = re.compile(r"<Code>(RequestTimeout|SlowDown|OperationAborted)</Code>")
+_PASSING_CODES = re.compile(
+    r"<Code>(RequestTimeout|SlowDown|OperationAborted|ConditionalRequestConflict)</Code>"
+)
 
 
 def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
@@ -106,6 +108,11 @@ def status_of(error: BaseException) -> int:
     """Return the HTTP status of the response, or 0."""
     match = _STATUS.search(str(error))
     return int(match[1]) if match else 0
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether the server asks to try the request again, such as while another one is in progress."""
+    return _PASSING_CODES.search(str(error)) is not None
 
 
 def begins_beyond_end(error: BaseException) -> bool:

@@ -16,7 +16,12 @@ from streamplug.plugin_kit.event_loop import gather_results, run
 from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import obstore_module
-from streamplug_obstore.error_mapping import begins_beyond_end, ignores_ranges, storage_error
+from streamplug_obstore.error_mapping import (
+    begins_beyond_end,
+    ignores_ranges,
+    is_passing,
+    storage_error,
+)
 
 MAX_GAP_BYTES = 2**15
 """Ranges with at most this many bytes between them are coalesced."""
@@ -167,7 +172,9 @@ class ObstoreStorage(ClientStorage):
         with self.translated(key):
             try:
                 obstore_module().put(self.client(), self._path(key), bytes(data), mode="create")
-            except (errors.AlreadyExistsError, errors.PreconditionError):
+            except (errors.AlreadyExistsError, errors.PreconditionError) as error:
+                if is_passing(error):  # status 409 of S3, where the object need not exist
+                    raise
                 raise AlreadyExists(f"{self.url_of(key)} exists") from None
 
     def send_file(self, path: Path, key: str) -> None:

@@ -27,6 +27,7 @@ _DENIED = {
     "TokenRefreshRequired",
 }
 _RETRYABLE = {
+    "ConditionalRequestConflict",
     "InternalError",
     "RequestTimeout",
     "ServiceUnavailable",
