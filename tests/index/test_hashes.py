@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streamplug.errors import ConfigError
-from streamplug.index.hashes import digests, hash_names, new_hash
+from streamplug.index.hashes import chosen_hashes, digests, hash_names, new_hash
 
 
 def test_the_hashes_of_mosaicml_streaming_are_known():
@@ -15,6 +15,12 @@ def test_the_hashes_of_mosaicml_streaming_are_known():
 def test_an_unknown_hash_is_refused_with_those_there_are():
     with pytest.raises(ConfigError, match=r"unknown hash 'sha0'; available: .*sha1, .*xxh64"):
         new_hash("sha0")
+
+
+def test_hashes_may_be_an_iterator():
+    assert chosen_hashes(name for name in ("sha1", "md5", "sha1")) == ("md5", "sha1")
+    with pytest.raises(ConfigError, match="unknown hash 'sha0'"):
+        chosen_hashes(iter(["sha0"]))
 
 
 def test_digests_are_taken_over_all_buffers_as_one():

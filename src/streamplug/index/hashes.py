@@ -52,9 +52,10 @@ def chosen_hashes(hashes: Sequence[str] | None) -> tuple[str, ...]:
             f"hashes={hashes!r:.80}: expected a list of names, such as ['sha1'], [] for none, or None for "
             f"{list(DEFAULT_HASHES)}"
         )
-    for name in hashes:
+    names = list(hashes)  # once, as it may be an iterator
+    for name in names:
         new_hash(name)  # raises for unknown names
-    return tuple(sorted(set(hashes)))
+    return tuple(sorted(set(names)))
 
 
 def digests(names: Iterable[str], buffers: Iterable[Buffer]) -> dict[str, str]:
