@@ -182,6 +182,19 @@ def test_tells_the_reason_where_it_is_harmless():
     assert "secret" not in str(storage_error(TypeError("f(secret)"), URL))
 
 
+def test_a_missing_bucket_of_another_operation_is_not_that_of_this_one():
+    def handled(error, context):
+        error.__context__ = context
+        return error
+
+    answer = OSError("(NoSuchBucket)")
+    missing = handled(storage_error(answer, "s3://bucket/k"), answer)
+    assert missing.bucket == "bucket"
+    assert storage_error(handled(KeyError("Body"), answer), "s3://bucket/k").bucket == "bucket"
+    denied = storage_error(handled(PermissionError(), missing), "/data/set/k")
+    assert type(denied) is AccessDenied
+
+
 @pytest.mark.parametrize(
     ("url", "is_local"),
     [

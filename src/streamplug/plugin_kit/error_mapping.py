@@ -95,8 +95,9 @@ def is_local(url: str) -> bool:
 
 def _names_missing_bucket(error: BaseException) -> bool:
     # Contexts, too: some clients raise the meaningful error first and another while handling it.
+    # A storage error among them is of another operation, whose handler has called this one.
     cause: BaseException | None = error
-    while cause is not None:
+    while cause is not None and not isinstance(cause, StorageError):
         # The text is searched but not shown: it may contain signed URLs or keys.
         # From __dict__: some clients have a deprecated property of this name.
         code = getattr(cause, "__dict__", {}).get("code")
