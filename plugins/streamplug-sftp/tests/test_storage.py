@@ -145,6 +145,30 @@ def test_a_folder_that_may_not_be_read_is_told(openssh_server):
     storage.close()
 
 
+def test_the_directory_of_a_file_system_for_lost_files_need_not_be_readable(
+    server, storage, monkeypatch
+):
+    listed = asyncssh.SFTPClient.readdir
+
+    async def readdir(client, path):
+        if path.endswith(("/lost+found", "/other")):
+            raise asyncssh.SFTPPermissionDenied("Permission denied")
+        return await listed(client, path)
+
+    monkeypatch.setattr(asyncssh.SFTPClient, "readdir", readdir)
+    storage.write("a/k", b"")
+    (files(server, storage) / "lost+found").mkdir()
+    assert [info.key for info in storage.list()] == ["a/k"]
+    url = server.url(f"/{files(server, storage).name}/lost+found")
+    lost = SftpStorage(url, **server.options)
+    with pytest.raises(AccessDenied):
+        lost.list()
+    lost.close()
+    (files(server, storage) / "other").mkdir()
+    with pytest.raises(AccessDenied):
+        storage.list()
+
+
 # -- locations ----------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import storage_error
+from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, parse
 from streamplug_sftp.session import SftpSession
@@ -170,11 +171,13 @@ class SftpStorage(ClientStorage):
     async def _entries(self, sftp: Any, folder: str, key: str) -> Sequence[tuple[str, Any, bool]]:
         """Return name, attributes and whether it is a link of each entry of a folder; links are followed.
 
-        There are none if the folder does not exist.
+        There are none if the folder does not exist, or is one of the system that may not be read.
         """
         try:
             names = await self._soon(sftp.readdir(folder))
         except Exception as error:
+            if _names(error) & _DENIED and key[:-1].rpartition("/")[2] in SYSTEM_DIRECTORIES:
+                return []
             if _names(error) & _MISSING or not await self._is_there(sftp, folder, error):
                 return []
             self._name_failing(error, key)
