@@ -121,6 +121,18 @@ def test_relative_paths_are_below_the_working_directory_of_the_start(tmp_path, m
     assert stream.directory == tmp_path / "b" / places.get("local", "set")
 
 
+def test_a_list_of_one_directory_is_that_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("STREAMPLUG_CACHE_DIR", str(tmp_path / "user"))
+    folder = write(tmp_path / "set" / "train", 10)
+    for places in ({"remote": [folder]}, {"remote": [f"file://{tmp_path}/set/"], "split": "train"}):
+        dataset = StreamingDataset(format="mds", **places)
+        assert ids(dataset) == list(range(10))
+        assert dataset.streams[0].location.in_place
+    dataset = StreamingDataset(remote=[f"counting://{folder}"], format="mds")
+    assert ids(dataset) == list(range(10))
+    assert dataset.streams[0].directory.is_relative_to(tmp_path / "user")
+
+
 def test_a_split_is_a_directory_below(tmp_path):
     write(tmp_path / "train", 10)
     write(tmp_path / "val" / "a", 20)

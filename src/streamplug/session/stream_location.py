@@ -66,7 +66,9 @@ class StreamLocation:
         """URL or path of the data set, without its split."""
         if self.files is not None and not self.files.whole:
             return self.files.root
-        return str(self.remote if self.remote is not None else self.local)
+        if self.remote is None or isinstance(self.remote, str):
+            return str(self.remote if self.remote is not None else self.local)
+        return self.remote[0]  # a list of one directory
 
     @property
     def storage(self) -> Storage:
