@@ -26,6 +26,12 @@ def test_braces_stand_for_choices_and_counts(text, names):
     assert list(expand_braces(text)) == names
 
 
+@pytest.mark.parametrize("locations", ["", [""], ["/d/a.tar", ""]])
+def test_an_empty_location_is_not_the_root_of_the_file_system(locations):
+    with pytest.raises(ConfigError, match="one of the locations is empty"):
+        parse_locations(locations, is_tar)
+
+
 @pytest.mark.parametrize("text", ["{a", "a}", "{a}", "{}", "{3..1}", "{0..10000000000}", "{a,{b}"])
 def test_braces_without_a_meaning_are_refused(text):
     with pytest.raises(ConfigError):

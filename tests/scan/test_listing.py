@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from streamplug.errors import StorageError, Transient
+from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin.location import open_storage
-from streamplug.scan.listing import file_versions
+from streamplug.scan.glob import FileSet
+from streamplug.scan.listing import file_versions, list_data_files
 from streamplug.transfer.storage_wrapper import StorageWrapper
 
 
@@ -58,3 +59,17 @@ def test_a_storage_that_cannot_list_gives_the_version_of_the_index(tmp_path, nam
     assert [name for name, _, _ in file_versions(storage, names, 0)] == ["index.json"]
     with pytest.raises(Transient):
         file_versions(Counted(storage, Transient("busy")), names, 0)
+
+
+def test_a_directory_that_is_named_like_a_file_is_pointed_out(tmp_path):
+    (tmp_path / "data.parquet").mkdir()
+    (tmp_path / "data.parquet" / "part-0.parquet").touch()
+    storage = open_storage(str(tmp_path))
+
+    def listed(part):
+        files = list_data_files(storage, FileSet(str(tmp_path), (part,)), ["parquet"], 0)
+        return [file.raw for file in files]
+
+    with pytest.raises(NotFound, match=r"data.parquet .*; if it is a directory, end its name with"):
+        listed("data.parquet")
+    assert listed("data.parquet/") == ["data.parquet/part-0.parquet"]

@@ -42,6 +42,10 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     names = [locations] if isinstance(locations, str) else list(locations)
     if not names:
         raise ConfigError("remote=[] names no files")
+    if not all(names):  # it would be the root of the file system
+        raise ConfigError(
+            "remote=: one of the locations is empty; leave it out, or pass '.' for the working directory"
+        )
     split = [pair for location in names for pair in _split(location, is_file)]
     firsts = {folder.partition("/")[0] for folder, _ in split}
     if len(firsts) > 1 and all(_is_below(folder) for folder, _ in split):

@@ -79,7 +79,12 @@ def list_data_files(
         ConfigError: If two files have the same raw name.
     """
     names = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
-    infos = stat_files(storage, names, retries)
+    try:
+        infos = stat_files(storage, names, retries)
+    except NotFound as error:  # Spark writes directories with names such as data.parquet
+        if not error.bucket:
+            error.args = (f"{error}; if it is a directory, end its name with a slash",)
+        raise
     data_files: list[DataFile] = []
     by_raw_name: dict[str, DataFile] = {}
     for part in files.parts:
