@@ -216,9 +216,9 @@ class _ListsOfArrays(_Arrays):
         lists = [self._stored.parts(data) for data in values]
         for images in lists:
             self._check_size(len(images), len(images) * (self.decoded_bytes or 0))
-        images = self._decoded([image for images in lists for image in images])
+        arrays = self._decoded([image for images in lists for image in images])
         ends = accumulate(map(len, lists), initial=0)
-        return [images[start:end] for start, end in pairwise(ends)]
+        return [arrays[start:end] for start, end in pairwise(ends)]
 
 
 def _place(size: tuple[int, int], *, options: ImageArrays) -> Fit:

@@ -88,8 +88,11 @@ class Table:
     @property
     def decoded_columns(self) -> set[str]:
         """Names of the columns that a stream decodes otherwise than they are stored."""
-        decoders = [opened.stream.decoders or {} for opened in self._opened]
-        return {name for of in decoders for name, decoder in of.items() if decoder is not None}
+        names: set[str] = set()
+        for opened in self._opened:
+            decoders: Mapping[str, Any] = opened.stream.decoders or {}  # None has no effect
+            names |= {name for name, decoder in decoders.items() if decoder is not None}
+        return names
 
     @property
     def own_encodings(self) -> bool:
