@@ -475,6 +475,19 @@ def test_the_targets_of_packs_are_their_own_tokens(tmp_path):
         ]
 
 
+@pytest.mark.parametrize("kind", [TokenBlocks, TokenPacks])
+def test_targets_may_be_changed_in_place_without_the_tokens(tmp_path, kind):
+    docs = documents([20, 30])
+    folder = write(tmp_path / "set", docs)
+    dataset = TokenDataset(
+        tokens=kind(column="tokens", length=8, extras=EXTRAS), local=folder, batch_size=2
+    )
+    expected = dataset[1]["tokens"].tolist()
+    row, [batch, *_] = dataset[1], dataset.batches()
+    row["targets"][:] = batch["targets"][:] = 7
+    assert row["tokens"].tolist() == batch["tokens"][1].tolist() == expected
+
+
 # -- damage, and what is refused ----------------------------------------------
 
 
