@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, default_collate  # noqa: E402, TID251
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.adapters import torch_batches  # noqa: E402
+from streamplug.adapters.shared_memory import SharedArrays  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
 from tests.start_methods import EVERY_METHOD  # noqa: E402
 
@@ -115,6 +116,12 @@ def test_workers_hand_over_large_arrays_without_copying_them(folder, method, mon
     assert sorted(n for batch in loader for n in check(batch)) == list(range(SIZE))
     assert len(seen) == SIZE // BATCH
     assert {name for packed in seen for name, *_ in packed.fields} >= {"id", "wide", "vector"}
+
+
+def test_workers_without_shared_memory_hand_over_tensors(folder, monkeypatch):
+    monkeypatch.setattr(SharedArrays, "possible", lambda: False)
+    loader = StreamingDataLoader(make(folder), num_workers=2)
+    assert sorted(n for batch in loader for n in check(batch)) == list(range(SIZE))
 
 
 def test_batches_may_be_kept(folder):

@@ -250,9 +250,11 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def _pack(batch: Any, memory: SharedArrays | None) -> Any:
-    """Return the message for a batch: large arrays, bytes and strings go through the shared memory."""
-    if memory is None or type(batch) is not dict:
+    """Return the message for a batch: large arrays, bytes and strings go through shared memory, if any."""
+    if type(batch) is not dict:
         return batch
+    if memory is None:
+        return _PackedBatch(None, batch, {})
     arrays = {k: array for k, value in batch.items() if (array := _array(value)) is not None}
     lists = ((key, pack_strings(value)) for key, value in batch.items() if key not in arrays)
     joined = {key: value for key, value in lists if value is not None}
