@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,17 @@ def test_workers_without_shared_memory_hand_over_tensors(folder, monkeypatch):
     monkeypatch.setattr(SharedArrays, "possible", lambda: False)
     loader = StreamingDataLoader(make(folder), num_workers=2)
     assert sorted(n for batch in loader for n in check(batch)) == list(range(SIZE))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_of_another_class_of_dict_has_tensors_too(folder, workers):
+    loader = StreamingDataLoader(
+        make(folder), num_workers=workers, batch_transform=OrderedDict[str, Any]
+    )
+    for batch in loader:
+        assert type(batch) is OrderedDict
+        assert isinstance(batch["id"], torch.Tensor)
+        assert (batch["wide"] == batch["id"][:, None]).all()
 
 
 def test_batches_may_be_kept(folder):

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -232,7 +233,17 @@ def identity(batch: Any) -> Any:
 
 
 def _tensors(batch: Any) -> Any:
-    return {k: _of_tensors(v) for k, v in batch.items()} if isinstance(batch, dict) else batch
+    if not isinstance(batch, dict):
+        return batch
+    tensors = {key: _of_tensors(value) for key, value in batch.items()}
+    if type(batch) is dict:
+        return tensors
+    changed = {key: value for key, value in tensors.items() if value is not batch[key]}
+    if changed:
+        batch = copy(batch)  # of a class of its own
+        for key, value in changed.items():
+            batch[key] = value
+    return batch
 
 
 def _of_tensors(value: Any) -> Any:
@@ -252,7 +263,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def _pack(batch: Any, memory: SharedArrays | None) -> Any:
     """Return the message for a batch: large arrays, bytes and strings go through shared memory, if any."""
     if type(batch) is not dict:
-        return batch
+        return _tensors(batch)
     if memory is None:
         return _PackedBatch(None, batch, {})
     arrays = {k: array for k, value in batch.items() if (array := _array(value)) is not None}
