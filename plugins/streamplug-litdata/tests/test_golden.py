@@ -62,6 +62,14 @@ def test_rows_of_arrow_are_read(path):
     assert same(read(path), expected)
 
 
+@pytest.mark.parametrize("path", ROWS, ids=name_of)
+def test_batches_of_rows_without_none_are_arrays_whatever_is_read_with_them(path):
+    pytest.importorskip("pyarrow")
+    dataset = StreamingDataset(remote=str(path), format="litdata", columns=["maybe"], batch_size=1)
+    for batch, sample in zip(dataset.batches(), dataset[:], strict=True):
+        assert type(batch["maybe"]) is (list if sample["maybe"] is None else np.ndarray)
+
+
 @pytest.mark.parametrize("path", TOKENS, ids=name_of)
 @pytest.mark.parametrize("access", ["shard", "range"])
 def test_tokens_are_read_as_documents_and_in_blocks(path, access):

@@ -358,6 +358,21 @@ def test_images_of_hugging_face_are_decoded_when_asked_for(tmp_path):
     assert same(batch["image"], np.full((3, 2, 2, 3), 9, np.uint8))
 
 
+def test_batches_without_missing_images_are_arrays_whatever_is_read_with_them(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    streamplug_image = pytest.importorskip("streamplug_image")
+    path = tmp_path / "a.png"
+    image.fromarray(np.full((4, 6, 3), 9, np.uint8)).save(path)
+    cells = [None if n == 4 else path.read_bytes() for n in range(12)]
+    pq.write_table(pa.table({"image": cells}), tmp_path / "x.parquet")
+    dataset = opened(
+        tmp_path, decoders={"image": streamplug_image.ImageArrays((2, 2))}, batch_size=3
+    )
+    batches = [batch["image"] for batch in dataset.batches()]
+    assert [type(batch) for batch in batches] == [np.ndarray, list, np.ndarray, np.ndarray]
+    assert [value is None for value in batches[1]] == [False, True, False]
+
+
 def test_values_that_cannot_be_decoded_are_named(tmp_path):
     pq.write_table(pa.table({"x": [b"fine", b"bad", b"fine"]}), tmp_path / "x.parquet")
     dataset = opened(tmp_path, decoders={"x": lambda _: Reversed()}, batch_size=3, shuffle=False)

@@ -1,4 +1,4 @@
-"""Grouping of samples by shard, and assembly of the values that were read per group."""
+"""Grouping of samples by shard, and assembly of samples from columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.interfaces import Column
-from streamplug.types import ColumnValues, Int64, Sample
-
-PlacedValues = tuple[Int64, Column, ColumnValues]
-"""Positions of the values among the requested samples, their column, and the values."""
+from streamplug.types import Int64, Sample
 
 
 class ShardGroups:
@@ -44,56 +40,6 @@ class ShardGroups:
         result = np.empty(len(self._order), values.dtype)
         result[self._order] = np.repeat(values, self.counts)
         return result
-
-
-def merge_values(count: int, parts: Sequence[PlacedValues]) -> ColumnValues:
-    """Merge the values of one column into an array, or a list if they differ in dtype or shape.
-
-    A slice of the list is an array if its values do not differ: a batch must not depend on which others were
-    read together with it.
-    """
-    first = parts[0][2]
-    if isinstance(first, np.ndarray) and all(
-        isinstance(v, np.ndarray) and v.dtype == first.dtype and v.shape[1:] == first.shape[1:]
-        for _, _, v in parts
-    ):
-        array = np.empty((count, *first.shape[1:]), first.dtype)
-        for places, _, values in parts:
-            array[places] = values
-        return array
-    mixed = _MixedValues(count, parts)
-    return mixed if any(isinstance(v, np.ndarray) for _, _, v in parts) else list(mixed)
-
-
-class _MixedValues(list[Any]):
-    def __init__(self, count: int, parts: Sequence[PlacedValues]) -> None:
-        super().__init__([None] * count)
-        self._parts = parts
-        for places, column, values in parts:
-            for place, value in zip(places.tolist(), column.encoding.unbatch(values)):
-                self[place] = value
-
-    def __getitem__(self, at: Any) -> Any:
-        if not isinstance(at, slice):
-            return super().__getitem__(at)
-        start, stop, step = at.indices(len(self))
-        if step != 1:
-            return super().__getitem__(at)
-        inner: list[PlacedValues] = []
-        for places, column, values in self._parts:
-            inside = np.flatnonzero((places >= start) & (places < stop))
-            if len(inside):
-                some = (
-                    values[inside]
-                    if isinstance(values, np.ndarray)
-                    else [values[i] for i in inside.tolist()]
-                )
-                inner.append((places[inside] - start, column, some))
-        part = merge_values(stop - start, inner) if inner else []
-        return list(part) if isinstance(part, _MixedValues) else part
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
 
 
 def make_samples(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Sample]:

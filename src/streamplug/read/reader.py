@@ -12,7 +12,8 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
-from streamplug.read.assemble import PlacedValues, ShardGroups, make_samples, merge_values
+from streamplug.plugin_kit.merge import PlacedValues, merge_values
+from streamplug.read.assemble import ShardGroups, make_samples
 from streamplug.read.auto_shards import AutoShards, StreamShards
 from streamplug.read.gather import (
     Batch,

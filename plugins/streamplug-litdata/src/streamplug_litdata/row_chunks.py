@@ -16,6 +16,7 @@ from streamplug.interfaces import Column, Encoding, ShardReader
 from streamplug.plugin import make
 from streamplug.plugin_kit.arrow import ValueSizes, value_sizes
 from streamplug.plugin_kit.decoding import undecodable_error
+from streamplug.plugin_kit.merge import merge_values
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import decoded, head_size, offsets_of
 from streamplug_litdata.memory_bounds import check_decoded_size, check_value_sizes, decoded_bytes
@@ -180,12 +181,9 @@ class RowsReader(ShardReader):
             return [None] * len(rows)
         if known.is_present is None or known.is_present[rows].all():
             return self._present_values(rows, column, known)
-        values: list[Any] = [None] * len(rows)
         places = np.flatnonzero(known.is_present[rows])
         some = self._present_values(rows[places], column, known) if len(places) else []
-        for place, value in zip(places.tolist(), column.encoding.unbatch(some)):
-            values[place] = value
-        return values
+        return merge_values(len(rows), [(places, column, some)])
 
     def _present_values(self, rows: Int64, column: Column, known: _ArrowColumn) -> ColumnValues:
         """Decode values, none of which is None."""

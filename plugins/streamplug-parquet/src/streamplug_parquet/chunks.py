@@ -15,6 +15,7 @@ from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, Encoding
 from streamplug.plugin_kit import decoding
 from streamplug.plugin_kit.arrow import maps_as_dicts, value_sizes
+from streamplug.plugin_kit.merge import merge_values
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.budget import VARIABLE
 from streamplug_parquet.memory_bounds import decoded_limit
@@ -301,10 +302,7 @@ def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:
     batch = decoding.decoded(column, rows[have], data, np.cumsum(sizes) - sizes, sizes)
     if len(have) == len(values):
         return batch
-    decoded_values: list[Any] = [None] * len(values)
-    for place, value in zip(have, column.encoding.unbatch(batch)):
-        decoded_values[place] = value
-    return decoded_values
+    return merge_values(len(values), [(np.array(have, np.int64), column, batch)])
 
 
 def decoded_one(column: Column, value: Any, row: int) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, ShardHeader, ShardReader
 from streamplug.plugin_kit.decoding import decoded, undecodable_error
+from streamplug.plugin_kit.merge import merge_values
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY, URL
@@ -102,12 +103,10 @@ class TarHeader(ShardHeader):
         have = np.flatnonzero(begins >= 0)
         if moved is not None:
             begins = begins + moved
-        decoded: list[Any] = [None] * len(rows)
-        if len(have):
-            some = self._decoded(column, rows[have], data, begins[have], sizes[have])
-            for place, value in zip(have.tolist(), column.encoding.unbatch(some)):
-                decoded[place] = value
-        return decoded
+        if not len(have):
+            return [None] * len(rows)
+        some = self._decoded(column, rows[have], data, begins[have], sizes[have])
+        return merge_values(len(rows), [(have, column, some)])
 
     def _decoded(
         self, column: Column, rows: Int64, data: Bytes1D, begins: Int64, sizes: Int64
