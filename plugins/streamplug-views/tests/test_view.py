@@ -312,6 +312,20 @@ def test_adding_by_key_says_what_is_missing(root, tmp_path):
         len(view.add(tmp_path / "twice", on="id"))
 
 
+def test_batches_of_concatenated_rows_without_none_are_arrays(tmp_path):
+    for name, numbers in (("a", range(20)), ("b", range(20, 40))):
+        write(tmp_path / name, map(base_row, numbers), COLUMNS)
+    extra = [{"id": f"k{n:03}", "extra": n} for n in range(40) if n not in (11, 27)]
+    write(tmp_path / "extra", extra, {"id": "str", "extra": "int"})
+    view = View.of(tmp_path / "a").concat(tmp_path / "b")
+    view.add(tmp_path / "extra", on="id", missing="null").commit(tmp_path / "view")
+    dataset = StreamingDataset(remote=str(tmp_path / "view"), shuffle=True, batch_size=4)
+    for batch in dataset.batches():
+        extra = list(batch["extra"])
+        assert extra == [None if n in (11, 27) else n for n in batch["n"]]
+        assert type(batch["extra"]) is (list if None in extra else np.ndarray)
+
+
 @pytest.mark.parametrize(
     ("on", "keys", "words"),
     [

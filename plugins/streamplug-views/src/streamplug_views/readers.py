@@ -270,9 +270,12 @@ class ConcatReader(CombinedReader):
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
         """Return batches of samples."""
-        batch = self.batch(ids)
-        for part in parts:
-            yield {name: values[part] for name, values in batch.items()}
+        split = self._split(ids)
+        if len(split) == 1:
+            [(part, _, mine)] = split
+            return self._readers[part].batches(mine, parts)
+        # One by one: whether values are an array must not depend on other batches.
+        return (self.batch(ids[part]) for part in parts)
 
 
 def _merge(size: int, parts: Sequence[tuple[Int64, ColumnValues]]) -> ColumnValues | None:
