@@ -312,6 +312,13 @@ def test_adding_by_key_says_what_is_missing(root, tmp_path):
         len(view.add(tmp_path / "twice", on="id"))
 
 
+def test_expressions_calculate_with_numbers_of_python_also_beside_none(root, tmp_path):
+    scores = [{"id": f"k{n:03}", "score": 2 * n} for n in range(COUNT) if n != 7]
+    write(tmp_path / "scores", scores, {"id": "str", "score": "uint8"})
+    view = View.of(root / "mds").add(tmp_path / "scores", on="id", missing="null")
+    assert len(view.where("score is not None and score * 2 >= 400")) == COUNT - 100
+
+
 def test_batches_of_concatenated_rows_without_none_are_arrays(tmp_path):
     for name, numbers in (("a", range(20)), ("b", range(20, 40))):
         write(tmp_path / name, map(base_row, numbers), COLUMNS)

@@ -69,12 +69,20 @@ def batch_rows(batch: Batch, *, numpy_times: bool = False) -> list[dict[str, Any
     kept_kinds = "mM" if numpy_times else ""
     columns: list[Any] = []
     for values in batch.values():
-        if not isinstance(values, np.ndarray) or values.ndim != 1:
-            columns.append(values)
-        else:
-            is_kept = values.dtype.kind in kept_kinds
+        if isinstance(values, np.ndarray):
+            is_kept = values.ndim != 1 or values.dtype.kind in kept_kinds
             columns.append(list(values) if is_kept else values.tolist())
+        elif any(issubclass(kind, np.generic) for kind in set(map(type, values))):
+            # Beside None, or of several dtypes.
+            columns.append([_as_python(value, kept_kinds) for value in values])
+        else:
+            columns.append(values)
     return make_samples(list(batch), columns)
+
+
+def _as_python(value: Any, kept_kinds: str) -> Any:
+    is_scalar = isinstance(value, np.generic) and value.dtype.kind not in kept_kinds
+    return value.item() if is_scalar else value
 
 
 def sort_by_key(
