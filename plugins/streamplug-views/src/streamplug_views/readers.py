@@ -207,6 +207,7 @@ class ConcatReader(CombinedReader):
         self._shards = list(accumulate((len(r.starts) - 1 for r in readers), initial=0))
         self.decodes_lazily = False
         self._one_stream = one_stream
+        self._has_arrays_only = True  # as far as is known; slices of these are faster than merges
         self.stream_shards = [0, self._shards[-1]] if one_stream else self._shards
 
     def _find(self, sample_id: int) -> tuple[int, int]:
@@ -250,7 +251,38 @@ class ConcatReader(CombinedReader):
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
         """Return many samples column by column; they must have the same columns."""
-        split = [(at, self._readers[part].batch(mine)) for part, at, mine in self._split(ids)]
+        split = self._split(ids)
+        return self._merged(ids, [(at, self._readers[n].batch(mine)) for n, at, mine in split])
+
+    def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
+        """Return batches of samples."""
+        if self._has_arrays_only:
+            batch = self.batch(ids)
+            if all(isinstance(values, np.ndarray) for values in batch.values()):
+                yield from ({name: v[part] for name, v in batch.items()} for part in parts)
+                return
+            self._has_arrays_only = False
+        bounds = [(part.start, part.stop) for part in parts]
+        read = []
+        for number, places, mine in self._split(ids):
+            inner = [slice(*pair) for pair in np.searchsorted(places, bounds).tolist()]
+            some = [part for part in inner if part.start < part.stop]
+            read.append((places, inner, self._readers[number].batches(mine, some)))
+        # Merged batch by batch: whether values are an array must not depend on other batches.
+        for number, part in enumerate(parts):
+            yield self._merged(
+                ids[part],
+                [
+                    (places[inner[number]] - part.start, next(batches))
+                    for places, inner, batches in read
+                    if inner[number].start < inner[number].stop
+                ],
+            )
+
+    def _merged(
+        self, ids: Int64, split: Sequence[tuple[Int64, dict[str, ColumnValues]]]
+    ) -> dict[str, ColumnValues]:
+        """Return the columns of samples from those of each part, with their places among `ids`."""
         if len(split) == 1:
             return split[0][1]
         names = list(split[0][1]) if split else []
@@ -267,15 +299,6 @@ class ConcatReader(CombinedReader):
             samples = self.rows(ids)
             merged.update({name: [sample[name] for sample in samples] for name in mixed})
         return merged  # type: ignore[return-value]  # None was replaced
-
-    def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
-        """Return batches of samples."""
-        split = self._split(ids)
-        if len(split) == 1:
-            [(part, _, mine)] = split
-            return self._readers[part].batches(mine, parts)
-        # One by one: whether values are an array must not depend on other batches.
-        return (self.batch(ids[part]) for part in parts)
 
 
 def _merge(size: int, parts: Sequence[tuple[Int64, ColumnValues]]) -> ColumnValues | None:
