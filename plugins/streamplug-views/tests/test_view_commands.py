@@ -236,3 +236,27 @@ def test_a_page_says_where_columns_and_rows_come_from(tmp_path):
     assert json.loads(CliRunner().invoke(main, ["inspect", "view", "--json"]).output)["origin"]
     assert inspect("crawl").origin is None
     assert "Origin" not in page_about("crawl")
+
+
+def test_columns_of_other_formats_are_printed_and_compared():
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("streamplug_parquet")
+    ids = [f"k{n}" for n in range(2)]
+    Path("vectors").mkdir()
+    rows = {"id": ids, "vector": [[1.5], [2.0, 0.5]], "label": ["a", "b"]}
+    parquet.write_table(pa.table(rows), "vectors/a.parquet")
+    with MDSWriter(out="objects", columns={"id": "str", "x": "pkl"}) as out:
+        for name in ids:
+            out.write({"id": name, "x": 7})
+    expected = [
+        {"id": name, "x": {"base64": "gARLBy4="}, "vector": vector, "label": label}
+        for name, vector, label in zip(*rows.values())
+    ]
+    for first, second, out in (("objects", "vectors", "a"), ("vectors", "objects", "b")):
+        run("create", first, out, "--add", second, "--on", "id")
+        printed = CliRunner().invoke(main, ["cat", out])
+        assert printed.exit_code == 0, printed.stderr
+        assert list(map(json.loads, printed.stdout.splitlines())) == expected
+    result = CliRunner().invoke(main, ["diff", "a", "b", "--values", "--allow-unsafe-types"])
+    assert result.exit_code == 0, result.stderr
+    assert "2 samples compared: 0 differ" in result.stdout

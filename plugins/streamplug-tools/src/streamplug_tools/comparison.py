@@ -20,7 +20,7 @@ from streamplug_tools.options import (
     ignore_progress,
     single_stream,
 )
-from streamplug_tools.raw_values import same_encoding
+from streamplug_tools.raw_values import has_own_encoding, same_encoding
 from streamplug_tools.row_access import Table, cache_locally
 from streamplug_tools.selection_order import SequentialOrder
 
@@ -129,10 +129,11 @@ def _only(one: Table, other: Table) -> tuple[str, ...]:
 
 def _is_stored_alike(tables: Sequence[Table], name: str) -> bool:
     """Return whether comparing stored values is enough."""
-    if any(table.own_encodings for table in tables):
-        return False
-    first, *others = [column for table in tables for column in table.columns[name]]
-    return all(same_encoding(first.encoding, column.encoding) for column in others)
+    columns = [column for table in tables for column in table.columns[name]]
+    first, *others = columns
+    return not any(map(has_own_encoding, columns)) and all(
+        same_encoding(first.encoding, column.encoding) for column in others
+    )
 
 
 def _compare_batches(

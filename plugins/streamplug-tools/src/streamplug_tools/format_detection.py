@@ -71,13 +71,14 @@ def _format_of_index(storage: Storage) -> DetectedFormat | None:
     key = None if head is None else head[1].decode()
     if key in (None, "shards", "version"):
         return None
-    for name, cls in _formats():
+    for name, cls in list_formats():
         if issubclass(cls, IndexImportFormat) and cls.first_index_key == key:
             return DetectedFormat(name, f"its index.json begins with {key!r}")
     return None
 
 
-def _formats() -> Iterator[tuple[str, type[Format]]]:
+def list_formats() -> Iterator[tuple[str, type[Format]]]:
+    """Yield the names and classes of the formats that can be loaded, other than of tables."""
     for name in list_names("format"):
         with suppress(StreamplugError):  # broken, or of tables
             yield name, resolve("format", name)
@@ -86,7 +87,7 @@ def _formats() -> Iterator[tuple[str, type[Format]]]:
 def _formats_by_suffix() -> dict[str, str]:
     """Return the format that reads files of each suffix without an index."""
     formats: dict[str, str] = {}
-    for name, cls in _formats():
+    for name, cls in list_formats():
         if issubclass(cls, ScannableFormat):
             for suffix in cls.file_suffixes():
                 if suffix == name or (suffix == cls.suffix and suffix not in formats):

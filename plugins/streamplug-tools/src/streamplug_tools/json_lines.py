@@ -16,6 +16,7 @@ from streamplug.errors import DataError
 from streamplug.interfaces import Column
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug_tools.options import Columns, Sources, streams
+from streamplug_tools.raw_values import has_own_encoding
 from streamplug_tools.row_access import Batch, Table, cache_locally
 from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.sort_keys import batch_rows
@@ -24,15 +25,11 @@ _JSON_ENCODINGS = {"bytes", "json", "str", "str_decimal", "str_float", "str_int"
 _BYTES_KEY = "base64"
 
 
-def is_json_readable(column: Column, *, own: bool) -> bool:
-    """Return whether JSON can represent the values of a column; others are written as stored.
-
-    Args:
-        column: The column.
-        own: Whether its format has its own encodings, those of text.
-    """
+def is_json_readable(column: Column) -> bool:
+    """Return whether JSON can represent the values of a column; others are written as stored."""
     name = column.spec.partition(":")[0]
-    return own or name in _JSON_ENCODINGS or name == "ndarray" or column.encoding.dtype is not None
+    is_listed = name in _JSON_ENCODINGS or name == "ndarray"
+    return is_listed or column.encoding.dtype is not None or has_own_encoding(column)
 
 
 def lines(batch: Batch) -> Iterator[str]:
@@ -143,11 +140,8 @@ def as_lines(
         table = Table(read, allow_unsafe_types=True, needed=is_taken)
         check_names(f"select={list(select or ())}", table.url, select or (), table.columns)
         check_names(f"drop={list(drop)}", table.url, drop, table.columns)
-        own = table.own_encodings
         names = [n for n in table.columns if is_taken(n) and n not in drop]
-        stored = [
-            n for n in names if not all(is_json_readable(c, own=own) for c in table.columns[n])
-        ]
+        stored = [n for n in names if not all(map(is_json_readable, table.columns[n]))]
         table = Table(read, names, stored=stored)
         first, last, _ = slice(begin, end).indices(table.size)
         for _, batch in table.read(SequentialOrder(table.size), first, last):

@@ -260,7 +260,7 @@ def _program_columns(table: Table, output: Output, columns: Columns) -> list[Col
     # Values that JSON cannot represent are passed as stored bytes.
     return [
         replace(column, stored=False)
-        if is_json_readable(table.columns[column.source][0], own=table.own_encodings)
+        if is_json_readable(table.columns[column.source][0])
         else column
         for column in mappings
     ]

@@ -18,8 +18,10 @@ from streamplug.interfaces import (
     WriteSettings,
 )
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES, GatherBuffer
+from streamplug.plugin.registry import is_known, resolve
 from streamplug.types import Bytes1D, ColumnValues, Int64
 from streamplug.write.columns import format_of
+from streamplug_tools.format_detection import list_formats
 
 
 class RawEncoding(Encoding):
@@ -56,6 +58,18 @@ def same_encoding(one: Encoding, other: Encoding) -> bool:
     # `max_value_bytes` of a stream makes other encodings of its columns, which store values alike.
     one, other = (encoding.with_max_value_bytes(MAX_VALUE_BYTES) for encoding in (one, other))
     return pickle.dumps(one) == pickle.dumps(other)
+
+
+def has_own_encoding(column: Column) -> bool:
+    """Return whether the encoding of a column is one of a format, such as text, and not of all others.
+
+    The values of such a column are not stored as encoded bytes. A view can have columns of both kinds.
+    """
+    name = column.spec.partition(":")[0]
+    if is_known("encoding", name) and type(column.encoding) is resolve("encoding", name):
+        return False
+    own = (cls.encodings for _, cls in list_formats() if column.spec in cls.encodings)
+    return any(type(column.encoding) is type(encodings[column.spec]) for encodings in own)
 
 
 def decode_values(encoding: Encoding, values: Sequence[bytes | None]) -> list[Any]:

@@ -95,11 +95,6 @@ class Table:
         return names
 
     @property
-    def own_encodings(self) -> bool:
-        """Whether a format has its own encodings, such as text."""
-        return any(schema.format.encodings for index in self.indexes for schema in index.schemas)
-
-    @property
     def url(self) -> str:
         """URL of the first data set."""
         return self._opened[0].stream.url
