@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -130,6 +131,17 @@ def test_each_way_that_the_error_names_works_in_the_same_place(spec, write, tmp_
         assert values(out) == (pytest.approx(right) if "float" in name else right)
     left_out = run(*command, "--drop", "x", "--exist-ok")
     assert left_out.exit_code == 0, left_out.stderr
+
+
+@pytest.mark.parametrize("spec", COLUMNS)
+def test_lines_have_the_text_that_conversions_store(spec, write, tmp_path):
+    array, expected = COLUMNS[spec]
+    source, out = write(array), tmp_path / "set"
+    printed = run("cat", source)
+    text = expected["json"] if "json" in expected else expected["str"]
+    assert [json.loads(line)["x"] for line in printed.stdout.splitlines()] == text
+    run("proc", source, out, "--format", "mds", "--columns", "id:int,x:json", "--", "cat")
+    assert values(out) == text
 
 
 @pytest.mark.parametrize(

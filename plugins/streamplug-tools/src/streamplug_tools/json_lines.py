@@ -20,6 +20,7 @@ from streamplug_tools.raw_values import has_own_encoding
 from streamplug_tools.row_access import Batch, Table, cache_locally
 from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.sort_keys import batch_rows
+from streamplug_tools.time_values import is_temporal, make_converter
 
 _JSON_ENCODINGS = {"bytes", "json", "str", "str_decimal", "str_float", "str_int"}
 _BYTES_KEY = "base64"
@@ -32,8 +33,25 @@ def is_json_readable(column: Column) -> bool:
     return is_listed or column.encoding.dtype is not None or has_own_encoding(column)
 
 
-def lines(batch: Batch) -> Iterator[str]:
-    """Yield each sample of a batch as a line, without a line break."""
+def spec_of_times(columns: Sequence[Column]) -> str:
+    """Return the encoding of a column whose times, durations or decimals are written; ``"json"`` if none.
+
+    Args:
+        columns: The column in each schema. Only if all have a zone, times are marked as UTC.
+    """
+    specs = [column.spec for column in columns if is_temporal(column.spec)]
+    return min(specs, key=lambda spec: "tz=" in spec, default="json")
+
+
+def lines(batch: Batch, specs: Mapping[str, str]) -> Iterator[str]:
+    """Yield each sample of a batch as a line, without a line break.
+
+    Args:
+        batch: The samples.
+        specs: Result of `spec_of_times` for each column. JSON columns store times in the same way.
+    """
+    converters = {name: make_converter(specs.get(name, "json"), "json") for name in batch}
+    batch = {name: c(batch[name]) if (c := converters[name]) else batch[name] for name in batch}
     for sample in batch_rows(batch):
         yield _dump(sample)
 
@@ -121,7 +139,8 @@ def as_lines(
 ) -> Iterator[str]:
     """Yield samples as lines of JSON.
 
-    Bytes are ``{"base64": …}``; values that JSON cannot represent are given as stored bytes.
+    Bytes are ``{"base64": …}``; values that JSON cannot represent are given as stored bytes. Times and
+    durations are ISO 8601 text, in UTC with a ``Z`` if the column has a zone. Decimals are text.
 
     Args:
         sources: Paths, URLs or streams, concatenated.
@@ -144,5 +163,6 @@ def as_lines(
         stored = [n for n in names if not all(map(is_json_readable, table.columns[n]))]
         table = Table(read, names, stored=stored)
         first, last, _ = slice(begin, end).indices(table.size)
+        specs = {name: spec_of_times(table.columns[name]) for name in names}
         for _, batch in table.read(SequentialOrder(table.size), first, last):
-            yield from lines({name: batch[name] for name in names})
+            yield from lines({name: batch[name] for name in names}, specs)

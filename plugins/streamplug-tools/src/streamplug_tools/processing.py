@@ -25,7 +25,7 @@ from streamplug_tools.column_mapping import ColumnMapping, select_columns
 from streamplug_tools.copy import map_table_columns
 from streamplug_tools.expressions import Expression
 from streamplug_tools.job import open_job
-from streamplug_tools.json_lines import is_json_readable, lines, values
+from streamplug_tools.json_lines import is_json_readable, lines, spec_of_times, values
 from streamplug_tools.options import (
     ALL_COLUMNS,
     Columns,
@@ -141,11 +141,20 @@ def _others(
 
 @dataclass(frozen=True)
 class ProgramTransform:
-    """`BatchTransform` that runs a program."""
+    """`BatchTransform` that runs a program.
+
+    Attributes:
+        command: The program and its arguments.
+        specs: Encodings of the columns that it writes.
+        format: Format of the new data set.
+        read_specs: Result of `spec_of_times` for each column that it reads.
+        columns: None, as it reads those that would be written.
+    """
 
     command: Sequence[str]
     specs: Mapping[str, str]
     format: str
+    read_specs: Mapping[str, str]
     columns: Sequence[str] = ()
 
     def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
@@ -154,7 +163,10 @@ class ProgramTransform:
             n: Column(n, spec, make_encoding(n, spec, own)) for n, spec in self.specs.items()
         }
         with closing(
-            run_program(self.command, (line for _, _, w in batches for line in lines(w)))
+            run_program(
+                self.command,
+                (line for _, _, w in batches for line in lines(w, self.read_specs)),
+            )
         ) as out:
             while some := list(islice(out, _LINES_PER_BATCH)):
                 yield values(columns, some)
@@ -217,7 +229,12 @@ def process_with(
                 _program_digests(command),
                 [asdict(column) for column in program_columns],
             ],
-            change=ProgramTransform(tuple(command), specs, str(output.format)),
+            change=ProgramTransform(
+                tuple(command),
+                specs,
+                str(output.format),
+                {c.name: spec_of_times(table.columns[c.source]) for c in program_columns},
+            ),
             encodings=specs,
         )
 
