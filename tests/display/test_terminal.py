@@ -54,3 +54,19 @@ def test_the_spinner_of_a_scan_shows_no_control_characters_of_names(tmp_path, mo
     CliRunner().invoke(main, ["index", "scan", str(tmp_path), "--format", "jsonl"])
     assert any(r"a\x1b[31mred" in text for text in texts)
     assert not any("\x1b" in text for text in texts)
+
+
+@pytest.mark.parametrize("charset", ["ascii", "latin-1"])
+def test_characters_that_the_locale_does_not_have_become_escapes(tmp_path, charset):
+    pytest.importorskip("streamplug_tools")
+    sample = {"ключ": "日本 ✓ \U0001f600", "n": 1}
+    with MDSWriter(out=tmp_path, columns={"ключ": "str", "n": "int"}) as out:
+        out.write(sample)
+    runner = CliRunner(charset=charset)
+    inspected = runner.invoke(main, ["inspect", str(tmp_path)])
+    assert inspected.exit_code == 0, inspected.exception
+    assert r"\u043a\u043b\u044e\u0447" in inspected.stdout
+    printed = runner.invoke(main, ["cat", str(tmp_path)])
+    assert printed.exit_code == 0, printed.exception
+    assert json.loads(printed.stdout) == sample
+    assert runner.invoke(main, ["cat", "--help"]).exit_code == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
@@ -62,6 +64,12 @@ class CommandGroup(click.Group):
             return super().get_help(ctx)
         except StreamplugError as error:  # of the variables that name plugins
             _fail(ctx, str(error))
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102 - of click
+        # As standard error: names, values and help have characters that the locale may not have.
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: D102 - of click
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -68,6 +69,9 @@ def cat(
     refuse_options(names - _PRINTING, "only with --out")
     streams, columns = make_streams(sources, options), make_columns(options)
     # click.echo would write line by line.
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     for line in as_lines(streams, begin=begin, end=end, select=columns.select, drop=columns.drop):
-        sys.stdout.write(f"{strict_line(line)}\n")
+        text = strict_line(line)
+        sys.stdout.write(text if is_unicode else json.dumps(json.loads(text)))
+        sys.stdout.write("\n")
     sys.stdout.flush()
