@@ -169,6 +169,17 @@ def test_command_finds_parts_below_its_location(place, monkeypatch, out, parts):
     assert ids(out, batch_size=1) == expected
 
 
+def test_command_prefers_a_part_to_a_folder_of_its_name_elsewhere(
+    place, tmp_path_factory, monkeypatch
+):
+    folder = tmp_path_factory.mktemp("elsewhere")
+    part(folder / "b", range(90, 99))
+    monkeypatch.chdir(folder)
+    merged = CliRunner().invoke(main, ["merge", str(place), "b"])
+    assert merged.exit_code == 0, merged.output
+    assert ids(place, batch_size=1) == list(range(10, 20))
+
+
 def write(folder, columns, samples, **options):
     with Writer(columns=columns, out=str(folder), **options) as writer:
         for sample in samples:

@@ -52,6 +52,8 @@ def _resolve_part(part: str, out: str) -> str:
     root = local_path(out)
     if root is not None:
         path = Path(part)
-        if path.absolute().is_relative_to(root.absolute()) or path.exists():
+        is_below = path.absolute().is_relative_to(root.absolute())
+        # Another folder of the working directory may have the name of a part.
+        if is_below or (path.exists() and not (root / name).exists()):
             return part
     return join(out, name)
