@@ -142,7 +142,7 @@ def test_tags_name_versions_and_keep_them(base, tmp_path):
     tag(place, "paper", 2)  # it names this version already
     tag(place, "last")
     tag(place, "last", 4, move=True)
-    for bad in ("", "a/b", "../x", ".x"):
+    for bad in ("", "a/b", "../x", ".x", "3"):
         with pytest.raises(ConfigError, match="tag"):
             tag(place, bad, 1)
     with pytest.raises(ConfigError, match="no version 9"):

@@ -135,7 +135,7 @@ def tag(
 
     Args:
         location: URL or path of the view.
-        name: Letters, digits, ``.``, ``_`` and ``-``.
+        name: Letters, digits, ``.``, ``_`` and ``-``, but no number.
         version: Its number; None for the latest.
         move: Whether to move a tag that exists.
         storage_options: ViewOptions of its storage.

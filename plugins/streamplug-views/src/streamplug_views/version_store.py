@@ -266,7 +266,7 @@ class VersionStore:
         """Name a version.
 
         Args:
-            name: Letters, digits, ``.``, ``_`` and ``-``.
+            name: Letters, digits, ``.``, ``_`` and ``-``, but no number.
             version: Number of the version.
             move: Whether to move a tag that exists.
 
@@ -274,6 +274,10 @@ class VersionStore:
             ConfigError: If the name is invalid or in use, or there is no such version.
         """
         _check_tag(name)
+        if name.isdecimal():  # commands and configs would take it for a version
+            raise ConfigError(
+                f"tag {name!r:.60}: is the number of a version; use a name, such as 'v{name:.60}'"
+            )
         self.read(version)
         data = json.dumps({"version": version}).encode()
         if move:
