@@ -122,6 +122,25 @@ def test_options_without_an_effect_are_refused(sets, tmp_path, arguments, words)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "values", "advice"),
+    [
+        ("select --where", ["id > 3", "id < 6"], "join conditions by 'and' or 'or'"),
+        ("sort --by", ["text", "id"], "a tuple is a key of several values, such as '(a, b)'"),
+        ("split --fractions", ["train=0.9", "val=0.1"], "separate shares by commas"),
+        ("convert --hashes", ["sha1", "xxh64"], "separate names by commas"),
+    ],
+)
+def test_options_of_which_the_last_would_win_are_given_once(
+    sets, tmp_path, command, values, advice
+):
+    name, option = command.split()
+    refused = run(name, sets[0], tmp_path / "out", option, values[0], option, values[1])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"Error: {option} is given 2 times; give it once: {advice}\n" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("fractions", ["a=0", "a=0.6,b=0.5", "a=-1"])
 def test_shares_of_nothing_or_of_more_than_all_are_refused(sets, tmp_path, fractions):
     refused = run("split", sets[0], tmp_path / "out", "--fractions", fractions)

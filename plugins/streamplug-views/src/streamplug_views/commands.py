@@ -11,6 +11,7 @@ import click
 from streamplug_tools.commands.options import parse_pairs, refuse_options, split_list
 from streamplug_tools.commands.source_options import make_streams
 from streamplug_tools.commands.storage_options import storage_options
+from streamplug_tools.commands.value_types import refuse_repeated
 from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
@@ -79,6 +80,8 @@ def view() -> None:
 @click.option(
     "--on",
     metavar="COLUMN",
+    multiple=True,
+    callback=refuse_repeated("the key is a single column"),
     help="Key column of --add and --exclude-keys. Without it, --add adds columns row by row.",
 )
 @click.option(

@@ -23,7 +23,7 @@ from streamplug_tools.commands.options import (
     run_job,
 )
 from streamplug_tools.commands.source_options import make_streams
-from streamplug_tools.commands.value_types import COUNT, SIZE
+from streamplug_tools.commands.value_types import COUNT, SIZE, refuse_repeated
 from streamplug_tools.progress import progress_bars
 
 
@@ -80,6 +80,8 @@ def shuffle(source: str, out: str, *, seed: int, **options: Any) -> None:
     "--by",
     metavar="EXPRESSION",
     required=True,
+    multiple=True,
+    callback=refuse_repeated("a tuple is a key of several values, such as '(a, b)'"),
     help="Python expression to sort by, such as the name of a column.",
 )
 @click.option("--descending", is_flag=True, help="Sort from the largest value to the smallest.")
@@ -105,6 +107,8 @@ def sort(source: str, out: str, *, by: str, descending: bool, **options: Any) ->
     "--where",
     metavar="EXPRESSION",
     required=True,
+    multiple=True,
+    callback=refuse_repeated("join conditions by 'and' or 'or'"),
     help="Python expression that selects samples, such as 'len(text) > 100'.",
 )
 @job_options
@@ -131,6 +135,8 @@ def select(source: str, out: str, *, where: str, **options: Any) -> None:
     "--by",
     metavar="EXPRESSION",
     required=True,
+    multiple=True,
+    callback=refuse_repeated("a tuple is a key of several values, such as '(a, b)'"),
     help="Python expression of the key, such as the name of a column.",
 )
 @job_options
@@ -215,6 +221,8 @@ def _parse_expression(text: str) -> tuple[str, str]:
 @click.option(
     "--fractions",
     metavar="NAME=SHARE,…",
+    multiple=True,
+    callback=refuse_repeated("separate shares by commas"),
     help="Names and shares of random parts, such as train=0.9,val=0.1.",
 )
 @click.option(

@@ -20,7 +20,7 @@ from streamplug_tools.commands.source_options import (
     source_options,
 )
 from streamplug_tools.commands.storage_options import storage_options
-from streamplug_tools.commands.value_types import SIZE
+from streamplug_tools.commands.value_types import SIZE, refuse_repeated
 from streamplug_tools.progress import progress_bars
 from streamplug_tools.report.text_format import many
 
@@ -66,6 +66,8 @@ _OUTPUT = (
     click.option(
         "--hashes",
         metavar="NAME,…",
+        multiple=True,
+        callback=refuse_repeated("separate names by commas"),
         help="Algorithms of the file checksums, such as sha1, or none.  [default: those of the source, "
         "else xxh3_64]",
     ),
