@@ -123,6 +123,25 @@ def test_options_without_an_effect_are_refused(sets, tmp_path, arguments, words)
 
 
 @pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["cat", "{0}", "--select", ""], "no column is left to print; take fewer of them away"),
+        (
+            ["cat", "{0}", "--drop", "id,text"],
+            "no column is left to print; take fewer of them away",
+        ),
+        (["convert", "{0}", "{out}", "--select", ","], "no column is left to write; take fewer of"),
+        (["convert", "{0}", "{out}", "--hashes", ""], "--hashes '': expected names of algorithms"),
+    ],
+)
+def test_options_without_a_name_do_not_stand_for_all(sets, tmp_path, options, words):
+    refused = run(*(text.format(*sets, out=tmp_path / "out") for text in options))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"error: {words}")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     ("command", "values", "advice"),
     [
         ("select --where", ["id > 3", "id < 6"], "join conditions by 'and' or 'or'"),

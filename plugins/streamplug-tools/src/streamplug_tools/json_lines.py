@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.config import check_names, suggest_keywords
 from streamplug.display.terminal import visible_json
-from streamplug.errors import DataError
+from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import Column
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug_tools.options import Columns, Sources, streams
@@ -150,7 +150,7 @@ def as_lines(
         drop: Columns to leave out.
 
     Raises:
-        StreamplugError: If a set or a column does not exist, or samples cannot be read.
+        StreamplugError: If a set or a column does not exist, no column is left, or samples cannot be read.
     """
     is_taken = Columns(select=select, drop=drop).takes
     with TemporaryDirectory() as folder:
@@ -160,6 +160,8 @@ def as_lines(
         check_names(f"select={list(select or ())}", table.url, select or (), table.columns)
         check_names(f"drop={list(drop)}", table.url, drop, table.columns)
         names = [n for n in table.columns if is_taken(n) and n not in drop]
+        if not names:
+            raise ConfigError("no column is left to print; take fewer of them away")
         stored = [n for n in names if not all(map(is_json_readable, table.columns[n]))]
         table = Table(read, names, stored=stored)
         first, last, _ = slice(begin, end).indices(table.size)

@@ -188,16 +188,20 @@ def make_output(out: str, options: Mapping[str, Any]) -> Output:
 def _hashes(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    return [] if text.strip() == "none" else split_list([text])
+    names = split_list([text])
+    if not names:
+        raise ConfigError(f"--hashes {text!r}: expected names of algorithms, or none")
+    return [] if names == ["none"] else names
 
 
 def make_columns(options: Mapping[str, Any]) -> Columns:
     """Return the columns of the new data set."""
-    select = split_list(options["select"])
+    # Without a name, such as that of an empty variable of a script, nothing is selected, not everything.
+    select = split_list(options["select"]) if options["select"] else None
     return Columns(
         encodings=parse_encodings(options["columns"]),
         rename=parse_pairs(split_list(options["rename"]), "--rename", "="),
-        select=select or None,
+        select=select,
         drop=split_list(options["drop"]),
         allow_unsafe_types=options["allow_unsafe_types"],
     )
