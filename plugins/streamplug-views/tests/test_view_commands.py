@@ -260,3 +260,16 @@ def test_columns_of_other_formats_are_printed_and_compared():
     result = CliRunner().invoke(main, ["diff", "a", "b", "--values", "--allow-unsafe-types"])
     assert result.exit_code == 0, result.stderr
     assert "2 samples compared: 0 differ" in result.stdout
+
+
+def test_an_older_version_is_written_to_another_location():
+    for message in ("first", "second"):
+        run("create", "crawl", "view", "--where", "n > 9", "-m", message)
+    again = ["view", "create", "view", "view", "--version", "1", "--where", "n > 19"]
+    refused = CliRunner().invoke(main, again)
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith(
+        "; run the command again, or if you read an older version, write to another location\n"
+    )
+    again[3] = "other"
+    assert CliRunner().invoke(main, again).exit_code == 0

@@ -17,6 +17,11 @@ _ADVICE = (
     ("columns", "read only others, with columns=, or ", ""),
     ("columns", "choose others with columns=, or ", ""),
     (
+        "rebase",
+        "call rebase() to apply the changes to the latest version, and commit again",
+        "run the command again, or if you read an older version, write to another location",
+    ),
+    (
         "src_format",
         "; files that need no index, such as Parquet, are read with their format= (--src-format)",
         "",
