@@ -363,6 +363,27 @@ def test_the_state_is_exact_however_batches_are_made(folder, workers, how):
     assert [batch["id"].tolist() for batch in again] == whole[5:]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("option", ["transform", "batch_transform", "collate_fn"])
+def test_the_state_after_an_error_is_that_before_the_batch_that_failed(folder, workers, option):
+    whole = [batch["id"].tolist() for batch in make(folder).batches()]
+
+    def fail(values: Any) -> Any:
+        samples = values if isinstance(values, list) else [values]
+        if any(whole[3][-1] in np.atleast_1d(sample["id"]) for sample in samples):
+            raise ValueError("too dark")
+        return values
+
+    loader = StreamingDataLoader(make(folder), num_workers=workers, device="cpu", **{option: fail})
+    with pytest.raises(ValueError, match="too dark"):
+        list(loader)
+    again = StreamingDataLoader(make(folder))
+    again.load_state_dict(loader.state_dict())
+    assert [batch["id"].tolist() for batch in again] == whole[3:]
+    if not workers:
+        assert loader.dataset.state_dict() == loader.state_dict()
+
+
 class Changing(StreamingDataset):
     """Changes samples on their way out, as subclasses do."""
 

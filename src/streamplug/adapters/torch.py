@@ -19,6 +19,7 @@ from streamplug.adapters.torch_batches import (
     WorkerBatches,
     identity,
     release_after_error,
+    rewind_after_error,
     start_iterator,
 )
 from streamplug.adapters.torch_device import find_device, move_batches
@@ -321,7 +322,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         """
         run = self.dataset.session.run
         while True:
-            changes, batches = run.clock.changes, source
+            changes, batches = run.clock.changes, rewind_after_error(source, run, epoch, step)
             if self._shared is not None:
                 batches = worker_batches(source, changes, self.num_workers, self._shared[1:])
             for number, batch in enumerate(move_batches(batches, self._device), step):
@@ -331,8 +332,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             else:
                 break
             run.check_sets(sets)
-            change = run.clock.change
-            if change is not None:  # None only while another process writes it
+            if (change := run.clock.change) is not None:  # else another process is writing it
                 step = change.step
                 self._follow_batch_size()
                 if not self.num_workers:

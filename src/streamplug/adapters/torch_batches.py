@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from functools import partial
-from itertools import islice, takewhile
+from itertools import count, islice, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from streamplug.adapters.string_packing import StringLayout, message_bytes, pack
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
 from streamplug.session.sample_errors import note_batch, note_sample
+from streamplug.session.training_run import TrainingRun
 
 if TYPE_CHECKING:
     from streamplug.adapters import torch as adapters
@@ -187,6 +188,24 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         """Return whether a batch of some samples is not dropped as a short one."""
         run = self.dataset.session.run
         return not self._drop_last or size == run.batch or run.varies
+
+
+def rewind_after_error(
+    batches: Iterator[Any], run: TrainingRun, epoch: int, first: int
+) -> Iterator[Any]:
+    """Yield the batches of a data set in this process; if one fails, move the run back before its step.
+
+    The data set has counted a batch before the batch is transformed and collated. `first` is the first step.
+    """
+    for step in count(first):
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except BaseException:
+            run.set_loader_position(epoch, step)
+            raise
+        yield batch
 
 
 def release_after_error(batches: Iterator[Any]) -> Iterator[Any]:
