@@ -674,6 +674,57 @@ def test_a_state_in_the_middle_is_refused_elsewhere(tars):
         wds.WebDataset(tars).decode().batched(8).load_state_dict(made(tars, "batches").state_dict())
 
 
+def test_the_state_after_an_error_before_the_first_output_is_the_begin_of_the_loop(tars):
+    fails = [False]
+
+    def check(sample):
+        if fails[0]:
+            raise ValueError("too dark")
+        return sample
+
+    def make():
+        dataset = wds.WebDataset(tars).map(check).batched(8)
+        return wds.WebLoader(dataset, batch_size=None)
+
+    loader = make()
+    next(iter(loader))
+    state = loader.state_dict()
+    loader = make()
+    loader.load_state_dict(state)
+    for expected in (state, {**state, "epoch": 1, "sample_in_epoch": 0}):
+        fails[0] = True
+        with pytest.raises(ValueError, match="too dark"):
+            next(iter(loader))
+        assert loader.state_dict() == expected
+        fails[0] = False
+        loader.load_state_dict(expected)
+        list(loader)
+    fails[0] = True
+    loader = make()
+    before = loader.state_dict()
+    with pytest.raises(ValueError, match="too dark"):
+        next(iter(loader))
+    assert loader.state_dict() == before
+
+
+def test_a_pipeline_whose_first_sample_is_damaged_is_before_its_loop(tars, monkeypatch):
+    dataset = made(tars, "batches")
+    next(iter(dataset))
+    state = dataset.state_dict()
+    dataset = made(tars, "batches")
+    dataset.load_state_dict(state)
+    list(dataset)
+    after = dataset.state_dict()
+
+    def damaged(_):
+        raise DataError("damaged")
+
+    monkeypatch.setattr(type(dataset.dataset), "__iter__", damaged)
+    with pytest.raises(DataError, match="damaged"):
+        list(dataset)
+    assert dataset.state_dict() == after
+
+
 def test_a_damaged_state_leaves_a_loader_where_it_was(tars):
     def make():
         return wds.WebLoader(made(tars, "batches"), batch_size=None).unbatched().batched(5)

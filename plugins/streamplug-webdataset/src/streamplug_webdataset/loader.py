@@ -86,7 +86,7 @@ class WebLoader(Fluent):
         self._loader: DataLoader[Any] | None = None
         # Where the next loop starts, in addition to the state of the pipeline.
         self._skipped_outputs, self._start = 0, Position()
-        self._loaded: dict[str, Any] | None = None
+        self._loaded: dict[str, Any] | None = None  # state before the first output of a loop
         self._progress: Progress | None = None
 
     @property
@@ -135,6 +135,8 @@ class WebLoader(Fluent):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the outputs of the next loop."""
+        if self._progress is not None or self._loaded is None:
+            self._loaded = self._pipeline.dataset.session.next_state()
         start, skipped = self._start, self._skipped_outputs
         self._start, self._skipped_outputs = Position(), 0
         progress = self._progress = Progress(Position(0, start.after, start.counts))

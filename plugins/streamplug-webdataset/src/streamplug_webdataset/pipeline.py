@@ -109,7 +109,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         self._data = Source(options.stream, order, options.options)
         # Where the next loop starts, in addition to the state of the data set.
         self._start_positions: list[Position] = []
-        self._loaded: dict[str, Any] | None = None
+        self._loaded: dict[str, Any] | None = None  # state before the first sample of a loop
         self._progress: Progress | None = None
 
     def _samples_per_output(self) -> int | None:
@@ -200,6 +200,8 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             return
         process = self._data.session.process
         start = self.start_positions(process.workers_per_rank)[process.worker]
+        if self._progress is not None or self._loaded is None:
+            self._loaded = self._data.session.next_state()
         self.mark_started()
         progress = self._progress = Progress(start)
         outputs: Iterator[Any] = self._data.samples(progress)
