@@ -404,6 +404,20 @@ def test_states_while_workers_are_inside_batches_of_the_data_set_are_refused(str
         loader.state_dict()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("size", "drop_last"), [(2, False), (7, False), (7, True)])
+def test_a_state_after_an_epoch_with_a_short_last_batch(streaming, many, size, drop_last, workers):
+    pytest.importorskip("torch")
+    settings = {"local": f"{many}/a", "batch_size": 6}  # 40 samples
+    options = {"batch_size": size, "drop_last": drop_last, "num_workers": workers}
+    loader = streaming.StreamingDataLoader(streaming.StreamingDataset(**settings), **options)
+    assert sum(len(batch["n"]) for batch in loader) <= 40
+    state = loader.state_dict()
+    again = streaming.StreamingDataLoader(streaming.StreamingDataset(**settings), **options)
+    again.load_state_dict(state)
+    assert [len(list(again)), again.dataset.next_epoch] == [0, 1]
+
+
 def test_a_loader_takes_what_torch_takes(streaming, many):
     torch = pytest.importorskip("torch")
     loader = streaming.StreamingDataLoader(list(range(10)), 5, False, num_workers=0)

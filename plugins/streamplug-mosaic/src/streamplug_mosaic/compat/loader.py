@@ -102,10 +102,13 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             return super().state_dict()
         if not isinstance(self.dataset, streamplug.StreamingDataset):
             return None
+        run, ranks = self.dataset.session.run, self.dataset.session.world.ranks
+        samples = self.num_samples_yielded * ranks  # replicas count once
         if not self._is_complete:
-            self._check_workers(self.dataset.session.run.batch)
-        ranks = self.dataset.session.world.ranks  # replicas count once
-        return self.dataset.state_dict(self.num_samples_yielded * ranks, from_beginning=False)
+            self._check_workers(run.batch)
+        elif not run.varies:  # the last batch of the epoch may be short
+            samples += -samples % (run.batch * ranks)
+        return self.dataset.state_dict(samples, from_beginning=False)
 
     def _check_workers(self, size: int) -> None:
         """Raise `StateError` if the workers' samples so far are not the first batches of the data set.
