@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from streamplug import World
 from streamplug.errors import ConfigError, EncodeError, StateError
 
 
@@ -423,6 +424,7 @@ def test_a_loader_takes_what_torch_takes(streaming, many):
     loader = streaming.StreamingDataLoader(list(range(10)), 5, False, num_workers=0)
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
     assert loader.state_dict() is None
+    loader.set_epoch(1)
     dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
     with pytest.raises(ConfigError, match=r"\['num_threads'\]: only if batch_size=8"):
         streaming.StreamingDataLoader(dataset, batch_size=8, num_threads=2)
@@ -430,6 +432,8 @@ def test_a_loader_takes_what_torch_takes(streaming, many):
         ConfigError, match="in_order=False: a state says how many samples were used"
     ):
         streaming.StreamingDataLoader(dataset, batch_size=8, in_order=False)
+    with pytest.raises(ConfigError, match="with batch_size=8, which is not that"):
+        streaming.StreamingDataLoader(dataset, batch_size=8).resize(World(1, 2))
     same = streaming.StreamingDataLoader(dataset, 4, False, None)
     assert isinstance(same, torch.utils.data.DataLoader)
     assert sum(len(batch["n"]) for batch in same) == same.num_samples_yielded == 40

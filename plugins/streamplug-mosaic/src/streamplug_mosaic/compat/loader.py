@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 
 import streamplug
 from streamplug.errors import ConfigError, StateError
+from streamplug.types import World
 from streamplug_mosaic.compat.checks import check_batch_size
 from streamplug_mosaic.compat.dataset import StreamingDataset
 
@@ -125,6 +126,24 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
                     f"{self.batch_size}: save a state when each worker has yielded whole batches of the data "
                     "set, or give both the same batch size"
                 )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that a trainer starts; a data set without states ignores it."""
+        if isinstance(self.dataset, streamplug.StreamingDataset):
+            super().set_epoch(epoch)
+
+    def resize(self, world: World, *, rewind: int = 0) -> None:
+        """Go on in another world; see `streamplug.StreamingDataLoader.resize`.
+
+        Raises:
+            ConfigError: Also if the loader has not the batch size of the data set.
+        """
+        if self._is_plain:
+            raise ConfigError(
+                f"resize() of a loader with batch_size={self.batch_size}, which is not that of a "
+                "StreamingDataset: give both the same batch size"
+            )
+        super().resize(world, rewind=rewind)
 
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:
         """Continue from a state; a data set without states ignores it."""
