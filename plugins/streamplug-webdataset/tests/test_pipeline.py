@@ -667,6 +667,9 @@ def test_a_state_in_the_middle_is_refused_elsewhere(tars):
         made(tars, "mixed").load_state_dict(state)
     with pytest.raises(StateError, match=r"of rank \[0, 1\]"):
         made(tars, "selected", world=World(2)).load_state_dict(state)
+    # A plain loader's workers would repeat the output, and skip samples again in the next epoch.
+    with pytest.raises(StateError, match="load it into a WebLoader over this pipeline"):
+        made(tars, "selected").load_state_dict(state)
     for part in ([1, 2], "x", [-1, 0, []], [0, 0, [[1]]]):
         with pytest.raises(StateError, match="an invalid position"):
             made(tars, "selected").load_state_dict({**state, "parts": [part, part]})

@@ -228,7 +228,7 @@ class WebLoader(Fluent):
         if type(skipped) is not int or skipped < 0:
             raise StateError(f"the state has given={skipped!r:.80}, expected a number of outputs")
         start = Position() if position is None else Position.from_json(position)
-        self._pipeline.load_state_dict(state)
+        self._pipeline.go_to(state, self._pipeline.check_state(state))
         self._start, self._skipped_outputs = start, skipped
         self._loaded, self._progress = dict(saved), None
 

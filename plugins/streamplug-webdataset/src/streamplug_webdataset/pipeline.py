@@ -323,11 +323,21 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         Args:
             saved: What `state_dict` returned. A state between the batches of the data set can be loaded with
                 any number of ranks and workers, as that of a `StreamingDataset`; one in the middle of
-                batches requires the same number.
+                batches requires the same number, and a `WebLoader` if one saved it for several workers.
 
         Raises:
             StateError: If it was saved by a run whose order or stages differ.
         """
+        positions = self.check_state(saved)
+        if len(positions) > 1 or saved.get("given") or saved.get("loader"):
+            raise StateError(
+                "the state is in the middle of batches of a WebLoader, and a pipeline does not know which of "
+                "them its workers have yielded: load it into a WebLoader over this pipeline"
+            )
+        self.go_to(saved, positions)
+
+    def check_state(self, saved: Mapping[str, Any]) -> list[Position]:
+        """Return the positions of the processes in a state; raise `StateError` if it is of other stages."""
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
         positions = positions_of(saved)
@@ -340,6 +350,10 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         names = [stage.name for stage in self._stages]
         if positions and saved.get("stages") != names:
             raise StateError(f"the state is of stages {saved.get('stages')}, these are {names}")
+        return positions
+
+    def go_to(self, saved: Mapping[str, Any], positions: list[Position]) -> None:
+        """Continue after a state that has these positions."""
         own = ("stages", "rank", "parts", "given")
         self._data.load_state_dict({k: v for k, v in saved.items() if k not in own})
         self._start_positions, self._loaded, self._progress = positions, dict(saved), None
