@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 import tarfile
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -624,7 +625,7 @@ def test_a_loader_with_stages_of_its_own_resumes_exactly(tars):
             break
     for at in (0, 3, 6):
         again = rebatched(tars)
-        again.load_state_dict(json.loads(json.dumps(states[at])))
+        again.load_state_dict(MappingProxyType(json.loads(json.dumps(states[at]))))
         assert [plain(output) for output in again] == whole[at + 1 :]
 
 

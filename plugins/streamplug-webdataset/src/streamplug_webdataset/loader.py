@@ -218,7 +218,7 @@ class WebLoader(Fluent):
         self._loader = None  # persistent workers may be ahead
         state: Any = saved
         position = stages = None
-        if isinstance(state, dict):
+        if isinstance(state, Mapping):
             state = dict(state)
             position, stages = state.pop("loader", None), state.pop("loader_stages", None)
         names = [stage.name for stage in self._stages]
