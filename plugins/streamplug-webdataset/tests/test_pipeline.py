@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 import tarfile
+import threading
 from types import MappingProxyType
 
 import numpy as np
@@ -367,6 +368,20 @@ def test_functions_become_stages(tars):
         wds.SimpleShardList(tars), wds.detshuffle(), wds.tarfile_to_samples(), wds.decode()
     )
     assert sorted(numbers(listed)) == list(range(TOTAL)) != numbers(listed)
+
+
+@pytest.mark.parametrize("add", ["batched", "repeat", "with_epoch", "with_batch_size"])
+def test_functions_that_cannot_be_pickled_are_called_as_they_are(tars, add):
+    lock, seen = threading.Lock(), []
+
+    def note(sample):
+        with lock:
+            seen.append(sample["__key__"])
+        return sample
+
+    list(getattr(wds.WebDataset(tars).map(note), add)(4))
+    assert set(seen) <= {f"{number:05d}" for number in range(TOTAL)}
+    assert len(seen) >= 4
 
 
 def test_batches_are_made_and_taken_apart(tars):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -222,8 +221,9 @@ class Fluent(abc.ABC):
 
     def changed(self, **attributes: Any) -> Self:
         """Return a copy with other values of attributes, which starts anew."""
-        pipeline = copy.copy(self)
-        pipeline.__dict__.update(attributes)
+        # Not copy.copy, which pickles the functions of stages.
+        pipeline = object.__new__(type(self))
+        pipeline.__dict__.update(self.__dict__, **attributes)
         pipeline.reset()
         return pipeline
 
