@@ -275,6 +275,17 @@ def test_what_cannot_be_decoded_says_which_sample(tmp_path):
         list(wds.WebDataset(path).decode(handler=lambda error: False))
 
 
+@pytest.mark.parametrize("handler", [wds.ignore_and_continue, wds.warn_and_continue])
+def test_handlers_do_not_leave_out_all_samples_for_an_error_of_the_pipeline(tmp_path, handler):
+    archives = write_tars(tmp_path, count=2, shards=1, extra=[("pyd", pickle.dumps(1))])
+    with pytest.raises(UnsafeTypeError, match="allow_unsafe_types=True"):
+        list(wds.WebDataset(archives).decode(handler=handler))
+    trusted = wds.WebDataset(archives, allow_unsafe_types=True).decode(handler=handler)
+    assert [sample["pyd"] for sample in trusted] == [1, 1]
+    with pytest.raises(ConfigError, match="takes dicts"):
+        list(wds.WebDataset(archives).to_tuple("cls").decode(handler=handler))
+
+
 def test_what_runs_code_needs_leave(tmp_path):
     path = str(tmp_path / "a.tar")
     with wds.TarWriter(path) as out:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.config import is_integer, whole_number
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug_webdataset.handlers import Handler, checked, left_out, reraise_exception
 from streamplug_webdataset.progress import Position, Progress
 
@@ -63,6 +63,8 @@ class MapStage(Stage):
         for sample in source:
             try:
                 output = apply(sample)
+            except (ConfigError, UnsafeTypeError):  # it would leave out all samples
+                raise
             except Exception as error:  # noqa: BLE001 - the handler decides
                 left_out(self._handler, error, self.name)
                 continue
