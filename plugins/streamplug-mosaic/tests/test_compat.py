@@ -218,6 +218,27 @@ def test_get_item_may_be_overridden(streaming, place):
     assert streaming.StreamingDataset(local=place)[4:6] == [{"n": 4}, {"n": 5}]
 
 
+def test_get_item_may_be_overridden_by_any_class(streaming, place):
+    class Doubling:
+        def get_item(self, sample_id, retry=7):
+            return {"n": 2 * super().get_item(sample_id, retry)["n"]}
+
+    class Mixed(Doubling, streaming.StreamingDataset):
+        pass
+
+    class Named(streaming.StreamingDataset):
+        def __getitem__(self, at):
+            return {**super().__getitem__(at), "name": "sample"}
+
+    class Both(Named):
+        def get_item(self, sample_id, retry=7):
+            return {"n": 3 * super().get_item(sample_id, retry)["n"]}
+
+    mixed, both = Mixed(local=place, batch_size=4), Both(local=place, batch_size=4)
+    assert list(mixed) == [mixed[n] for n in range(20)] == [{"n": 2 * n} for n in range(20)]
+    assert list(both) == [{"n": 3 * n, "name": "sample"} for n in range(20)]
+
+
 def test_what_has_no_meaning_is_refused(streaming, place):
     with pytest.raises(TypeError, match="samples_in_epoch"):
         streaming.StreamingDataset(local=place, samples_in_epoch=5)

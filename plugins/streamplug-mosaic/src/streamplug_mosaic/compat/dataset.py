@@ -128,11 +128,25 @@ class StreamingDataset(streamplug.StreamingDataset):
                 if isinstance(stream, Stream):
                     stream.complete(used, **weights)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        # Only then: with a __getitem__ of its own, a data set reads samples one by one.
-        if "get_item" in cls.__dict__ and "__getitem__" not in cls.__dict__:
-            cls.__getitem__ = _get_items  # type: ignore[method-assign]  # made for this
+    def __getitem__(self, at: Any) -> Any:
+        """Return one sample (an int, negative from the end) or many (a slice, list or array).
+
+        Raises:
+            IndexError: If there is no such sample.
+        """
+        if self._has_own_get_item:
+            return get_many(self.get_item, at, self.size)
+        return super().__getitem__(at)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether samples are read one by one, because a subclass has its own way to read them."""
+        own = type(self).__getitem__ is not StreamingDataset.__getitem__
+        return own or self._has_own_get_item
+
+    @property
+    def _has_own_get_item(self) -> bool:
+        return type(self).get_item is not StreamingDataset.get_item
 
     def get_item(self, sample_id: int, retry: int = 7) -> Any:
         """Return a sample.
@@ -283,10 +297,6 @@ def _before(counts: Int64) -> Int64:
     return offsets
 
 
-def _get_items(self: Any, at: Any) -> Any:
-    return get_many(self.get_item, at, self.size)
-
-
 class LocalDataset:
     """A data set on this machine: its samples by number.
 
@@ -327,7 +337,7 @@ class LocalDataset:
         return self._dataset[sample_id]
 
     def __getitem__(self, at: Any) -> Any:
-        return _get_items(self, at)
+        return get_many(self.get_item, at, self.size)
 
     def __iter__(self) -> Iterator[Any]:
         return (self.get_item(number) for number in range(self.size))
