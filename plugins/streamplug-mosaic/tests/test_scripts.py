@@ -384,6 +384,31 @@ def test_states_between_batches_of_the_data_set_are_refused(streaming, many):
         loader.state_dict()
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_states_exist_after_a_short_last_batch(streaming, many, ranks):
+    settings = {"local": f"{many}/a", "batch_size": 7, "shuffle": True, "world": World(1, ranks)}
+    dataset = streaming.StreamingDataset(**settings)
+    num_samples = len(list(dataset)) * ranks
+    assert num_samples == 40
+    state = dataset.state_dict(num_samples, from_beginning=True)
+    assert (state["epoch"], state["sample_in_epoch"]) == (0, 42)
+    again = streaming.StreamingDataset(**settings)
+    again.load_state_dict(state)
+    assert list(again) == []
+    assert again.next_epoch == 1
+    with pytest.raises(StateError, match="num_samples=39 is not a multiple"):
+        dataset.state_dict(39, from_beginning=True)
+
+
+def test_states_after_a_short_last_batch_count_from_where_the_epoch_was_resumed(streaming, many):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=7)
+    loader = streaming.StreamingDataLoader(dataset, batch_size=5)
+    loader.load_state_dict(dataset.state_dict(14, from_beginning=True))
+    assert sum(len(batch["n"]) for batch in loader) == 26
+    assert loader.state_dict()["sample_in_epoch"] == 42
+
+
 def test_states_while_workers_are_inside_batches_of_the_data_set_are_refused(streaming, many):
     pytest.importorskip("torch")
     dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)

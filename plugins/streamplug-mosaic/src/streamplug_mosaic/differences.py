@@ -118,9 +118,12 @@ ALWAYS = (
         "`new_samples` of a writer", "The encoded samples", "Only the indices of the samples"
     ),
     PeerDifference(
-        "State of a `StreamingDataLoader` whose batch size differs from that of the data set",
-        "Possible after any batch",
-        "Possible only after a whole global batch of the data set; otherwise an error",
+        (
+            "State of samples that are not whole global batches of the data set, for example of a "
+            "loader with another batch size"
+        ),
+        "Possible",
+        "Possible only at the end of an epoch; otherwise an error",
     ),
     PeerDifference(
         "`get_item` of well-known data sets: name of its parameter",

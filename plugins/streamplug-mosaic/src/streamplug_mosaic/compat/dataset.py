@@ -215,6 +215,27 @@ class StreamingDataset(streamplug.StreamingDataset):
         """Number of the first sample of each shard, shape ``[num_shards]``."""
         return _before(self.samples_per_shard)
 
+    def state_dict(
+        self, num_samples: int | None = None, from_beginning: bool = True
+    ) -> dict[str, Any]:
+        """Return the state between two global batches, or after the last one, which may be short.
+
+        Args:
+            num_samples: As for `streamplug.StreamingDataset`.
+            from_beginning: Likewise.
+
+        Raises:
+            StateError: If that many samples are no whole global batches, unless they complete the epoch.
+        """
+        session = self.session
+        if num_samples and not session.run.varies:
+            ranks = session.world.ranks
+            global_batch = session.batch * ranks
+            first = 0 if from_beginning else session.current_epoch()[1] * global_batch
+            if first + num_samples == len(self) * ranks:
+                num_samples += -num_samples % global_batch
+        return super().state_dict(num_samples, from_beginning)
+
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:
         """Continue from a state.
 
