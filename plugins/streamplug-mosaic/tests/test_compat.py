@@ -239,6 +239,49 @@ def test_get_item_may_be_overridden_by_any_class(streaming, place):
     assert list(both) == [{"n": 3 * n, "name": "sample"} for n in range(20)]
 
 
+def test_overridden_methods_that_are_never_called_are_refused(streaming, place):
+    class FirstShards(streaming.Stream):
+        def get_shards(self, world, allow_unsafe_types):
+            return super().get_shards(world, allow_unsafe_types)[:1]
+
+    class Resampled(streaming.StreamingDataset):
+        def resample_streams(self, epoch, stream_id=None):
+            return super().resample_streams(0, stream_id)
+
+    with pytest.raises(ConfigError, match=r"FirstShards\.get_shards: it would never be called"):
+        streaming.StreamingDataset(streams=[FirstShards(local=place)])
+    with pytest.raises(ConfigError, match=r"Resampled\.resample_streams: it would never be called"):
+        Resampled(local=place)
+
+
+@pytest.mark.parametrize("batch_size", [4, 8])
+def test_a_loader_takes_the_state_that_a_subclass_adds_to(streaming, place, batch_size):
+    pytest.importorskip("torch")
+
+    class Noted(streaming.StreamingDataset):
+        note = 0
+
+        def state_dict(self, num_samples, from_beginning):
+            return {**super().state_dict(num_samples, from_beginning), "note": self.note}
+
+        def load_state_dict(self, obj):
+            self.note = obj["note"]
+            super().load_state_dict({name: value for name, value in obj.items() if name != "note"})
+
+    dataset, again = Noted(local=place, batch_size=4), Noted(local=place, batch_size=4)
+    dataset.note = 7
+    loader = streaming.StreamingDataLoader(dataset, batch_size=batch_size)
+    assert loader.state_dict()["sample_in_epoch"] == 0
+    batches = iter(loader)
+    seen = next(batches)["n"].tolist()
+    resumed = streaming.StreamingDataLoader(again, batch_size=batch_size)
+    resumed.load_state_dict(loader.state_dict())
+    assert again.note == 7
+    assert seen + [n for batch in resumed for n in batch["n"].tolist()] == list(range(20))
+    assert list(batches)
+    assert loader.state_dict()["sample_in_epoch"] == 20
+
+
 def test_what_has_no_meaning_is_refused(streaming, place):
     with pytest.raises(TypeError, match="samples_in_epoch"):
         streaming.StreamingDataset(local=place, samples_in_epoch=5)

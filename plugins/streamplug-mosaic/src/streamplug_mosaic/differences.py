@@ -112,6 +112,11 @@ ALWAYS = (
         "`prepare_shard(…, blocking=False)`", "Does not wait for other processes", "Waits"
     ),
     PeerDifference(
+        "A subclass that overrides `Stream.get_shards`, `StreamingDataset.resample_streams` and the like",
+        "They are called",
+        "An error",
+    ),
+    PeerDifference(
         "`evict_shard` of a data set that is read in place", "Deletes the shard", "An error"
     ),
     PeerDifference(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,6 +83,20 @@ def check_cache_limit(limit: int, index_size: int, largest_size: int) -> None:
             f"Cache limit of {limit} bytes is too low. Increase the `cache_limit` to at least "
             f"{MIN_SHARDS_PER_CACHE * largest_size} bytes, {MIN_SHARDS_PER_CACHE} times the largest shard"
         )
+
+
+def check_overrides(cls: type, base: type, names: Sequence[str]) -> None:
+    """Refuse a subclass of `base` that overrides methods which mosaicml-streaming calls, and `base` does not.
+
+    Raises:
+        ConfigError: If it does.
+    """
+    for name in names:
+        if getattr(cls, name, None) is not getattr(base, name, None):
+            raise ConfigError(
+                f"{cls.__name__}.{name}: it would never be called; override get_item or __getitem__ of the "
+                "data set to change samples, or write a plugin for a storage or a format"
+            )
 
 
 def check_batch_size(batch_size: int | None) -> int:

@@ -11,12 +11,20 @@ import numpy as np
 import streamplug
 from streamplug.errors import ConfigError
 from streamplug.types import Int64
-from streamplug_mosaic.compat.checks import check_batch_size, check_block_size, warn
+from streamplug_mosaic.compat.checks import (
+    check_batch_size,
+    check_block_size,
+    check_overrides,
+    warn,
+)
 from streamplug_mosaic.compat.ordering import select
 from streamplug_mosaic.compat.parser import bytes_to_int, number_abbrev_to_int
 from streamplug_mosaic.compat.registry import construct_from_registry, streams_registry
 from streamplug_mosaic.compat.shards import Shard, get_many
 from streamplug_mosaic.compat.streams import Stream, shards_of
+
+_NEVER_CALLED = ("_each_sample_id", "_get_work", "_resume", "prepare_shard", "resample_streams")
+"""Methods that mosaicml-streaming calls."""
 
 
 class StreamingDataset(streamplug.StreamingDataset):
@@ -37,8 +45,8 @@ class StreamingDataset(streamplug.StreamingDataset):
         **kwargs: Other arguments of `streamplug.StreamingDataset`.
 
     Raises:
-        ConfigError: If `stream_name` is not registered, an epoch has two sizes, or as for
-            `streamplug.StreamingDataset`.
+        ConfigError: If `stream_name` is not registered, an epoch has two sizes, a subclass overrides what is
+            never called, or as for `streamplug.StreamingDataset`.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class StreamingDataset(streamplug.StreamingDataset):
         samples_per_epoch: float | str | None = None,
         **kwargs: Any,
     ) -> None:
+        check_overrides(type(self), StreamingDataset, _NEVER_CALLED)
         place: dict[str, Any] = {"remote": remote, "local": local, "split": split}
         if streams and stream_config:
             raise ConfigError(

@@ -17,6 +17,8 @@ from streamplug_mosaic.compat.dataset import StreamingDataset
 _PARAMETERS = list(inspect.signature(DataLoader.__init__).parameters)[2:]
 """Names of the parameters after `dataset`, in order."""
 
+_STATE_DICTS = (StreamingDataset.state_dict, streamplug.StreamingDataset.state_dict)
+
 
 class StreamingDataLoader(streamplug.StreamingDataLoader):
     """A `streamplug.StreamingDataLoader` that also takes other data sets, and batches of another size.
@@ -99,7 +101,8 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         Raises:
             StateError: If the samples so far are not whole global batches of the data set.
         """
-        if not self._is_plain:
+        own = getattr(type(self.dataset), "state_dict", None)
+        if not self._is_plain and own in _STATE_DICTS:  # else a subclass may add to it
             return super().state_dict()
         if not isinstance(self.dataset, streamplug.StreamingDataset):
             return None
@@ -109,7 +112,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             self._check_workers(run.batch)
         elif not run.varies:  # the last batch of the epoch may be short
             samples += -samples % (run.batch * ranks)
-        return self.dataset.state_dict(samples, from_beginning=False)
+        return self.dataset.state_dict(samples, False)
 
     def _check_workers(self, size: int) -> None:
         """Raise `StateError` if the workers' samples so far are not the first batches of the data set.

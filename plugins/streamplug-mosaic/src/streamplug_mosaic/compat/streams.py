@@ -22,9 +22,19 @@ from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.file_lock import make_sibling_state
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.tempdir import make_temp_root, temp_root
-from streamplug_mosaic.compat.checks import EmptyStreamError, check_cache_limit, index_errors
+from streamplug_mosaic.compat.checks import (
+    EmptyStreamError,
+    check_cache_limit,
+    check_overrides,
+    index_errors,
+)
 from streamplug_mosaic.compat.shards import Shard
 
+_NEVER_CALLED = (
+    *("_decompress_shard_part", "_download_file", "_prepare_shard_part", "apply_default"),
+    *("get_shards", "prepare_shard", "set_up_local"),
+)
+"""Methods that mosaicml-streaming calls."""
 _DEFAULTS = ("split", "download_retry", "download_timeout", "validate_hash", "keep_zip")
 
 
@@ -80,8 +90,9 @@ class Stream(streamplug.Stream):
         """Open this stream as `streamplug.Stream` does.
 
         Raises:
-            StreamplugError: As there, or if it has no samples.
+            StreamplugError: As there, or if it has no samples, or a subclass overrides what is never called.
         """
+        check_overrides(type(self), Stream, _NEVER_CALLED)
         cache = self.cache
         if self.local is not None and cache is not None:
             for directory in {cache[0], cache[0] / (self.split or "")}:
