@@ -55,6 +55,37 @@ def test_shuffle_without_arguments_and_with_bufsize(tars):
         assert first != second
 
 
+def test_subclasses_of_a_list_of_stages_are_themselves(tars):
+    class Texts(wds.DataPipeline):
+        def __init__(self, urls, name="txt"):
+            self.name = name
+            super().__init__(
+                wds.SimpleShardList(urls), wds.tarfile_to_samples(), wds.decode(only=name)
+            )
+
+        def __iter__(self):
+            return (sample[self.name] for sample in super().__iter__())
+
+    texts = [f"text {n}" for n in range(COUNT)]
+    assert list(Texts(f"{tars}/a.tar")) == list(Texts(urls=f"{tars}/a.tar")) == texts
+    shuffled = Texts(f"{tars}/a.tar").shuffle(100)
+    assert type(shuffled) is Texts
+    assert sorted(shuffled) == texts
+
+    class Numbers(wds.DataPipeline):
+        def __init__(self, count):
+            super().__init__(range(count))
+
+    with pytest.raises(ConfigError, match=r"Numbers: .* subclass IterablePipeline"):
+        Numbers(3)
+
+    class Loader(wds.WebLoader):
+        pass
+
+    with pytest.raises(ConfigError, match="WebLoader loads a pipeline"):
+        Loader(wds.MockDataset(1, 3))
+
+
 def test_a_data_set_in_a_with_statement(tars):
     with wds.WebDataset(f"{tars}/a.tar").decode(only="cls") as dataset:
         assert classes(dataset) == list(range(COUNT))

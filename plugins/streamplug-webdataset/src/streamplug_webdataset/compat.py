@@ -181,7 +181,7 @@ class DataPipeline(Pipeline):
     If it begins with `SimpleShardList` or `ResampledShards`, and has only splitters and `shuffle` before
     `tarfile_to_samples`, it has a plan and a state, as `WebDataset`; the last of these stages that has a seed
     sets the shuffle seed. Otherwise it is an `IterablePipeline` without a state over its first stage, an
-    iterable or a function that returns an iterator.
+    iterable or a function that returns an iterator; subclass that class for such stages.
     """
 
     def __new__(cls, *stages: Any, **options: Any) -> Any:
@@ -190,7 +190,8 @@ class DataPipeline(Pipeline):
         Raises:
             ConfigError: If there are `options`, but no plan to apply them to.
         """
-        if not stages or _planned(flattened(stages)):  # copies are made without arguments
+        # Copies are made without arguments, and a subclass may have others than stages.
+        if cls is not DataPipeline or not stages or _planned(flattened(stages)):
             return super().__new__(cls)
         if options:
             raise ConfigError(
@@ -206,6 +207,12 @@ class DataPipeline(Pipeline):
         if not flat:
             raise ConfigError(
                 "a DataPipeline begins with SimpleShardList(urls), or with an iterable"
+            )
+        if not _planned(flat):  # of a subclass
+            raise ConfigError(
+                f"{type(self).__name__}: a subclass of DataPipeline begins with SimpleShardList(urls), and "
+                "has only splitters and shuffle() before tarfile_to_samples(); subclass IterablePipeline "
+                "for other stages"
             )
         shards, at = flat[0], _expander_of(flat)
         expander = flat[at] if isinstance(flat[at], Expander) else Expander()

@@ -38,8 +38,9 @@ class WebLoader(Fluent):
 
     def __new__(cls, dataset: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Return a loader; it has no state if `dataset` is not a pipeline of archives."""
-        if _has_plan(dataset) or not isinstance(dataset, IterableDataset):
-            return super().__new__(cls)  # copies are made without arguments
+        # Copies are made without arguments.
+        if cls is not WebLoader or _has_plan(dataset) or not isinstance(dataset, IterableDataset):
+            return super().__new__(cls)
         return IterablePipeline(DataLoader(dataset, *args, **kwargs))
 
     def __init__(
