@@ -86,6 +86,29 @@ def test_subclasses_of_a_list_of_stages_are_themselves(tars):
         Loader(wds.MockDataset(1, 3))
 
 
+def test_stages_that_are_objects_are_added_to_pipelines_of_archives(tars):
+    class Texts(wds.PipelineStage):
+        def run(self, source):
+            return (sample["txt"].decode() for sample in source)
+
+    texts = [f"text {n}" for n in range(COUNT)]
+    dataset = wds.WebDataset(f"{tars}/a.tar")
+    assert list(dataset.compose(Texts())) == texts
+    assert list(wds.WebLoader(dataset, batch_size=None).compose(Texts())) == texts
+    assert list(wds.FluidWrapper(dataset).compose(Texts())) == texts
+    pipeline = dataset.compose(Texts())
+    outputs = iter(pipeline)
+    first, state = next(outputs), pipeline.state_dict()
+    again = dataset.compose(Texts())
+    again.load_state_dict(state)
+    assert [first, *again] == texts
+    with pytest.raises(StateError, match="the state is of stages"):
+        dataset.compose(lambda source: source).load_state_dict(state)
+    for refusing in (dataset, wds.WebLoader(dataset)):
+        with pytest.raises(ConfigError, match="Cached"):
+            refusing.compose(wds.Cached())
+
+
 def test_a_data_set_in_a_with_statement(tars):
     with wds.WebDataset(f"{tars}/a.tar").decode(only="cls") as dataset:
         assert classes(dataset) == list(range(COUNT))

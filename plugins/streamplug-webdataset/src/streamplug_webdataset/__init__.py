@@ -56,7 +56,6 @@ if TYPE_CHECKING:
         warn_and_stop,
     )
     from streamplug_webdataset.iterable import (
-        Cached,
         FluidWrapper,
         IterablePipeline,
     )
@@ -93,6 +92,7 @@ if TYPE_CHECKING:
         TarWriter,
     )
     from streamplug_webdataset.utils import (
+        Cached,
         PipelineStage,
         repeatedly,
     )
@@ -112,7 +112,7 @@ _NAMES = {
     "handlers": (
         "ignore_and_continue ignore_and_stop reraise_exception warn_and_continue warn_and_stop"
     ),
-    "iterable": "Cached FluidWrapper IterablePipeline",
+    "iterable": "FluidWrapper IterablePipeline",
     "loader": "WebLoader",
     "mix": "MockDataset RandomMix RoundRobin",
     "samples": "getfirst info transform_with xdecode",
@@ -122,7 +122,7 @@ _NAMES = {
     ),
     "tariterators": "tarfile_samples tarfile_to_samples",
     "tarwriter": "ShardWriter TarWriter",
-    "utils": "PipelineStage repeatedly",
+    "utils": "Cached PipelineStage repeatedly",
     "container_encodings": "torch_dumps torch_loads",
     "writer": "WebDatasetWriter",
 }

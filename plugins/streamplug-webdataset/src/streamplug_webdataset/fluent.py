@@ -25,7 +25,7 @@ class Fluent(abc.ABC):
 
     @abc.abstractmethod
     def compose(self, *stages: Any) -> Self:
-        """Add stages: of this package, or functions from an iterator to an iterator.
+        """Add stages: of this package, objects of `PipelineStage`, or functions of an iterator.
 
         It is unknown which samples a function holds, so a resumed run calls it again from the beginning of
         the epoch.

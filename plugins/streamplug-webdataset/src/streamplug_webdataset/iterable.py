@@ -6,7 +6,7 @@ archives, such as `WebDataset`, have both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +16,7 @@ from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable_dataset import IterableDataset
 from streamplug_webdataset.pipeline import checked_length, number_of_outputs
 from streamplug_webdataset.progress import Position, Progress
-from streamplug_webdataset.stages import FunctionStage, Stage
+from streamplug_webdataset.stages import Stage, as_stage
 from streamplug_webdataset.utils import PipelineStage
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
             ConfigError: If it is not a stage.
         """
         if self.pipeline:
-            self.pipeline.append(_stage(f))
+            self.pipeline.append(as_stage(f, has_state=False))
         elif isinstance(f, (Iterable, PipelineStage)) or (callable(f) and not isinstance(f, Stage)):
             self.pipeline.append(f)
         else:
@@ -179,25 +179,6 @@ class FluidWrapper(IterablePipeline):
         super().__init__(initial)
 
 
-class Cached(PipelineStage):
-    """Stores all samples of the first complete pass in memory, and yields them in later passes."""
-
-    def __init__(self) -> None:
-        """Start without samples."""
-        self.cached: list[Any] | None = None
-
-    def run(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Yield the samples of `source`, or the stored ones."""
-        if self.cached is not None:
-            yield from self.cached
-            return
-        buffered = []
-        for sample in source:
-            buffered.append(sample)
-            yield sample
-        self.cached = buffered
-
-
 def flattened(stages: Iterable[Any]) -> list[Any]:
     """Return a flat list of stages without None."""
     flat: list[Any] = []
@@ -215,12 +196,3 @@ def _is_stage(stage: Any) -> bool:
         or callable(stage)
         or isinstance(stage, (Stage, PipelineStage, IterableDataset))
     )
-
-
-def _stage(stage: Any) -> Stage:
-    if isinstance(stage, Stage):
-        return stage
-    function: Callable[[Iterator[Any]], Iterable[Any]] = (
-        stage.run if isinstance(stage, PipelineStage) else stage
-    )
-    return FunctionStage(function)

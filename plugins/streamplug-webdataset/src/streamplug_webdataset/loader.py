@@ -18,7 +18,7 @@ from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline, checked_length, number_of_outputs
 from streamplug_webdataset.progress import Position, Progress
-from streamplug_webdataset.stages import Batched, FunctionStage, Shuffle, Slice, Stage
+from streamplug_webdataset.stages import Batched, Shuffle, Slice, Stage, as_stage
 
 
 class WebLoader(Fluent):
@@ -99,7 +99,7 @@ class WebLoader(Fluent):
 
     def compose(self, *stages: Any) -> WebLoader:
         """Return a loader with more stages; see `Fluent.compose`."""
-        added = [stage if isinstance(stage, Stage) else FunctionStage(stage) for stage in stages]
+        added = [as_stage(stage, has_state=True) for stage in stages]
         seed = self._inner.shuffle_seed
         added = [
             stage.with_default_seed(seed) if isinstance(stage, Shuffle) else stage

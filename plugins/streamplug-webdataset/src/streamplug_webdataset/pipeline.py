@@ -20,12 +20,12 @@ from streamplug_webdataset.progress import Position, Progress, positions_of
 from streamplug_webdataset.source import ENDLESS, Archives, Source, SourceOrder
 from streamplug_webdataset.stages import (
     Batched,
-    FunctionStage,
     LogKeys,
     MapStage,
     Shuffle,
     Slice,
     Stage,
+    as_stage,
 )
 
 
@@ -133,7 +133,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         """Return a pipeline with more stages; see `Fluent.compose`."""
         options, composed = self._options, list(self._stages)
         for added in stages:
-            stage = added if isinstance(added, Stage) else FunctionStage(added)
+            stage = as_stage(added, has_state=True)
             if isinstance(stage, Shuffle) and stage.size < 1:
                 continue
             if isinstance(stage, Shuffle) and _are_planned(composed):

@@ -12,6 +12,7 @@ from streamplug.config import is_integer, whole_number
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug_webdataset.handlers import Handler, checked, left_out, reraise_exception
 from streamplug_webdataset.progress import Position, Progress
+from streamplug_webdataset.utils import Cached, PipelineStage
 
 
 class LEFT_OUT:  # noqa: N801 - a value; a class stays itself in a copy that is sent to a worker
@@ -240,6 +241,26 @@ class FunctionStage(Stage):
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         progress.held += 1  # it is unknown what the function holds
         yield from self._function(source)
+
+
+def as_stage(stage: Any, *, has_state: bool) -> Stage:
+    """Return a stage for an object of `Stage` or `PipelineStage`, or for a function of an iterator.
+
+    Raises:
+        ConfigError: If it is none of these, or stores samples in a pipeline that has a state.
+    """
+    if isinstance(stage, Stage):
+        return stage
+    if isinstance(stage, Cached) and has_state:
+        raise ConfigError(
+            "Cached(): a pipeline of archives has a state, which is a position in the archives; use "
+            "cache_dir=, or a DataPipeline over an iterable"
+        )
+    if not isinstance(stage, PipelineStage):
+        return FunctionStage(stage)
+    made = FunctionStage(stage.run)
+    made.name = type(stage).__name__
+    return made
 
 
 class LogKeys(Stage):

@@ -25,6 +25,25 @@ class PipelineStage:
         return self.run(*args, **kw)
 
 
+class Cached(PipelineStage):
+    """Stores all samples of the first complete pass in memory, and yields them in later passes."""
+
+    def __init__(self) -> None:
+        """Start without samples."""
+        self.cached: list[Any] | None = None
+
+    def run(self, source: Iterable[Any]) -> Iterator[Any]:
+        """Yield the samples of `source`, or the stored ones."""
+        if self.cached is not None:
+            yield from self.cached
+            return
+        buffered = []
+        for sample in source:
+            buffered.append(sample)
+            yield sample
+        self.cached = buffered
+
+
 def identity(x: Any) -> Any:
     """Return what is given."""
     return x
