@@ -116,9 +116,23 @@ def test_none_is_written_where_it_can_be_encoded(tmp_path):
     assert stored == {"a.json": b"null", "a.x.jsn": b"null", "a.pyd": pickle.dumps(None)}
 
 
-@pytest.mark.parametrize("encoder", [False, {"cls": str}, lambda s: {**s, "cls": b"1"}])
+def test_functions_by_extension_encode_what_is_neither_bytes_nor_text(tmp_path):
+    functions = {"jpg": bytes, "n": str, "x.n": lambda value: f"<{value}>"}
+    sample = {"left.jpg": [1, 2], "jpg": b"\3", "n": "text", "a.n": 4, "x.n": 5, "b.n.gz": 6}
+    with TarWriter(tmp_path / "a.tar", encoder=functions) as out:
+        out.write({"__key__": "a", **sample})
+        with pytest.raises(EncodeError, match="expected bytes, got int"):
+            out.write({"__key__": "b", "other": 1})
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        stored = {member.name[2:]: tar.extractfile(member).read() for member in tar}
+    stored["b.n.gz"] = gzip.decompress(stored["b.n.gz"])
+    expected = {"left.jpg": b"\1\2", "jpg": b"\3", "n": b"text"}
+    assert stored == {**expected, "a.n": b"4", "x.n": b"<5>", "b.n.gz": b"6"}
+
+
+@pytest.mark.parametrize("encoder", [False, None, {"cls": str}, lambda s: {**s, "cls": b"1"}])
 def test_values_are_encoded_as_one_says(tmp_path, encoder):
-    value = b"1" if encoder is False else 1
+    value = 1 if encoder else b"1"
     with TarWriter(tmp_path / "a.tar", encoder=encoder) as out:
         out.write({"__key__": "a", "cls": value})
     assert read(tmp_path)[0]["cls"] == 1

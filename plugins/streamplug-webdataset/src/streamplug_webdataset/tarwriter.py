@@ -26,7 +26,10 @@ from streamplug_webdataset.names import KEY, URL, extension_problem, key_problem
 from streamplug_webdataset.writer import default_encoding
 
 Encoder = (
-    bool | Mapping[str, Callable[[Any], Any]] | Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    bool
+    | None
+    | Mapping[str, Callable[[Any], Any]]
+    | Callable[[Mapping[str, Any]], Mapping[str, Any]]
 )
 
 _LOG = logging.getLogger("streamplug")
@@ -48,8 +51,9 @@ class TarWriter:
         compress: ``"gz"`` (or True), ``"bz2"`` or ``"xz"``; False for none; None to choose by the extension
             of the path.
         encoder: True to encode values by their extension (bytes and text are written unchanged, except for
-            ``….gz``, which are compressed); False if all values are bytes; a dict of functions by extension;
-            or a function that takes a sample and returns one with bytes.
+            ``….gz``, which are compressed); False or None if all values are bytes; a dict of functions by
+            extension, or by its last part, for values that are not bytes or text; or a function that takes a
+            sample and returns one with bytes.
         keep_meta: Whether to write values whose names begin with an underscore, which are text. The URL from
             which a sample was read is never written: readers have that of the archive in its place.
         mtime: Modification time of the files, in whole seconds since 1970; fixed, so that the same samples
@@ -286,11 +290,11 @@ def _floor(number: Any) -> Any:
 def _encoder(encoder: Encoder) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     if encoder is True:
         return lambda sample: {name: _encoded(name, value) for name, value in sample.items()}
-    if encoder is False:
+    if encoder is False or encoder is None:
         return lambda sample: sample
     if isinstance(encoder, Mapping):
-        by_name = encoder
-        return lambda sample: {n: by_name[n](v) if n in by_name else v for n, v in sample.items()}
+        functions = encoder
+        return lambda sample: {n: _encoded_by(functions, n, v) for n, v in sample.items()}
     if callable(encoder):
         return encoder
     raise ConfigError(
@@ -317,6 +321,19 @@ def _encoded(name: str, value: Any) -> Any:
         advice = f"; install {needed} to write such values" if needed else ""
         raise EncodeTypeError(f"{name!r}: expected bytes, got {type(value).__name__}{advice}")
     return _named(name, encoding(spec).encode, value)
+
+
+def _encoded_by(functions: Mapping[str, Callable[[Any], Any]], name: str, value: Any) -> Any:
+    """Encode a value with the function of its whole extension, or else of the last part of it."""
+    if name.startswith("_"):
+        return value
+    extension = name.removesuffix(".gz").lower()
+    function = functions.get(extension) or functions.get(extension.rpartition(".")[2])
+    if function is not None and not isinstance(value, (str, bytes, bytearray, memoryview)):
+        value = function(value)
+    if isinstance(value, str):
+        value = _encode_text(name, value)
+    return gzip.compress(value, mtime=0) if name.endswith(".gz") and value is not None else value
 
 
 def _encode_text(name: str, value: str) -> bytes:
