@@ -109,6 +109,22 @@ def test_stages_that_are_objects_are_added_to_pipelines_of_archives(tars):
             refusing.compose(wds.Cached())
 
 
+def test_samples_are_printed_in_a_format(tars):
+    printed = io.StringIO()
+    stage = wds.info("{__key__}: {cls}", n=2, every=4, stream=printed)
+    assert classes(wds.WebDataset(f"{tars}/a.tar").decode(only="cls").compose(stage)) == [*range(9)]
+    assert printed.getvalue() == "0000: 0\n0001: 1\n0003: 3\n0007: 7\n"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_without_batches_collates_each_output(tars, workers):
+    batches = wds.WebDataset(f"{tars}/a.tar").decode(only="cls").to_tuple("cls").listed(4)
+    loader = wds.WebLoader(batches, batch_size=None, collate_fn=len, num_workers=workers)
+    assert list(loader) == [4, 4, 1]
+    with pytest.raises(ConfigError, match="drop_last= needs a batch_size"):
+        wds.WebLoader(batches, batch_size=None, drop_last=True)
+
+
 def test_a_data_set_in_a_with_statement(tars):
     with wds.WebDataset(f"{tars}/a.tar").decode(only="cls") as dataset:
         assert classes(dataset) == list(range(COUNT))

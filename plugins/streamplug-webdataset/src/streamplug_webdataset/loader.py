@@ -28,7 +28,8 @@ class WebLoader(Fluent):
         dataset: A pipeline, such as a `WebDataset`.
         batch_size: Outputs of the pipeline per batch; None takes them one by one, as for a pipeline that
             ends with `batched`, and makes tensors of their arrays.
-        collate_fn: Makes a batch; None is that of torch.
+        collate_fn: Makes a batch of a list of outputs; without `batch_size`, applied to each output. None is
+            that of torch.
         drop_last: Whether a short last batch of each worker is left out.
         **kwargs: Further arguments of `torch.utils.data.DataLoader`, such as `num_workers`.
 
@@ -60,8 +61,8 @@ class WebLoader(Fluent):
             raise ConfigError("shuffle=, sampler=: the pipeline says the order; see its shuffle()")
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many outputs were used, in order")
-        if batch_size is None and (collate_fn is not None or drop_last):
-            raise ConfigError("collate_fn= and drop_last= need a batch_size")
+        if batch_size is None and drop_last:
+            raise ConfigError("drop_last= needs a batch_size")
         if batch_size is not None:
             collate = collate_fn or default_collate
             stage = Batched("batches of the loader", batch_size, collate, partial=not drop_last)
@@ -69,7 +70,7 @@ class WebLoader(Fluent):
         kwargs.pop("shuffle", None)
         self._inner, self._kwargs = dataset, kwargs
         # As torch does where it makes no batches.
-        self._convert = default_convert if batch_size is None else _identity
+        self._convert = (collate_fn or default_convert) if batch_size is None else _identity
         self._stages: tuple[Stage, ...] = ()
         self._epoch: int | None = None
         self._length = None

@@ -30,7 +30,7 @@ DEFAULT_DECODERS: tuple[tuple[str, Open], ...] = (("*.bin", _bytes), ("*.txt", _
 
 
 def info(  # noqa: PLR0917 - those of webdataset, in its order
-    fmt: Callable[[Any], str] | None = None,
+    fmt: str | Callable[[Any], str] | None = None,
     n: int = 3,
     every: int = -1,
     width: int = 50,
@@ -40,7 +40,8 @@ def info(  # noqa: PLR0917 - those of webdataset, in its order
     """Print what some samples are like.
 
     Args:
-        fmt: Makes text of a sample; None for the name, type and beginning of each value.
+        fmt: Text with names of values in braces, such as ``"{__key__}"``, or a function that makes text of a
+            sample; None for the name, type and beginning of each value.
         n: How many samples to print at the beginning.
         every: After how many to print one again; below 1, none.
         width: How much to print of a value, in characters.
@@ -51,9 +52,13 @@ def info(  # noqa: PLR0917 - those of webdataset, in its order
 
     def apply(sample: Any) -> Any:
         number = next(numbers)
-        if number < n or (every > 0 and number % every == 0):
-            text = fmt(sample) if fmt is not None else _summary(sample, width)
-            print(f"--- {name} {number}\n{text}", file=stream or sys.stderr)
+        if number < n or (every > 0 and (number + 1) % every == 0):
+            if isinstance(fmt, str):
+                text = fmt.format(**sample)
+            else:
+                shown = fmt(sample) if fmt is not None else _summary(sample, width)
+                text = f"--- {name} {number}\n{shown}"
+            print(text, file=stream or sys.stderr)
         return sample
 
     return MapStage("info", apply)
