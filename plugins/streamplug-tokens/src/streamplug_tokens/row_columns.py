@@ -53,7 +53,7 @@ class ExtraColumns:
 def shift_left(values: NDArray[Any], length: int, fill: object) -> NDArray[Any]:
     """Return a copy of the values after the first `length` values of each row; `fill` after the last."""
     if values.shape[1] > length:
-        return values[:, 1:].copy()
+        return np.array(values[:, 1:])
     shifted = np.empty_like(values)
     shifted[:, :-1], shifted[:, -1:] = values[:, 1:], fill
     return shifted

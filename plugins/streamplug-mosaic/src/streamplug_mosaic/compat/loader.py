@@ -108,10 +108,10 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             return None
         run, ranks = self.dataset.session.run, self.dataset.session.world.ranks
         samples = self.num_samples_yielded * ranks  # replicas count once
-        if not self._is_complete:
-            self._check_workers(run.batch)
-        elif not run.varies:  # the last batch of the epoch may be short
+        if self._is_complete and not run.varies:  # the last batch of the epoch may be short
             samples += -samples % (run.batch * ranks)
+        elif self._is_plain:
+            self._check_workers(run.batch)
         return self.dataset.state_dict(samples, False)
 
     def _check_workers(self, size: int) -> None:
