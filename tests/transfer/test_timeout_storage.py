@@ -16,6 +16,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
 from streamplug.transfer.probe import ProbeStorage
+from streamplug.transfer.stall_timeout import bytes_of
 from streamplug.transfer.tempdir import temp_root
 from streamplug.transfer.threads import end_idle_threads
 from streamplug.transfer.timeout_storage import TimeoutStorage
@@ -260,3 +261,9 @@ def test_a_local_copy_does_not_stand_in_where_the_temporary_directory_fails(tmp_
     temp_root().write_text("a file is in the way")
     with pytest.raises(AccessDenied, match="set TMPDIR to a directory of your own"):
         use()
+
+
+def test_bytes_of_partial_files_are_counted_whatever_their_name(tmp_path):
+    for name in ("a[1]", "a[1].part", "a1", "b"):
+        (tmp_path / name).write_bytes(bytes(10))
+    assert bytes_of(tmp_path / "a[1]") == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -69,7 +70,7 @@ def run_with_timeout(
 def bytes_of(path: Path) -> int:
     """Return the size of a file and of a client's partial files, whose names start with its name."""
     total = 0
-    for part in path.parent.glob(f"{path.name}*"):
+    for part in path.parent.glob(f"{glob.escape(path.name)}*"):
         with suppress(FileNotFoundError):
             total += part.stat().st_size
     return total
