@@ -447,6 +447,7 @@ def test_a_state_after_an_epoch_with_a_short_last_batch(streaming, many, size, d
 def test_a_loader_takes_what_torch_takes(streaming, many):
     torch = pytest.importorskip("torch")
     loader = streaming.StreamingDataLoader(list(range(10)), 5, False, num_workers=0)
+    assert "list" in loader._repr_html_()
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
     assert loader.state_dict() is None
     loader.set_epoch(1)

@@ -101,8 +101,11 @@ class LoaderRepr(SummaryRepr):
 
     def object_summary(self) -> ObjectSummary:
         """Return a summary of options and the data set."""
-        of = self.dataset.object_summary()
         names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
         own = [(name, f"{getattr(self, name, None)}") for name in names]
+        if not isinstance(self.dataset, SummaryRepr):
+            facts = [*own, ("data set", type(self.dataset).__name__)]
+            return ObjectSummary(type(self).__name__, facts)
+        of = self.dataset.object_summary()
         facts = [*own, ("data set", of.name), *of.facts]
         return ObjectSummary(type(self).__name__, facts, of.heads, of.rows)
