@@ -133,6 +133,26 @@ def test_a_writer_that_was_stopped_leaves_the_set_whole_and_the_next_one_begins_
     assert numbers(out) == list(range(20))
 
 
+@pytest.mark.parametrize("append", [True, False])
+def test_raw_files_of_an_earlier_writer_are_not_taken_for_those_of_compressed_ones(
+    append, tmp_path
+):
+    out = tmp_path / "set"
+    options = {"columns": {"n": "int"}, "max_samples_per_shard": 4}
+    with MDSWriter(out=out, **options) as writer:
+        writer.write_batch({"n": [0, 1, 2, 3]})
+    with suppress(KeyboardInterrupt), MDSWriter(out=out, append=True, **options) as writer:
+        writer.write_batch({"n": [90] * 9})
+        raise KeyboardInterrupt
+    assert (out / "shard.00001.mds").exists()
+    where = out if append else (tmp_path / "local", str(out))
+    with MDSWriter(
+        out=where, append=append, exist_ok=not append, compression="gz", **options
+    ) as writer:
+        writer.write_batch({"n": list(range(10, 20))})
+    assert numbers(out) == [*([0, 1, 2, 3] if append else []), *range(10, 20)]
+
+
 def test_a_set_that_has_changed_meanwhile_is_left_alone(tmp_path):
     out = "memory://append-test"
     write(out, 0, exist_ok=True)

@@ -20,6 +20,7 @@ from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.file_lock import try_directory_lock
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.types import FileInfo
 from streamplug.write.append import AppendedDataset
 
 _MAX_NAMES_IN_ERROR = 3
@@ -111,6 +112,19 @@ class Destination:
                 f"{end if is_ours else 'another process: end that one'}; or choose another directory"
             )
         _owners[self._key] = self
+
+    def remove_stale_raw(self, raw: FileInfo, stored: FileInfo | None) -> None:
+        """Remove what an earlier writer left under the name of the raw file of a compressed one.
+
+        In a local directory, readers would take it for that file, decompressed.
+        """
+        if stored is None or stored.basename == raw.basename:
+            return
+        path, storage = self.folder / raw.basename, self.storage
+        with map_output_errors(path):
+            path.unlink(missing_ok=True)
+        if storage is not None and local_path(storage.url) is not None:
+            call_with_retries(partial(storage.delete, raw.basename), _RETRIES)
 
     def write_index(self, data: bytes, *, durable: bool) -> None:
         """Write the local index, if it stays, unless another writer has written one meanwhile.

@@ -336,6 +336,7 @@ class Writer(Configurable, section="writer"):
             name = f"shard.{number:05d}.{ending}"
             raw, stored = write_shard_file(folder, name, pieces, self._hashes, self._compression)
             entry |= {f"raw_{role}": file_entry(raw), f"zip_{role}": file_entry(stored)}
+            self._destination.remove_stale_raw(raw, stored)
             self._written_bytes += (stored or raw).bytes
             self._uploader.put((stored or raw).basename)
         self._entries.append(entry)
