@@ -434,6 +434,20 @@ def test_a_place_without_meaning_is_refused(tmp_path, monkeypatch, out):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_relative_place_stays_where_it_was_when_the_working_directory_changes(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "other" / "set").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with MDSWriter(columns={"n": "int"}, out="set", max_samples_per_shard=2) as writer:
+        writer.write_batch({"n": [0, 1, 2]})
+        monkeypatch.chdir("other")
+        writer.write_batch({"n": [3, 4]})
+    assert list((tmp_path / "other" / "set").iterdir()) == []
+    dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
+    assert [sample["n"] for sample in dataset] == [0, 1, 2, 3, 4]
+
+
 # -- uploads ------------------------------------------------------------------
 
 

@@ -179,6 +179,17 @@ def test_a_first_sample_that_cannot_be_written_sets_no_columns(tmp_path, bad, op
     ]
 
 
+def test_a_relative_place_is_that_of_the_working_directory_before_the_first_sample(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with WebDatasetWriter("set") as writer:
+        (tmp_path / "other").mkdir()
+        monkeypatch.chdir("other")
+        writer.write({"txt": "a"})
+    assert (tmp_path / "set" / "index.json").exists()
+
+
 def test_an_empty_set_can_be_written(tmp_path):
     write(tmp_path, [], columns={"txt": "str"})
     assert (tmp_path / "index.json").exists()

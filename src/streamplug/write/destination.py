@@ -57,7 +57,7 @@ class Destination:
         if path is None:
             self._temporary = TemporaryDirectory()
             path = self._temporary.path
-        self.folder = path
+        self.folder = path.absolute()  # the working directory may change meanwhile
         self.url = self.storage.url if self.storage else str(self.folder)
         self._append = append
         # The files of a temporary directory would fill the disk, and be removed all the same.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamplug import Writer
 from streamplug.config import check_keywords
 from streamplug.errors import ConfigError, EncodeTypeError
+from streamplug.plugin.location import absolute_location, output_locations
 from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.names import KEY
 
@@ -57,7 +58,8 @@ class WebDatasetWriter:
             raise ConfigError(f"mtime={mtime!r}: expected whole seconds since 1970")
         self._options = {
             **options,
-            "out": out,
+            # It is opened with the first sample; the working directory may change until then.
+            "out": tuple(map(absolute_location, output_locations(out))),
             "format": f"webdataset:mtime={mtime}",
             "max_samples_per_shard": maxcount,
             "size_limit": maxsize,
