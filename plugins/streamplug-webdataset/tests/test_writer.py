@@ -179,6 +179,16 @@ def test_a_first_sample_that_cannot_be_written_sets_no_columns(tmp_path, bad, op
     ]
 
 
+def test_samples_are_appended_with_the_columns_of_the_set(tmp_path):
+    write(tmp_path / "set", [{"vec": np.ones(2, "f4")}], columns={"vec": "ndarray:float32"})
+    write(tmp_path / "set", [{"vec": np.zeros(3, "f4")}], append=True)
+    write(tmp_path / "set", [], append=True)
+    with pytest.raises(EncodeError, match=r"unknown: \['txt'\]"):
+        write(tmp_path / "set", [{"vec": np.ones(2, "f4"), "txt": ""}], append=True)
+    found = StreamingDataset(local=str(tmp_path / "set"))
+    assert [sample["vec"].tolist() for sample in found] == [[1, 1], [0, 0, 0]]
+
+
 def test_a_relative_place_is_that_of_the_working_directory_before_the_first_sample(
     tmp_path, monkeypatch
 ):

@@ -26,7 +26,7 @@ class WebDatasetWriter:
     Args:
         out: A local path, a URL, or a pair (local path, URL).
         columns: Encoding of the values by their extension; None takes the extensions of the first
-            sample that is written, and what is usual for each.
+            sample that is written, and what is usual for each; with `append`, those of the data set.
         maxcount: Samples of an archive after which the next is begun; None for any number.
         maxsize: Size of an archive above which the next is begun: bytes, or text such as ``"1gb"``.
             An archive is put together in memory.
@@ -66,11 +66,12 @@ class WebDatasetWriter:
         }
         self._count = 0
         self._writer: Writer | None = None
-        if columns is not None:
+        if columns is not None or options.get("append"):
             self._writer = self._begun(columns)
 
-    def _begun(self, columns: Mapping[str, str]) -> Writer:
-        return Writer(columns={KEY: "str", **columns}, **self._options)
+    def _begun(self, columns: Mapping[str, str] | None) -> Writer:
+        own = None if columns is None else {KEY: "str", **columns}
+        return Writer(columns=own, **self._options)
 
     def write(self, sample: Mapping[str, Any]) -> None:
         """Write one sample.
