@@ -146,6 +146,15 @@ def test_another_view_is_not_compacted_to_the_same_place():
 def test_only_a_view_is_compacted():
     with pytest.raises(ConfigError, match="crawl is a data set, which has no versions"):
         compact("crawl", "out", processes=0)
+
+
+def test_a_view_without_samples_keeps_its_columns():
+    View.of("crawl").select(range(0)).commit("none")
+    columns = View.of("none").columns
+    with pytest.raises(ConfigError, match="none has no samples"):
+        compact("none", "out", processes=0)
+    assert View.of("none").columns == columns
+    assert not Path("out").exists()
     assert not Path("out").exists()
 
 

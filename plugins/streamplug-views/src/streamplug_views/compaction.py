@@ -42,7 +42,7 @@ def compact(
         on_progress: Called with the progress of each task, from time to time.
 
     Raises:
-        ConfigError: If `location` is a data set.
+        ConfigError: If `location` is a data set, or the view has no samples.
         ConflictError: If another commit wrote a version meanwhile.
         StreamplugError: If the view cannot be read, or the data set cannot be written.
     """
@@ -55,6 +55,11 @@ def compact(
     if store is None:
         raise ConfigError(
             f"compact: {view.base.stream.shown_url} is a data set, which has no versions"
+        )
+    if not snapshot.size:
+        raise ConfigError(
+            f"compact: {view.base.stream.shown_url} has no samples, and a data set without any would not say "
+            "which columns the view has; commit a version with samples first"
         )
     # The digest of the version tells the job from one of other samples, as which it must not continue.
     stream = replace(view.base.stream, format="view", version=version)
