@@ -359,6 +359,18 @@ def test_keys_of_another_type_than_the_column_are_refused(tmp_path, on, keys, wo
     assert len(view.select([]).exclude(keys=["1"], on="n")) == 0
 
 
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_a_view_stays_as_it_is_when_its_arguments_change(tmp_path, kind):
+    for name, columns in (("set", ["id", "n"]), ("other", ["id", "a", "b"])):
+        with MDSWriter(columns=dict.fromkeys(columns, "int"), out=tmp_path / name) as writer:
+            writer.write_batch({column: [1, 2, 3] for column in columns})
+    keys, columns, used = kind([1]), kind(["a"]), kind(["n", "id"])
+    view = View.of(tmp_path / "set").exclude(keys=keys, on="id")
+    view = view.where("n > 2", columns=used).add(tmp_path / "other", columns=columns, on="id")
+    keys[0], columns[0], used[0] = 3, "b", "a"
+    assert (len(view), view.columns) == (1, ["id", "n", "a"])
+
+
 def test_views_share_the_cache_of_their_base(root, tmp_path):
     cache = tmp_path / "cache"
     for number in range(3):

@@ -150,6 +150,7 @@ class View(SummaryRepr):
             columns: Columns that it may name; None for all.
         """
         check_column_names(columns)
+        columns = None if columns is None else list(columns)  # the caller may change it
         return self._with(operations.Where(expression, columns))
 
     def select(self, rows: Any) -> View:
@@ -195,6 +196,8 @@ class View(SummaryRepr):
             raise ConfigError(
                 f"exclude: keys= takes a list, or the location of a data set, got {type(keys).__name__}"
             )
+        else:  # the caller may change them before they are used
+            keys = list(keys)
         return self._with(operations.ExcludeKeys(keys, on, format))
 
     def sample(self, share: float, *, seed: int = 0) -> View:
@@ -253,6 +256,7 @@ class View(SummaryRepr):
             raise ConfigError(f"missing={missing!r} is for keys: give on=")
         check_column_names(columns)
         _check_key(on)
+        columns = None if columns is None else list(columns)
         url = absolute_location(fspath(location))
         return self._with(operations.Add(url, columns, on, missing, format))
 
