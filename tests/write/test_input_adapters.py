@@ -236,3 +236,17 @@ def test_where_no_encoding_follows_it_must_be_named(values, tmp_path):
     with pytest.raises(ConfigError, match="columns="):
         write_from({"x": values}, out=tmp_path / "set")
     assert not (tmp_path / "set").exists()
+
+
+def test_data_that_cannot_be_read_replace_nothing(tmp_path):
+    def fail():
+        raise OSError("a file is missing")
+        yield {}
+
+    options = {"columns": {"x": "int"}, "out": tmp_path / "set", "exist_ok": True}
+    write_from({"x": [1, 2]}, **options)
+    for data, error in ((fail(), OSError), (5, ConfigError), ({"x": 3}, ConfigError)):
+        with pytest.raises(error):
+            write_from(data, **options)
+    assert [sample["x"] for sample in StreamingDataset(local=str(tmp_path / "set"))] == [1, 2]
+    assert write_from([], **options) == 0

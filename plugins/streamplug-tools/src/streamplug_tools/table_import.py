@@ -47,13 +47,16 @@ def write_from(
     format_ = format_of(format)
     size = whole_number("batch", batch, 1)
     batches: Iterator[Batch] = iterate_batches(data, size, arrow=format_.takes_arrow)
-    if columns is None and not options.get("append"):
-        first = next(batches, None)
+    infers_columns = columns is None and not options.get("append")
+    # Data that are invalid from the start must not remove a data set that they would replace.
+    first = next(batches, None) if infers_columns or options.get("exist_ok") else None
+    if first is not None:
+        batches = chain([first], batches)
+    if infers_columns:
         if first is None:
             raise ConfigError(
                 "there are no samples from which encodings could follow; give columns="
             )
-        batches = chain([first], batches)
         columns = infer_columns(
             {name: _column_values(data, name, first) for name in first}, format_
         )
