@@ -757,11 +757,15 @@ def test_what_another_writer_completes_meanwhile_is_not_removed(tmp_path, monkey
     assert StreamingDataset(local=str(tmp_path / "set")).size == 3
 
 
-def test_uploads_of_a_writer_end_before_another_one_takes_its_place(tmp_path, storage, monkeypatch):
+@pytest.mark.parametrize("is_pair", [True, False])
+def test_uploads_of_a_writer_end_before_another_one_takes_its_place(
+    tmp_path, storage, monkeypatch, is_pair
+):
     gate = threading.Event()
     monkeypatch.setattr(Upload, "hook", staticmethod(lambda key: gate.wait(60)))
     url = f"uploads://{tmp_path}/far"
-    options = {"out": (str(tmp_path / "near"), url), "max_samples_per_shard": 5, "max_workers": 1}
+    out = (str(tmp_path / "near"), url) if is_pair else url
+    options = {"out": out, "max_samples_per_shard": 5, "max_workers": 1}
     earlier = MDSWriter(columns=COLUMNS, exist_ok=True, **options)
     for number in range(10):
         earlier.write(sample(100 + number))

@@ -27,7 +27,7 @@ _MAX_NAMES_IN_ERROR = 3
 _RETRIES = 2
 
 _owners: WeakValueDictionary[str, Destination] = WeakValueDictionary()
-"""The destinations of this process's writers, by real paths of their directories."""
+"""The destinations of this process's writers, by real paths of their directories, and by their storages."""
 
 
 class Destination:
@@ -51,7 +51,12 @@ class Destination:
         if path is None or len(locations) > 1:
             self.storage = open_storage(locations[-1], storage_options)
         self._temporary: TemporaryDirectory | None = None
-        self._key, self.process = "", os.getpid()
+        self._keys: list[str] = []
+        if self.storage is not None:
+            mounted = local_path(self.storage.url)
+            where = f"{locations[-1].rstrip('/')} {storage_options!r}"
+            self._keys.append(where if mounted is None else os.path.realpath(mounted))
+        self.process = os.getpid()
         # A weak reference to what aborts the writer.
         self.abort: Callable[[], Callable[[str], None] | None] = lambda: None
         if path is None:
@@ -99,19 +104,25 @@ class Destination:
 
     def _own(self, *, take_over: bool) -> None:
         """Keep other writers of this machine out of the local directory."""
-        self._key = os.path.realpath(self.folder)
-        earlier = _owners.get(self._key)
-        is_ours = earlier is not None and earlier.process == os.getpid()
-        if earlier is not None and is_ours and take_over and (abort := earlier.abort()):
+        folder = os.path.realpath(self.folder)
+        keys = [folder, *self._keys]
+        ours = {
+            key: owner
+            for key in keys
+            if (owner := _owners.get(key)) is not None and owner.process == os.getpid()
+        }
+        for owner in set(ours.values()) if take_over else ():
             # As when a cell of a notebook runs again.
-            abort("another writer was started in the place of this one")
+            if abort := owner.abort():
+                abort("another writer was started in the place of this one")
         if not self._owned.enter_context(try_directory_lock(self.folder)):
             end = "this process: end it, such as by a `with` statement"
             raise OutputExistsError(
                 f"{self.folder} is being written by another writer, of "
-                f"{end if is_ours else 'another process: end that one'}; or choose another directory"
+                f"{end if folder in ours else 'another process: end that one'}; or choose another directory"
             )
-        _owners[self._key] = self
+        self._keys = keys
+        _owners.update(dict.fromkeys(keys, self))
 
     def remove_stale_raw(self, raw: FileInfo, stored: FileInfo | None) -> None:
         """Remove what an earlier writer left under the name of the raw file of a compressed one.
@@ -180,8 +191,9 @@ class Destination:
 
     def close(self) -> None:
         """Let other writers in, and remove the local directory if it is temporary."""
-        if _owners.get(self._key) is self:
-            del _owners[self._key]
+        for key in self._keys:
+            if _owners.get(key) is self:
+                del _owners[key]
         self._owned.close()
         if self._temporary is not None:
             self._temporary.close()
