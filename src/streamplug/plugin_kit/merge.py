@@ -14,7 +14,7 @@ PlacedValues = tuple[Int64, Column, ColumnValues]
 """Positions of the values among the requested samples, their column, and the values."""
 
 
-def merge_values(count: int, parts: Sequence[PlacedValues]) -> ColumnValues:
+def merge_values(count: int, parts: Sequence[tuple[Int64, Column, ColumnValues]]) -> ColumnValues:
     """Merge the values of one column into an array, or a list if they differ in dtype or shape.
 
     A slice of the list is an array if its values do not differ: a batch must not depend on which others were
