@@ -212,6 +212,21 @@ def test_the_future_may_be_planned_anew_and_the_past_may_not(folders):
         make(folders, curriculum={0: [1, 1, 1]}).load_state_dict(plain)
 
 
+def test_a_change_at_the_step_of_a_state_is_that_of_the_curriculum(folders):
+    run = make(folders, curriculum={0: [1, 1, 2], 5: [1, 0, 0]})
+    state = {**run.state_dict(), "sample_in_epoch": 5 * 16}
+    state |= {"curriculum": [*state["curriculum"], {"step": 5, "proportions": [1, 0, 0]}]}
+    state["curriculum_changes"] = 2
+    for changes, streams in (({}, {0, 1, 2}), ({5: [0, 1, 0]}, {1}), ({6: [0, 1, 0]}, {0, 1, 2})):
+        again = make(folders, curriculum={0: [1, 1, 2], **changes})
+        again.load_state_dict(state)
+        assert set(counts(epoch_of([again])[0])) == streams
+    run.load_state_dict(state)
+    run.set_proportions([0, 0, 1])  # by hand, which a state keeps
+    again.load_state_dict(run.state_dict())
+    assert set(counts(epoch_of([again])[0])) == {2}
+
+
 @pytest.mark.parametrize(
     "past",
     [

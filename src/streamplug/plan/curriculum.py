@@ -71,21 +71,28 @@ class Curriculum:
         others = [change for change in self.changes if change.step != step]
         return replace(self, changes=_sort_changes([new, *others]))
 
-    def resume(self, saved: Mapping[str, Any], step: int) -> Curriculum:
-        """Return this curriculum with the saved changes up to `step`, which must include its planned ones."""
+    def resume(self, saved: Mapping[str, Any], step: int, started: int) -> Curriculum:
+        """Return this curriculum with the saved changes that took effect, which include its planned ones.
+
+        Those are the ones before step `started`, the number of steps of the run that were begun, and those by
+        hand up to `step`, that of the state.
+
+        Raises:
+            StateError: If the saved changes are invalid, or lack planned ones that took effect.
+        """
         past = [
             change
             for change in parse_changes(saved.get("curriculum"), self.sizes)
-            if change.step <= step
+            if change.step < started or (change.by_hand and change.step <= step)
         ]
         by_hand = {change.step for change in past if change.by_hand}
-        planned = [change for change in self.changes if change.step <= step]
+        planned = [change for change in self.changes if change.step < started]
         if any(change.step not in by_hand and change not in past for change in planned):
             raise StateError(
                 f"the state is of another run: curriculum up to step {step}: "
                 f"saved {reprlib.repr(saved['curriculum'])}, now {reprlib.repr(self.changes_until(step))}"
             )
-        future = [change for change in self.changes if change.step > step]
+        future = [c for c in self.changes if c.step >= started and c.step not in by_hand]
         return replace(self, changes=_sort_changes([*past, *future]))
 
 

@@ -81,10 +81,13 @@ def resume_mixture(
     saved: Mapping[str, Any],
     sizes: Sequence[int],
     step_of_run: Callable[[StreamMixture], int],
+    *,
+    within_step: bool = False,
 ) -> StreamMixture:
     """Return the mixture with which a run began, with the changes of a state up to its step of the run.
 
-    That step is what `step_of_run` returns for the mixture with the changes of the state alone.
+    That step is what `step_of_run` returns for the mixture with the changes of the state alone. Changes that
+    are planned at that step are those of `mixture`, unless the state is `within_step`.
 
     Raises:
         StateError: If they are invalid, incomplete, or those of another curriculum.
@@ -99,7 +102,8 @@ def resume_mixture(
         )
     if isinstance(mixture, Curriculum):
         alone = replace(mixture, changes=parse_changes(past, sizes))
-        return mixture.resume(saved, step_of_run(alone))
+        step = step_of_run(alone)
+        return mixture.resume(saved, step, step + within_step)
     if past is None:
         return mixture
     step = step_of_run(mixture)

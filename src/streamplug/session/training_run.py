@@ -271,6 +271,7 @@ class TrainingRun(RunOrder):
                     saved,
                     self.planner.streams,
                     partial(self._step_of_run, world, epoch, step),
+                    within_step=step != self.steps_of_global_batch(step, world)[0],
                 )
         except BaseException:
             self._start, self.batch_size = before
