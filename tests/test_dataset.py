@@ -510,6 +510,18 @@ def test_a_number_of_samples_inside_a_batch_is_refused(folder, samples):
         make(folder).state_dict(num_samples=samples)
 
 
+def test_more_samples_than_an_epoch_has_are_refused_when_a_state_is_saved(folder):
+    dataset = make(folder)
+    size = len(dataset)
+    for samples in (0, 8, size):
+        make(folder).load_state_dict(dataset.state_dict(samples))
+    with pytest.raises(StateError, match=f"num_samples={10 * size}: .*an epoch has"):
+        dataset.state_dict(10 * size)
+    dataset.load_state_dict(dataset.state_dict(size))
+    with pytest.raises(StateError, match=f"num_samples={9 * size}: "):
+        dataset.state_dict(9 * size, from_beginning=False)
+
+
 def test_a_state_moves_to_another_world(folder):
     one = make(folder, batch_size=12, world=World())
     whole = steps(one)

@@ -311,7 +311,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             from_beginning: Whether `num_samples` counts from the epoch's start, or from where it was resumed.
 
         Raises:
-            StateError: If there is no such count, or `num_samples` is no multiple of the global batch size.
+            StateError: If there is no such count, or `num_samples` is no multiple of the global batch size or
+                more than an epoch has.
         """
         run, world = self._session.run, self._session.world
         if num_samples is None:

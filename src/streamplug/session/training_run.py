@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from streamplug.config import check_flags, whole_number
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError, StateError, prefix_errors
 from streamplug.plan import (
     BatchPlanner,
     Curriculum,
@@ -202,7 +202,10 @@ class TrainingRun(RunOrder):
                 f"num_samples={samples} is not a multiple of the global batch size {global_batch}; a state "
                 "exists only between global batches"
             )
-        return self.state_at(world, epoch, int(steps) + (0 if from_beginning else first))
+        step = int(steps) + (0 if from_beginning else first)
+        with prefix_errors(f"num_samples={samples}", StateError):  # which could not be loaded
+            self._check_position(epoch, step, world)
+        return self.state_at(world, epoch, step)
 
     def next_state(self, world: World) -> dict[str, Any]:
         """Return the state before the next epoch."""
