@@ -649,6 +649,20 @@ def test_an_epoch_without_rows_is_refused(tmp_path):
         next(iter(dataset))
 
 
+@pytest.mark.parametrize("view", [TokenBlocks, TokenPacks])
+def test_a_stream_may_be_empty(tmp_path, view):
+    folder = write(tmp_path / "set", documents([16, 9, 3]))
+    with MDSWriter(out=tmp_path / "none", columns={"tokens": "ndarray:uint16"}):
+        pass
+    none, rows = str(tmp_path / "none"), view(column="tokens", length=8)
+    streams = [Stream(local=none, proportion=0), Stream(local=folder, proportion=1)]
+    mixed = TokenDataset(tokens=rows, streams=streams, batch_size=1)
+    assert mixed.samples_per_stream.tolist()[0] == 0
+    assert batches(mixed) == batches(TokenDataset(tokens=rows, local=folder, batch_size=1))
+    with pytest.raises(ConfigError, match="there are no samples to make rows"):
+        TokenDataset(tokens=rows, local=none)
+
+
 @slow
 @given(data=st.data())
 def test_rows_of_selected_documents_are_those_of_a_set_of_them(tmp_path, data):

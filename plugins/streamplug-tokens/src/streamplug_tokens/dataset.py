@@ -83,7 +83,13 @@ class TokenDataset(StreamingDataset):
         """Return the reader of rows of the documents of some streams."""
         options = self.tokens
         opened = [stream.as_stored(options.column) for stream in opened]
-        dtypes = [token_dtype(stream, options.column, options.dtype) for stream in opened]
+        dtypes = [
+            token_dtype(stream, options.column, options.dtype)
+            for stream in opened
+            if len(stream.index)  # an index without shards has no columns
+        ]
+        if not dtypes:
+            raise ConfigError(f"{opened[0].where}: there are no samples to make rows of tokens of")
         if len(set(dtypes)) > 1:
             names = [dtype.name for dtype in dtypes]
             raise ConfigError(
