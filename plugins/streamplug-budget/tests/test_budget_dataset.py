@@ -454,6 +454,21 @@ def test_a_config_file_has_a_budget(folder, tmp_path):
     assert read(StreamingDataset.from_config(path)) == read(make(folder))
 
 
+def test_a_config_takes_numbers_of_a_budget_from_the_environment(folder, monkeypatch):
+    numbers = {"micro_batches": 4, "max_length": 60, "quadratic": 0.001}
+    config = {"local": folder, "shuffle": True, "batching_method": "budget"}
+    budget = {"limit": "0.4k", "column": "tokens"}
+    for name, number in numbers.items():
+        monkeypatch.setenv(name.upper(), str(number))
+    texts = {name: f"${{env:{name.upper()}}}" for name in numbers}
+    dataset = StreamingDataset.from_config({**config, "batch_budget": {**budget, **texts}})
+    plain = StreamingDataset.from_config({**config, "batch_budget": {**budget, **numbers}})
+    assert dataset.state_dict() == plain.state_dict()
+    monkeypatch.setenv("MICRO_BATCHES", "four")
+    with pytest.raises(ConfigError, match="micro_batches='four': must be a whole number"):
+        StreamingDataset.from_config({**config, "batch_budget": {**budget, **texts}})
+
+
 def test_samples_that_cannot_be_read_are_substituted_within_the_budget(folder):
     budget = {"limit": LIMIT, "column": "tokens", "micro_batches": 8}
 

@@ -18,6 +18,13 @@ from streamplug_budget.planner import BudgetPlanner
 from streamplug_budget.sample_lengths import SampleLengths
 from streamplug_budget.windows import CostModel
 
+_NUMBERS: Mapping[str, type[int | float]] = {
+    "max_length": int,
+    "micro_batches": int,
+    "quadratic": float,
+}
+"""Types of the options that are numbers only."""
+
 
 class BudgetBatching(BatchingMethod):
     """Batches of as many samples as a limit of their cost allows."""
@@ -52,8 +59,19 @@ def parse_budget(budget: Any) -> BatchBudget:
     if isinstance(budget, BatchBudget):
         return budget
     if isinstance(budget, Mapping) and all(isinstance(name, str) for name in budget):
-        return BatchBudget(**budget)
+        return BatchBudget(**{name: _parse_number(name, value) for name, value in budget.items()})
     raise ConfigError(
         f"batch_budget={budget!r:.80}: expected a BatchBudget of streamplug_budget, or a mapping of its "
         'options, such as {"limit": 65536, "column": "tokens"}'
     )
+
+
+def _parse_number(name: str, value: Any) -> Any:
+    """Return an option; a number of which a config has the text, which an environment variable is."""
+    kind = _NUMBERS.get(name)
+    if kind is None or not isinstance(value, str):
+        return value
+    try:
+        return kind(value)
+    except ValueError:
+        return value  # `BatchBudget` raises
