@@ -177,6 +177,14 @@ def test_values_that_grow_are_decoded_fewer_at_a_time(data_set):
     assert max(counts) <= 4
 
 
+def test_a_stream_without_samples_needs_no_column_for_a_decoder(data_set, tmp_path):
+    with MDSWriter(out=tmp_path / "none", columns={"n": "int", "text": "str"}):
+        pass
+    streams = [Stream(local=data_set("a", 0)), Stream(local=str(tmp_path / "none"))]
+    dataset = StreamingDataset(streams=streams, decoders={"n": shift(1000)}, batch_size=10)
+    assert [sample["n"] for sample in dataset] == list(range(1000, 1060))
+
+
 class Unpacked(Shifted):
     """Values in which another encoding is nested."""
 

@@ -16,7 +16,7 @@ from streamplug.interfaces.encoding import Decoder
 
 def apply_decoders(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:
     """Return an index whose columns use these decoders, by column name."""
-    if not decoders:
+    if not decoders or not index.schemas:  # a data set without samples has no columns
         return index
     names = {column.name for schema in index.schemas for column in schema.columns}
     check_names(f"decoders={list(decoders)}", index.where, decoders, names)
