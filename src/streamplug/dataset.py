@@ -280,8 +280,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             num_threads: Number of threads that read and decode ahead of use; 0 reads on demand.
 
         Yields:
-            Values by column name: an array whose first axis has length `batch_size` if all values have the
-            same shape, else a list.
+            Values by column name: an array whose first axis has length `batch_size` if the encoding of the
+            column has one dtype and shape, else a list; a list also with ``ndarray``, whatever the arrays.
 
         Raises:
             ConfigError: If there is no batch size, or it differs from the data set's.
@@ -306,8 +306,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         It needs no random numbers: the generators of transforms and of `samples_with_rng` follow from it.
 
         Args:
-            num_samples: Samples used in the current epoch over all ranks. None uses the data set's own count,
-                which exists only if it was iterated over in this process.
+            num_samples: Samples used in the epoch that was begun last, over all ranks. None uses the data
+                set's own count, which exists only if it was iterated over in this process.
             from_beginning: Whether `num_samples` counts from the epoch's start, or from where it was resumed.
 
         Raises:

@@ -45,7 +45,8 @@ class Stream(SummaryRepr, Configurable):
             also be a pattern of files, with ``*``, ``**`` and ``{…}``, or a list of files and patterns. A
             file that is listed several times is read as often, and downloaded once.
         local: Cache directory for shards. If it is None or equal to `remote`, a remote that is a local path
-            is read in place; any other remote is cached in the directory for temporary files if it is None.
+            is read in place; any other remote is cached in ``STREAMPLUG_CACHE_DIR``, else in the directory
+            for temporary files, if it is None.
         split: Sub-directory of both, a relative path without ``..``.
         proportion: Share of the epoch relative to the other streams; give it for all streams or none.
         repeat: Number of times that an epoch reads each sample; 1.5 reads half of them twice.
