@@ -304,6 +304,26 @@ def test_a_batch_may_be_anything(folder, workers):
         assert [f"text {n}" for n in wide[:, 0].tolist()] == text
 
 
+class Record(dict):  # type: ignore[type-arg]
+    """A dict whose keys are attributes."""
+
+    __getattr__ = dict.__getitem__
+
+
+def record(columns):
+    return Record(id=columns["id"], parts=[torch.as_tensor(columns["wide"])])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_of_a_class_of_dicts_keeps_it(folder, workers):
+    it = StreamingDataLoader(
+        make(folder), num_workers=workers, batch_transform=record, device="meta"
+    )
+    batch = next(iter(it))
+    assert type(batch) is Record
+    assert batch.id.device.type == batch.parts[0].device.type == "meta"
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_samples_are_collated_by_the_user(folder, workers):
     it = StreamingDataLoader(make(folder), num_workers=workers, collate_fn=listed)

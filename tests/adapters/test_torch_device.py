@@ -166,6 +166,22 @@ class Moving:
         return Moving(str(device))
 
 
+@pytest.mark.parametrize("device", ["cuda:0", "meta"])
+def test_tensors_in_dicts_and_lists_of_other_classes_are_moved(fake, device):
+    class Record(dict): ...
+
+    class Values(list): ...
+
+    batch = Record(a=torch.ones(2), b=Values([torch.ones(1), "text"]))
+    moved = next(move_batches(iter([batch]), torch.device(device)))
+    fake.run()
+    assert (type(moved), type(moved["b"])) == (Record, Values)
+    assert moved["b"][1] == "text"
+    for tensor, before in ((moved["a"], batch["a"]), (moved["b"][0], batch["b"][0])):
+        assert tensor is not before
+        assert (type(tensor) is DeviceTensor) == device.startswith("cuda")
+
+
 @pytest.mark.parametrize("device", ["cuda:0", "cpu", "meta"])
 def test_nested_batches_keep_their_structure(fake, device):
     array, moving = np.arange(3), Moving()

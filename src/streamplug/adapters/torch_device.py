@@ -10,12 +10,13 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy as shallow_copy
 from functools import cache
 from typing import Any, TypeAlias
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map
 
 from streamplug.errors import ConfigError, StreamplugError
 
@@ -46,21 +47,35 @@ def find_device(device: str | torch.device | None) -> torch.device | None:
 def move_batches(batches: Iterator[Any], device: torch.device | None) -> Iterator[Any]:
     """Yield batches on a device; to a CUDA device each is copied while the one before is in use.
 
-    Tensors in dicts, lists and tuples are moved, and so are other objects with a method `to`.
+    Tensors in dicts, lists and tuples are moved, and so are other objects with a method `to`. A dict or list
+    of a subclass stays one.
     """
     if device is None:
         return batches
     if device.type == "cuda":
         return _copy_ahead(batches, device)
     # Without non_blocking, as memory of workers is reused once a batch is dropped.
-    return (
-        tree_map_only(_can_move, lambda value: value.to(device), batch, is_leaf=_can_move)
-        for batch in batches
-    )
+    return (_map_movable(lambda value: value.to(device), batch) for batch in batches)
 
 
 def _can_move(value: Any) -> bool:
-    return hasattr(value, "to")
+    return hasattr(type(value), "to")  # a dict may have its keys as attributes
+
+
+def _map_movable(function: Callable[[Any], Any], batch: Any) -> Any:
+    """Return a batch whose objects with a method `to` are replaced by the results of a function."""
+
+    def replace(leaf: Any) -> Any:
+        if _can_move(leaf):
+            return function(leaf)
+        if not isinstance(leaf, (dict, list)):
+            return leaf
+        changed = shallow_copy(leaf)  # of a subclass, which torch takes for a leaf
+        for key, value in leaf.items() if isinstance(leaf, dict) else enumerate(leaf):
+            changed[key] = _map_movable(function, value)
+        return changed
+
+    return tree_map(replace, batch, is_leaf=_can_move)
 
 
 def _copy_ahead(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
@@ -120,14 +135,16 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def _start_copy(batch: Any, device: torch.device, side: torch.cuda.Stream) -> _Copy:
-    def copy(tensor: torch.Tensor) -> torch.Tensor:
+    def start(tensor: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor):
+            return tensor  # see `_finish_copy`
         is_dense = tensor.device.type == "cpu" and tensor.layout is torch.strided
         if is_dense and not tensor.is_pinned():
             tensor = torch.empty_like(tensor, pin_memory=True).copy_(tensor)
         return tensor.to(device, non_blocking=True)
 
     with torch.cuda.stream(side):
-        return tree_map_only(torch.Tensor, copy, batch, is_leaf=_can_move), side.record_event()
+        return _map_movable(start, batch), side.record_event()
 
 
 def _finish_copy(batch: Any, copied: torch.cuda.Event, device: torch.device) -> Any:
@@ -141,4 +158,4 @@ def _finish_copy(batch: Any, copied: torch.cuda.Event, device: torch.device) -> 
         value.record_stream(stream)
         return value
 
-    return tree_map_only(_can_move, hand_over, batch, is_leaf=_can_move)
+    return _map_movable(hand_over, batch)
