@@ -109,6 +109,11 @@ def test_samples_are_sorted_by_an_expression(source, tmp_path, read):
         ("id if id % 2 else name", ConfigError, "the keys cannot be sorted: '<' not supported"),
         ("vector", ConfigError, "the keys cannot be sorted: The truth value of an array"),
         ("float('nan')", ConfigError, "sample 0 has the key nan, which has no place in an order"),
+        (
+            "(name, [float('nan'), id])",
+            ConfigError,
+            r"sample 0 has the key \('name 0', \[nan, 0\]\)",
+        ),
         ("ids", ConfigError, r"'ids': the data set has no \['ids'\], .*Did you mean 'id'"),
         ("id / 0", DataError, "'id / 0' for sample 0: ZeroDivisionError"),
         ("id +", ConfigError, r"'id \+' is no Python expression"),

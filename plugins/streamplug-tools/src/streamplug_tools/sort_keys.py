@@ -107,9 +107,9 @@ def sort_by_key(
             if key is None:
                 missing.append(number)
                 continue
-            if key != key:  # noqa: PLR0124 - as NaN is
+            if _has_nan(key):
                 raise ConfigError(
-                    f"sample {number} has the key {key}, which has no place in an order"
+                    f"sample {number} has the key {key!s:.80}, which has no place in an order"
                 )
             run.append((key, number))
             size += sys.getsizeof(key) + _KEY_OVERHEAD_BYTES
@@ -129,6 +129,13 @@ def sort_by_key(
 
 
 _KEY = itemgetter(0)
+
+
+def _has_nan(key: Any) -> bool:
+    """Return whether a key is NaN, or a tuple or list that contains it, also nested."""
+    if isinstance(key, (tuple, list)):
+        return any(map(_has_nan, key))
+    return bool(key != key)  # noqa: PLR0124 - as NaN is
 
 
 class _SortedRuns:
