@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from decimal import Decimal
 
 import numpy as np
@@ -128,6 +129,19 @@ def test_keys_that_cannot_be_sorted_are_refused(source, tmp_path, by, error, sai
 def test_keys_whose_comparison_fails_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"the keys cannot be sorted: .*InvalidOperation"):
         list(sort_keys.sort_by_key([(Decimal("sNaN"), 0)], tmp_path))
+
+
+def test_memory_of_large_keys_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(sort_keys, "_MAX_RUN_BYTES", 100_000)
+    monkeypatch.setattr(sort_keys, "_MAX_RECORD_BYTES", 20_000)
+    keys = [((f"{n % 7}" * 10_000, [n]), n) for n in range(40)]
+    ordered = sort_keys.sort_by_key(keys, tmp_path)
+    first = next(ordered)
+    runs = list(tmp_path.iterdir())
+    assert len(runs) == 4
+    with runs[0].open("rb") as file:
+        assert len(pickle.load(file)) == 2
+    assert [first, *ordered] == sorted(keys)
 
 
 # -- select ---------------------------------------------------------------------------

@@ -29,6 +29,8 @@ _MAX_RUN_BYTES = 64 << 20
 _KEY_OVERHEAD_BYTES = 120
 """Memory per key besides the key: a tuple, a number, and their list entries."""
 _KEYS_PER_RECORD = 1024
+_MAX_RECORD_BYTES = 1 << 20
+"""Size of the keys from which on a record has fewer: one record of each merged run is in memory."""
 _MAX_MERGED_RUNS = 64
 
 
@@ -112,7 +114,7 @@ def sort_by_key(
                     f"sample {number} has the key {key!s:.80}, which has no place in an order"
                 )
             run.append((key, number))
-            size += sys.getsizeof(key) + _KEY_OVERHEAD_BYTES
+            size += _sizeof(key) + _KEY_OVERHEAD_BYTES
             if size > _MAX_RUN_BYTES:
                 runs.add(sorted(run, key=_KEY, reverse=reverse))
                 run, size = [], 0
@@ -136,6 +138,12 @@ def _has_nan(key: Any) -> bool:
     if isinstance(key, (tuple, list)):
         return any(map(_has_nan, key))
     return bool(key != key)  # noqa: PLR0124 - as NaN is
+
+
+def _sizeof(key: Any) -> int:
+    """Return the bytes of a key in memory, with the items of a tuple or list."""
+    items = sum(map(_sizeof, key)) if isinstance(key, (tuple, list)) else 0
+    return sys.getsizeof(key) + items
 
 
 class _SortedRuns:
@@ -163,12 +171,14 @@ class _SortedRuns:
         path = self._folder / f"keys-{self._count}"
         self._count += 1
         some: list[NumberedKey] = []
+        size = 0
         with map_disk_errors(path), path.open("wb") as file:
             for key in keys:
                 some.append(key)
-                if len(some) == _KEYS_PER_RECORD:
+                size += _sizeof(key[0])
+                if len(some) == _KEYS_PER_RECORD or size > _MAX_RECORD_BYTES:
                     pickle.dump(some, file)
-                    some = []
+                    some, size = [], 0
             pickle.dump(some, file)
         return path
 
