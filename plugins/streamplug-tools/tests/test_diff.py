@@ -59,6 +59,24 @@ def test_encodings_may_be_left_aside(tmp_path, write):
     assert diff(source, tmp_path / "out", values=True).same
 
 
+def test_integers_that_were_rounded_differ(tmp_path, write):
+    large = 2**53 + 1  # as a float64, it is 2**53
+    floats = {"a": "ndarray:float64:2", "n": "float64", "u": "float64"}
+    sources = []
+    for name, columns, kind in (
+        ("integers", {"a": "ndarray:int64:2", "n": "int64", "u": "uint64"}, np.int64),
+        ("floats", floats, np.float64),
+    ):
+
+        def make(n, kind=kind):
+            number = large if n == 1 else n
+            return {"a": np.array([n, number], kind), "n": kind(number), "u": kind(n)}
+
+        sources.append(write(tmp_path / name, range(3), columns, make))
+    found = diff(*sources, values=True)
+    assert found.first == (SampleDifference(1, ("a", "n")),)
+
+
 def test_no_number_is_like_itself(tmp_path, write):
     def make(n):
         return {"f": float("nan"), "a": np.array([np.nan, n]), "j": [1.5, {"k": float("nan")}]}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.config import check_flags, suggest_keywords
 from streamplug.errors import ConfigError
@@ -164,6 +165,8 @@ def _compare_batches(
 def _differing(one: Any, other: Any) -> list[int]:
     """Return the positions at which two columns differ."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape:
+        if _is_compared_rounded(one, other):
+            return _differing(one.tolist(), other.tolist())
         same = one == other
         if one.dtype.kind in "fc" and other.dtype.kind in "fc":
             same |= np.isnan(one) & np.isnan(other)
@@ -174,9 +177,16 @@ def _differing(one: Any, other: Any) -> list[int]:
     return [n for n, (x, y) in enumerate(zip(one, other)) if not _same(x, y)]
 
 
+def _is_compared_rounded(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Return whether NumPy would convert integers to float64 to compare two arrays; Python does not."""
+    return {one.dtype.kind, other.dtype.kind} in ({"i", "u"}, {"i", "f"}, {"u", "f"})
+
+
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         one, other = np.asarray(one), np.asarray(other)
+        if _is_compared_rounded(one, other):
+            return _same(one.tolist(), other.tolist())
         nan = one.dtype.kind in "fc" and other.dtype.kind in "fc"
         return bool(np.array_equal(one, other, equal_nan=nan))
     if isinstance(one, dict) and isinstance(other, dict):
