@@ -173,6 +173,29 @@ def test_times_of_several_units_or_zones_are_not_mixed_up(kinds, encoding, alike
     assert len(run(alike)) == 1
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_times_of_some_data_sets_only_are_not_mixed_up_in_either_order(order, tmp_path):
+    def write(name, values):
+        (tmp_path / name).mkdir()
+        parquet.write_table(pa.table({"when": values}), tmp_path / name / "a.parquet")
+        return Stream(local=str(tmp_path / name), format="parquet")
+
+    def run(other, spec):
+        out = tmp_path / f"{spec}-out"
+        columns = Columns(encodings={"when": spec})
+        sources = [times, other][::order]
+        convert(sources, Output(out, format="mds", processes=0), columns=columns)
+        samples = StreamingDataset(local=str(out), batch_size=1)
+        return [sample["when"] for sample in samples][::order]
+
+    times = write("times", pa.array([NOON], pa.timestamp("us")))
+    numbers, texts = write("numbers", pa.array([7])), write("texts", pa.array(["2025"]))
+    with pytest.raises(ConfigError, match=r"int64.* in (some|others).* would mix up"):
+        run(numbers, "int64")
+    assert run(numbers, "float64") == [NOON_US / 10**6, 7.0]
+    assert run(texts, "str") == ["2026-01-01T12:00:00.000005", "2025"]
+
+
 def test_decimals_become_exact_text_without_being_asked_for(write, tmp_path):
     source = write(pa.array([Decimal("1.50"), Decimal("-2.00")], pa.decimal128(10, 2)))
     done = run("convert", source, tmp_path / "set", "--src-format", "parquet", "--format", "mds")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, make_encoding
-from streamplug.interfaces import Encoding
+from streamplug.interfaces import Column, Encoding
 from streamplug.plugin.location import local_path, open_storage, output_locations
 from streamplug.scan.index_finder import read_index
 from streamplug.stream import Stream
@@ -44,7 +44,7 @@ from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values, same_encoding
 from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches
 from streamplug_tools.selection_order import ListedOrder, SelectionOrder, SharedOrder
-from streamplug_tools.time_values import Convert, make_converter
+from streamplug_tools.time_values import Convert, is_temporal, make_converter
 
 _INDEX_RETRIES = 2
 _SHARDS_PER_PART = 8
@@ -189,7 +189,7 @@ class CopyTask:
         for table, source in zip(self._tables, self.inputs):
             plain = [column for column in source.columns if not column.stored]
             converters = {
-                c.name: make_converter(table.columns[c.source][0].spec, c.spec) for c in plain
+                c.name: make_converter(_source_spec(table.columns[c.source]), c.spec) for c in plain
             }
             conversions.append(
                 {name: convert for name, convert in converters.items() if convert is not None}
@@ -331,6 +331,12 @@ def _writing(counts: NDArray[np.int64], parts: Sequence[dict[str, Any]], size: i
         for part, count in zip(parts, counts[:, 0].tolist())
     )
     return JobProgress("writing", sum(samples), size, num_bytes=int(counts[:, 1].clip(0).sum()))
+
+
+def _source_spec(columns: Sequence[Column]) -> str:
+    """Return the encoding of a column; that of its times, if only some shards have times."""
+    specs = [column.spec for column in columns]
+    return next(filter(is_temporal, specs), specs[0])
 
 
 def _column(name: str, spec: str, mapping: ColumnMapping | None) -> ColumnMapping:

@@ -56,14 +56,19 @@ def encoding_choices(spec: str) -> dict[str, str]:
 def is_converted_alike(specs: Sequence[str], target: str) -> bool:
     """Return whether converted values mean the same: integers of one unit, or text of times in UTC or not.
 
+    Integers beside times are not, as their unit is not known.
+
     Args:
-        specs: Encodings of a column in several shards; those without times are ignored.
+        specs: Encodings of a column in several shards.
         target: Encoding to store.
     """
     temporal = [spec for spec in specs if is_temporal(spec)]
     name = target.partition(":")[0]
     if name in _INTEGER_ENCODINGS:
-        kinds = [(_KIND.match(spec), _UNIT.search(spec)) for spec in temporal]
+        has_times = any(not spec.startswith("decimal") for spec in temporal)
+        kinds = [
+            (_KIND.match(spec), _UNIT.search(spec)) for spec in (specs if has_times else temporal)
+        ]
         return len({(kind and kind[0], unit and unit[1]) for kind, unit in kinds}) <= 1
     if name in _TEXT_ENCODINGS or name == "json":
         return len({"tz=" in spec for spec in temporal}) <= 1
