@@ -178,6 +178,20 @@ def test_a_program_that_gives_what_it_gets_changes_nothing(source, tmp_path, rea
         assert np.array_equal(values, after[name])
 
 
+def test_a_program_gives_arrays(source, tmp_path, read):
+    columns = Columns(
+        encodings={"a": "ndarray:int16:2,2", "b": "ndarray:float32:1", "c": "ndarray:uint8"}
+    )
+    body = (
+        "print(json.dumps({'a': [[1, 2.0], [True, -4]], 'b': [0.1], 'c': sample['id'] % 2 * [5]}))"
+    )
+    process_with(source, to(tmp_path / "out"), program(body), columns=columns)
+    written = read(tmp_path / "out")
+    assert written["a"][7].tolist() == [[1, 2], [1, -4]]
+    assert written["b"][7].tolist() == [np.float32(0.1)]
+    assert [array.tolist() for array in written["c"][:3]] == [[], [5], []]
+
+
 def test_a_program_may_leave_out_repeat_and_change_samples(source, tmp_path, read):
     body = "print(*[json.dumps({'n': sample['id']})] * (sample['id'] % 3), sep='\\n')"
     body = f"sample['id'] % 3 and {body}"
@@ -211,6 +225,14 @@ def test_failures_of_a_program_are_told(source, tmp_path):
             process_with(source, to(tmp_path / f"{number}"), command, columns=columns)
     with pytest.raises(ConfigError, match="no program is given"):
         process_with(source, to(tmp_path / "out"), [])
+
+
+@pytest.mark.parametrize("values", [[1.5, 2], [300, 2], [2**70, 2], ["1", "2"]])
+def test_arrays_of_a_program_are_not_rounded(source, tmp_path, values):
+    columns = Columns(encodings={"a": "ndarray:uint8:2"})
+    body = f"print(json.dumps({{'a': {values!r}}}))"
+    with pytest.raises(WriterError, match="DataError: column 'a': "):
+        process_with(source, to(tmp_path / "out"), program(body), columns=columns)
 
 
 def test_a_data_set_is_not_removed_for_a_program_that_is_not_there(source, tmp_path, read):

@@ -114,8 +114,13 @@ def _value(column: Column, value: Any) -> Any:
         if isinstance(value, dict) and value.keys() == {_BYTES_KEY}:
             return b64decode(value[_BYTES_KEY], validate=True)
         dtype = _dtype(column)
-        return value if dtype is None else np.asarray(value, dtype)
-    except (Base64Error, TypeError, ValueError) as error:
+        if dtype is None:
+            return value
+        array = np.asarray(value, dtype)
+        if array.dtype.kind in "iub" and array.tolist() != value:
+            raise ValueError(f"not an array of {array.dtype}")
+        return array
+    except (Base64Error, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"column {column.name!r}: {error}: {value!r:.200}") from error
 
 
