@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -102,6 +103,19 @@ def test_split_makes_sets_by_fractions_samples_or_bytes(sets, tmp_path):
         assert run("split", sets[0], tmp_path / "d", *options).exit_code == 2
     refused = run("split", sets[0], tmp_path / "d", "--fractions", "a=half")
     assert refused.stderr.startswith("error: --fractions 'a=half': could not convert")
+
+
+def test_split_refuses_data_sets_of_an_earlier_split_beside_its_own(sets, tmp_path):
+    out, source = tmp_path / "out", sets[0]
+    before = run("split", source, out, "--samples", "30")
+    count = len(before.stdout.splitlines())
+    for _ in range(2):
+        refused = run("split", source, out, "--samples", "70", "--exist-ok")
+        assert refused.exit_code == 2
+        assert f"{out}/00002 was not written by this command but before it" in refused.stderr
+    for number in range(2, count):
+        shutil.rmtree(out / f"{number:05d}")
+    assert run("split", source, out, "--samples", "70", "--exist-ok").exit_code == 0
 
 
 @pytest.mark.parametrize(

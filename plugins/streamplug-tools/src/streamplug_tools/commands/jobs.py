@@ -10,8 +10,10 @@ import click
 
 import streamplug_tools as tools
 from streamplug.cli import examples
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, OutputExistsError
+from streamplug.index import INDEX_NAME
 from streamplug.plugin.location import join as join_url
+from streamplug.plugin.location import open_storage
 from streamplug_tools.commands.options import (
     job_options,
     make_columns,
@@ -275,3 +277,15 @@ def split(
     else:
         for result in results.values():
             print_result(result, as_json=False)
+    if fractions is None:
+        _check_last(outputs(f"{len(results):05d}"))
+
+
+def _check_last(following: tools.Output) -> None:
+    """Refuse a data set with the number after the last, whose samples would be in others, too."""
+    storage = open_storage(following.out, following.storage_options)
+    if storage.exists(INDEX_NAME):
+        raise OutputExistsError(
+            f"{storage.url} was not written by this command but before it: it and those that follow have "
+            "samples of an earlier split; remove them"
+        )
