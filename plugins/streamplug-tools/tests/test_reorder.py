@@ -160,6 +160,15 @@ def test_samples_are_selected(source, tmp_path, read):
     assert read(tmp_path / "out")["id"].tolist() == expected
 
 
+def test_expressions_of_numbers_read_no_column(tmp_path, write, read):
+    columns = {"a": "pkl", "id": "int"}
+    source = write(tmp_path / "source", range(9), columns, lambda n: {"a": {n}, "id": n})
+    select(source, to(tmp_path / "some"), "number % 4 == 1", columns=Columns(drop=["a"]))
+    assert read(tmp_path / "some")["id"].tolist() == [1, 5]
+    sort(source, to(tmp_path / "back"), "-number", columns=Columns(drop=["a"]))
+    assert read(tmp_path / "back")["id"].tolist() == list(range(9))[::-1]
+
+
 def test_arrays_and_all_columns_can_be_looked_at(source, tmp_path, read):
     where = "np.sum(vector) > 300 and len(sample['x']) == 2 and number == sample['id']"
     select(source, to(tmp_path / "out"), where)

@@ -49,7 +49,14 @@ def evaluate_expression(
     """
     table = Table(streams, allow_unsafe_types=True, needed=expression.uses)
     expression = expression.for_columns(table.columns)
-    names = expression.columns(table.columns) or list(table.columns)[:1]
+    names = expression.columns(table.columns)
+    if not names:
+        for begin in range(0, table.size, table.rows):
+            numbers = range(begin, min(begin + table.rows, table.size))
+            on_progress(JobProgress(what, begin, table.size))
+            ids = np.arange(numbers.start, numbers.stop, dtype=np.int64)
+            yield ids, [expression(number, {}) for number in numbers]
+        return
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
     for ids, batch in table.read(SequentialOrder(table.size), 0, table.size):
         numbers = ids.tolist()
