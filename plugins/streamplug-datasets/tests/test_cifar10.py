@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import struct
@@ -115,6 +116,16 @@ def test_files_that_have_changed_are_read_again(tmp_path, converted):
         converted(f"cifar10 --in . --out {number} --allow-partial --splits train")
         dataset = StreamingCIFAR10(local=str(tmp_path / str(number) / "train"), transform=np.array)
         assert [(int(x.max()), y) for x, y in dataset[:]] == [(number, number)] * EACH
+
+
+def test_checksums_are_left_out_only_on_request(home, convert, tmp_path):
+    refused = convert(f"{LINE} --hashes ''")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--hashes '': expected names of algorithms, or none" in refused.error
+    for hashes in ("none", "sha1, xxh64"):
+        assert convert(f"{LINE} --splits val --hashes '{hashes}' --exist-ok").code == 0
+        index = json.loads((tmp_path / "converted/val/index.json").read_bytes())
+        assert index["shards"][0]["hashes"] == ["sha1", "xxh64"][: 2 * (hashes != "none")]
 
 
 def test_it_trains(home, converted, learns):

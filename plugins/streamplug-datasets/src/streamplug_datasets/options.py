@@ -12,6 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.text import Text
+from streamplug_tools.commands.options import parse_hashes
 
 from streamplug.display.terminal import say
 from streamplug_datasets.convert.run import Settings, Split, SplitSummary, convert
@@ -62,7 +63,7 @@ def converter(
                 settings = Settings(
                     out=out,
                     compression=None if compression == "none" else compression,
-                    hashes=tuple(filter(None, hashes.split(","))),
+                    hashes=tuple(parse_hashes(hashes) or ()),
                     size_limit=size_limit,
                     processes=processes,
                     exist_ok=exist_ok,
@@ -148,7 +149,7 @@ def _options(
             "--hashes",
             default=hashes,
             show_default=True,
-            help="Algorithms of the file checksums, separated by commas.",
+            help="Algorithms of the file checksums, separated by commas, or none.",
         ),
         click.option(
             "--size-limit",

@@ -176,7 +176,7 @@ def make_output(out: str, options: Mapping[str, Any]) -> Output:
         out,
         format=options["format_"],
         compression=options["compression"],
-        hashes=_hashes(options["hashes"]),
+        hashes=parse_hashes(options["hashes"]),
         size_limit=options["size_limit"],
         processes=options["processes"],
         engine=options["engine"],
@@ -185,7 +185,12 @@ def make_output(out: str, options: Mapping[str, Any]) -> Output:
     )
 
 
-def _hashes(text: str | None) -> list[str] | None:
+def parse_hashes(text: str | None) -> list[str] | None:
+    """Parse the value of ``--hashes``: names separated by commas, or ``none``; None stays None.
+
+    Raises:
+        ConfigError: If it has no name, such as that of an empty variable of a script.
+    """
     if text is None:
         return None
     names = split_list([text])
