@@ -194,7 +194,10 @@ class TestUInt64(Integers):
 
 
 class Floats(EncodingTests):
-    wrong = ("1", b"1", None, [1.0], 1j, np.complex64(1), np.ones(1), Decimal(1), Fraction(1))
+    wrong = (
+        *("1", b"1", None, [1.0], 1j, np.complex64(1), np.ones(1), Decimal(1), Fraction(1)),
+        *(np.timedelta64(1, "s"), np.timedelta64("NaT"), np.datetime64(1, "s")),
+    )
     refused = (10**400, 10**5000)
 
     def values(self):
@@ -222,7 +225,11 @@ class Floats(EncodingTests):
             assert encoding.encode_batch(np.array([0, 5, 1], kind)[::-2] > 0).tobytes() == joined
 
     @pytest.mark.parametrize(
-        "values", [np.zeros(2, complex), np.zeros((2, 1)), [0, [1]], ["1"], [1.0, None], [10**400]]
+        "values",
+        [
+            *(np.zeros(2, complex), np.zeros((2, 1)), [0, [1]], ["1"], [1.0, None], [10**400]),
+            *([1.0, np.timedelta64(1, "s")], np.array([1, 2], "m8[ns]"), np.array([1], "M8[ns]")),
+        ],
     )
     def test_batch_of_something_else_is_refused(self, values):
         with pytest.raises(EncodeError):
@@ -257,7 +264,7 @@ class TestFloat64(Floats):
 
 class TestStrInt(EncodingTests):
     spec = "str_int"
-    wrong = (1.0, "1", b"1", None, Decimal(1), np.True_)
+    wrong = (1.0, "1", b"1", None, Decimal(1), np.True_, np.timedelta64(1, "ns"))
     refused = (10 ** (sys.get_int_max_str_digits() or 1),) if sys.get_int_max_str_digits() else ()
     golden = ((0, "30"), (-12, "2d3132"), (10**30, "31" + "30" * 30), (np.int8(7), "37"))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streamplug_text import CSVWriter, JSONLWriter, XSVWriter
 from streamplug_text.values import printed
 
-from streamplug import StreamingDataset
+from streamplug import StreamingDataset, Writer
 from streamplug.errors import ConfigError, EncodeError
 
 COLUMNS = {"id": "int", "text": "str", "ratio": "float"}
@@ -24,6 +24,7 @@ SAMPLE = {"id": 0, "text": "naïve", "ratio": 0.5}
         ({"id": True}, "column 'id': int takes an int, got bool"),
         ({"id": 1.0}, "column 'id': int takes an int, got float"),
         ({"id": 10**5000}, "column 'id': ValueError"),
+        ({"id": np.timedelta64(1, "ns")}, "column 'id': int takes an int, got timedelta64"),
         ({"ratio": 1}, "column 'ratio': float takes a float, got int"),
         ({"text": b"a"}, "column 'text': str takes a str, got bytes"),
         ({"text": "a|b"}, r"column 'text': .* the separator '\|'"),
@@ -40,6 +41,16 @@ def test_values_that_could_not_be_read_again_are_refused(tmp_path, row, reason):
             out.write_batch({name: [SAMPLE[name], row[name]] for name in COLUMNS})
         out.write(SAMPLE)
     assert list(StreamingDataset(local=str(tmp_path))) == [SAMPLE]
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+@pytest.mark.parametrize("dtype", ["m8[ns]", "M8[ns]"])
+def test_arrays_of_times_are_no_integers(tmp_path, format_, dtype):
+    with Writer(out=tmp_path, columns={"id": "int"}, format=format_) as out:
+        with pytest.raises(EncodeError, match="column 'id': int takes an int, got"):
+            out.write_batch({"id": np.array([1, 2], dtype)})
+        out.write_batch({"id": np.array([1, 2])})
+    assert [sample["id"] for sample in StreamingDataset(local=str(tmp_path))] == [1, 2]
 
 
 @pytest.mark.parametrize("texts", [("a:", "b"), ("a", ":b::c"), ("a::b", "c")])

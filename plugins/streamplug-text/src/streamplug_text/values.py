@@ -44,7 +44,9 @@ class FieldValue(Encoding):
 
     def texts(self, values: Sequence[Any] | NDArray[Any]) -> list[str]:
         """Return the texts of many values."""
-        some: Sequence[Any] = values.tolist() if isinstance(values, np.ndarray) else values
+        some: Any = values
+        if isinstance(values, np.ndarray) and values.dtype.kind not in "mM":
+            some = values.tolist()  # which would make integers of times in nanoseconds
         if set(map(type, some)) <= {self.plain}:
             return self.render_all(some)
         return list(map(self.text, some))
@@ -121,8 +123,8 @@ class IntField(Field):
     render, parse = staticmethod(int.__repr__), staticmethod(int)
 
     def text(self, value: Any) -> str:
-        # bool is an int, but its text could not be parsed as one.
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        # bool is an int, but its text could not be parsed as one; NumPy takes durations for integers.
+        if not isinstance(value, (int, np.integer)) or isinstance(value, (bool, np.timedelta64)):
             raise self._refused(value)
         return int.__repr__(int(value))
 
@@ -199,7 +201,7 @@ class JsonInt(JsonValue):
     def text(self, value: Any) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
-        if not isinstance(value, (int, np.integer)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, np.timedelta64):
             raise self._refused(value)
         return int.__repr__(int(value))
 

@@ -29,7 +29,8 @@ class StrInt(_Text):
     _number = int
 
     def encode(self, value: Any) -> bytes:
-        if not isinstance(value, (int, np.integer)):
+        # NumPy takes durations for integers.
+        if not isinstance(value, (int, np.integer)) or isinstance(value, np.timedelta64):
             raise wrong_type_error("str_int", "an integer", value)
         try:
             return str(int(value)).encode()

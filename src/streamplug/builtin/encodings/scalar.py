@@ -94,7 +94,8 @@ class _Float(_Scalar):
                 return self._pack(value)
             except OverflowError:
                 pass  # becomes infinite below
-        if not isinstance(value, self._TYPES):
+        # NumPy takes durations for integers.
+        if not isinstance(value, self._TYPES) or isinstance(value, np.timedelta64):
             raise wrong_type_error(self._name, "a real number", value)
         try:
             with np.errstate(all="ignore"):  # values too large for the dtype become infinite
@@ -107,7 +108,10 @@ class _Float(_Scalar):
             real = values.ndim == 1 and values.dtype.kind in "fiub"
             real = real and not isinstance(values, np.ma.MaskedArray)
         else:
-            real = all(issubclass(cls, self._TYPES) for cls in set(map(type, values)))
+            types = set(map(type, values))
+            real = (
+                all(issubclass(cls, self._TYPES) for cls in types) and np.timedelta64 not in types
+            )
         if not real:
             return super().encode_batch(values)
         try:
