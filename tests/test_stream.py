@@ -495,6 +495,7 @@ def test_a_stream_needs_a_place():
         ),
         ({"remote": ""}, "remote='' names no place"),
         ({"local": ""}, "local='' names no place"),
+        ({"remote": []}, "remote=[]: expected a path or a URL"),
         ({"local": True}, "local=True: expected a path or a URL"),
         ({"remote": b"set"}, "remote=b'set': expected a path or a URL"),
         ({"remote": {"set"}}, "remote={'set'}: expected a path or a URL"),
@@ -508,6 +509,15 @@ def test_a_stream_needs_a_place():
 def test_arguments_that_mean_nothing_are_refused(arguments, text):
     with pytest.raises(ConfigError, match=re.escape(text)):
         Stream(**{"local": "x", **arguments})
+
+
+def test_a_list_of_files_may_get_its_format_and_be_shown_before(tmp_path):
+    files = ["http://me:secret@host/set/a.jsonl", "http://me:secret@host/set/b.jsonl"]
+    stream = Stream(remote=files, local=str(tmp_path / "cache"), cache_limit="1mb")
+    shown = "http://host/set/a.jsonl, http://host/set/b.jsonl"
+    assert repr(stream) == f"Stream({shown!r})"
+    assert ("data set", shown) in stream.object_summary().facts
+    assert stream.with_defaults(format="jsonl").cache == (tmp_path / "cache", 1 << 20)
 
 
 @pytest.mark.parametrize("options", ["key=secret", [("key", "secret")], {1: "secret"}])

@@ -102,7 +102,7 @@ class Stream(SummaryRepr, Configurable):
             raise ConfigError("a stream needs remote=, local= or both")
         for name in ("remote", "local", "split"):
             value = getattr(self, name)
-            if name == "remote" and isinstance(value, (list, tuple)):
+            if name == "remote" and isinstance(value, (list, tuple)) and value:
                 object.__setattr__(self, name, tuple(_path_text(name, item) for item in value))
             elif value is not None and not isinstance(value, str):
                 object.__setattr__(self, name, _path_text(name, value))
@@ -121,7 +121,7 @@ class Stream(SummaryRepr, Configurable):
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
         check_flags(keep_zip=self.keep_zip)
-        if self.cache_limit is not None:
+        if self.cache_limit is not None and not self._lacks_format:
             parse_cache_limit(self.cache_limit, self.location.root)
         _ = self.value_limit  # raises if invalid
         self._check_access()
@@ -163,6 +163,11 @@ class Stream(SummaryRepr, Configurable):
                 raise ConfigError(
                     f"decoders={{{column!r}: …}}: expected a decoder, got {type(decoder).__name__}"
                 )
+
+    @property
+    def _lacks_format(self) -> bool:
+        """Whether this is a list of files, and the data set has to give their format."""
+        return self.format is None and isinstance(self.remote, tuple)
 
     @property
     def url(self) -> str:
@@ -260,6 +265,8 @@ class Stream(SummaryRepr, Configurable):
     @property
     def shown_url(self) -> str:
         """Location of the data set, without credentials."""
+        if self._lacks_format:
+            return ", ".join(map(public_url, self.remote or ()))
         try:
             return self.url
         except StreamplugError:
