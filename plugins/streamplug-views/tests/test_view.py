@@ -548,6 +548,17 @@ def test_what_cannot_be_done_is_said(root, monkeypatch, change, words):
     assert type(refused.value).__module__.startswith("streamplug")
 
 
+def test_a_view_takes_no_samples_with_columns_of_other_types(root, tmp_path):
+    other = write(tmp_path / "other", [{**base_row(0), "n": "0"}], {**COLUMNS, "n": "str"})
+    with pytest.raises(
+        ConfigError, match=r"concat .*other: column 'n' is 'str' in it, but 'int' in the"
+    ):
+        View.of(root / "mds").concat(other).commit(tmp_path / "view")
+    alike = write(tmp_path / "alike", [base_row(0)], {**COLUMNS, "n": "int64"})
+    View.of(root / "mds").concat(alike).commit(tmp_path / "view")
+    assert StreamingDataset(remote=str(tmp_path / "view"))[COUNT] == base_row(0)
+
+
 def test_a_view_has_a_place_of_its_own(root, tmp_path, monkeypatch):
     shutil.copytree(root / "mds", tmp_path / "set")
     monkeypatch.chdir(tmp_path)

@@ -387,6 +387,7 @@ class Concat(Operation):
                 f"{self}: it has the columns {other.columns}, the view has {snapshot.columns}; both must "
                 "have the same"
             )
+        snapshot.check_types(other, str(self))
         offset = len(snapshot.sources)
         moved = [[replace(g, source=g.source + offset) for g in groups] for groups in other.parts]
         return replace(

@@ -11,7 +11,7 @@ import numpy as np
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
-from streamplug.index import Index, Schema
+from streamplug.index import Index, Schema, find_mismatches
 from streamplug.index.columns import offsets_from_sizes
 from streamplug.index.model import FileTable
 from streamplug.interfaces import Column
@@ -118,6 +118,19 @@ class Snapshot:
                 changed.append(replace(group, source=len(sources) - 1))
             parts.append(changed)
         return replace(self, sources=sources, parts=parts)
+
+    def check_types(self, other: Snapshot, what: str) -> None:
+        """Raise ConfigError if columns of another snapshot have other types, so that both cannot be read."""
+        schemas = (
+            snapshot.index("").schemas[:1] for snapshot in (self, other)
+        )  # none without shards
+        for first, second in zip(*schemas):
+            for mismatch in find_mismatches(first, second):
+                both = "it", "the view"
+                raise ConfigError(
+                    f"{what}: {mismatch.describe(*both)}; both must have the same types: "
+                    f"{mismatch.remedy(*both)}"
+                )
 
     def reader(self, columns: Sequence[str] | None) -> SampleReader:
         """Return a reader of some columns; None for all."""

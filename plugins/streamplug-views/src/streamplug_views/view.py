@@ -221,7 +221,7 @@ class View(SummaryRepr):
         *,
         format: str | None = None,  # noqa: A002 - the word that users know
     ) -> View:
-        """Append the samples of another data set or view, which must have the same columns."""
+        """Append the samples of another data set or view, which must have the same columns and types."""
         return self._with(operations.Concat(absolute_location(fspath(location)), format))
 
     # -- columns ------------------------------------------------------------------
