@@ -160,7 +160,7 @@ def test_tags_name_versions_and_keep_them(base, tmp_path):
     assert View.of(place).exclude([0]).commit().version == 6
     with pytest.raises(ConfigError, match="keep 1 or more"):
         expire(place, keep=0)
-    for keep in (-1, True, 1.5):
+    for keep in (-1, True, 1.5, None):
         with pytest.raises(ConfigError, match=f"keep={keep}: must be a whole number"):
             expire(place, keep=keep)
     with pytest.raises(ConfigError, match="dry_run='no': must be True or False"):

@@ -9,8 +9,9 @@ from os import PathLike, fspath
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+from streamplug_tools.options import check_count
 
-from streamplug.config import check_flags, whole_number
+from streamplug.config import check_flags
 from streamplug.errors import ConfigError
 from streamplug.plan import RowSelection
 from streamplug.plugin.location import absolute_location
@@ -35,7 +36,7 @@ class Version:
         time: When it was committed, in ISO 8601.
         message: What its commit says.
         samples: Number of samples.
-        sources: Locations of the data sets that it has rows of.
+        sources: Locations of the data sets that it has rows of, relative to that of the view if possible.
         steps: Operations that made it, with the number of samples after each.
         tags: Its tags.
         digest: Digest of its manifest.
@@ -159,7 +160,7 @@ def expire(
 
     Args:
         location: URL or path of the view.
-        keep: Number of latest versions to keep.
+        keep: Number of latest versions to keep, at least 1.
         dry_run: Whether to remove nothing.
         storage_options: ViewOptions of its storage.
 
@@ -167,9 +168,10 @@ def expire(
         The versions, and the names of their files.
 
     Raises:
+        ConfigError: If `keep` is less than 1.
         StreamplugError: If there is no view, it cannot be read, or its files cannot be removed.
     """
-    whole_number("keep", keep, 0)
+    check_count("keep", keep)
     check_flags(dry_run=dry_run)
     store = open_store(location, storage_options)
     store.latest()  # raises if there is no view
