@@ -44,6 +44,15 @@ def numbers(view, version=None):
     return [int(row["n"]) for row in StreamingDataset(remote=str(view), version=version)]
 
 
+def test_a_version_keeps_the_order_of_columns(tmp_path):
+    pytest.importorskip("streamplug_text")
+    (tmp_path / "rows.csv").write_text("z,b,a\n1,2,3\n")
+    view = View.of(tmp_path / "rows.csv", format="csv").rename({"b": "y"})
+    view.commit(tmp_path / "view")
+    assert view.columns == View.of(tmp_path / "view").columns == ["z", "y", "a"]
+    assert list(StreamingDataset(remote=str(tmp_path / "view"))[0]) == ["z", "y", "a"]
+
+
 def test_versions_follow_each_other(base, tmp_path):
     place = tmp_path / "views" / "one"
     assert View.of(base).where("n < 10").commit(place, message="ten").version == 1

@@ -122,7 +122,7 @@ class Manifest:
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
         document = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        return json.dumps(document, indent=1, sort_keys=True).encode()
+        return json.dumps(document, indent=1).encode()  # not sorted: columns have an order
 
 
 def manifest_digest(data: bytes) -> str:
