@@ -250,3 +250,11 @@ def test_data_that_cannot_be_read_replace_nothing(tmp_path):
             write_from(data, **options)
     assert [sample["x"] for sample in StreamingDataset(local=str(tmp_path / "set"))] == [1, 2]
     assert write_from([], **options) == 0
+
+
+@pytest.mark.parametrize("kind", ["table", "record_batch"])
+def test_encodings_of_arrow_follow_from_all_values(tmp_path, kind):
+    pyarrow = pytest.importorskip("pyarrow")
+    data = getattr(pyarrow, kind)({"x": pyarrow.array([1] * 1500 + [None])})
+    assert write_from(data, out=tmp_path / "set") == 1501
+    assert StreamingDataset(local=str(tmp_path / "set"))[1500] == {"x": None}

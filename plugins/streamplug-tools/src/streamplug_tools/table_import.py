@@ -75,7 +75,7 @@ def _column_values(data: Any, name: str, first: Batch) -> Any:
     """Return all values of a column if `data` has columns, else those of the first batch."""
     if isinstance(data, Mapping):
         return data[_find_name(data, name)]
-    if hasattr(data, "to_batches") and hasattr(data, "column"):  # a table of Arrow
+    if hasattr(data, "schema") and hasattr(data, "column"):  # a table or a record batch of Arrow
         return data.column(name)
     if hasattr(data, "iloc") or hasattr(data, "iter_slices"):  # a data frame
         return data[_find_name(data.columns, name)]
