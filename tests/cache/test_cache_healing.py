@@ -78,6 +78,16 @@ def test_a_damaged_cached_shard_is_fetched_again(place, compression, change):
 
 
 @pytest.mark.parametrize("compression", [None, "gz"])
+def test_a_cached_shard_of_another_size_is_reported(place, compression, caplog):
+    place.write(compression=compression).read()
+    os.truncate(place.near / FIRST, 100)
+    dataset = place.open()
+    assert len(list(dataset)) == 32
+    assert (dataset.stats().repairs, dataset.stats().downloads) == (1, 1)
+    assert f"{FIRST} has 100 bytes, the index says" in caplog.text
+
+
+@pytest.mark.parametrize("compression", [None, "gz"])
 def test_damage_inside_is_found_by_its_hash_when_asked_for(place, compression, caplog):
     place.write(compression=compression, hashes=["sha1"]).read()
     zeroed(place.near / FIRST, 5000)

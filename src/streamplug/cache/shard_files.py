@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +11,13 @@ import numpy as np
 from streamplug.errors import CorruptShardError, DataError, NotFound, PluginError, prefix_errors
 from streamplug.index import Index
 from streamplug.interfaces import Compression, ShardFile, ShardInfo
+from streamplug.interfaces.callback import ShardRepaired
 from streamplug.plugin.registry import make
+from streamplug.transfer.observer import emit
 from streamplug.transfer.ranges import open_cancellable
 from streamplug.transfer.scan_files import scan_file_path
+
+_LOG = logging.getLogger("streamplug.cache")
 
 
 def is_compressed(file: ShardFile) -> bool:
@@ -37,6 +43,16 @@ def is_complete(path: Path, file: ShardFile) -> bool:
         return path.stat().st_size == file.raw.bytes
     except FileNotFoundError:
         return False
+
+
+def report_wrong_size(path: Path, file: ShardFile) -> None:
+    """Report a raw file that is there with another size, which will be downloaded or decompressed again."""
+    with suppress(FileNotFoundError):
+        size = path.stat().st_size
+        _LOG.warning(
+            "%s has %d bytes, the index says %d: fetching it again", path, size, file.raw.bytes
+        )
+        emit(ShardRepaired(str(path)))
 
 
 def cached_bytes(file: ShardFile) -> int:

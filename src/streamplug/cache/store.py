@@ -22,6 +22,7 @@ from streamplug.cache.shard_files import (
     is_compressed,
     largest_shard,
     missing_file_error,
+    report_wrong_size,
 )
 from streamplug.cache.staging import staging_path
 from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
@@ -82,10 +83,8 @@ class ShardStore:
         self._ignored: set[str] = set()
         self._offline = offline
         self.observer = observer
-        self._index = index
-        self._local = local
-        self._remote = remote
-        self._options = options
+        self._index, self._options = index, options
+        self._local, self._remote = local, remote
         self._quota = CacheQuota(options.root or local, options.cache_limit)
         self._checked: set[str] = set()
 
@@ -211,6 +210,7 @@ class ShardStore:
             if not is_complete(path, file):  # no other process downloaded it meanwhile
                 if self._offline and not has_zip(self._local, file):
                     self._check_online(file)
+                report_wrong_size(path, file)
                 self._fetch(shard, file, path, partial(_open_before, path, role, opened))
             else:
                 self._emit_hit(path, file)
