@@ -387,8 +387,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that a trainer starts; optional.
 
-        It has an effect only at the end of an epoch, or if no state was loaded: a trainer that counts batches
-        and requests no more than an epoch has starts the next epoch here.
+        It has an effect only at the end of an epoch, or before the first batch of epoch 0: a trainer that
+        counts batches and requests no more than an epoch has starts the next epoch here.
 
         Args:
             epoch: The trainer's epoch number, from 0.

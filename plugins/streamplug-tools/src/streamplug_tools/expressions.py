@@ -38,9 +38,10 @@ class Expression:
     """A Python expression; pickled as text.
 
     Its names are those of columns, ``sample`` for all of them in a dict, ``number`` for the number of the
-    sample in its data set, and the modules ``json``, ``math``, ``np`` and ``re``. If a column has one of
-    these names, the name stands for the column. The name of a column stands for that column also where Python
-    would read it otherwise, such as ``user id``; in longer expressions it is ``sample["user id"]``.
+    sample from 0, counted over all sources of a job that concatenates them, and the modules ``json``,
+    ``math``, ``np`` and ``re``. If a column has one of these names, the name stands for the column. The name
+    of a column stands for that column also where Python would read it otherwise, such as ``user id``; in
+    longer expressions it is ``sample["user id"]``.
 
     Attributes:
         text: Source code.

@@ -145,7 +145,9 @@ def as_lines(
     """Yield samples as lines of JSON.
 
     Bytes are ``{"base64": …}``; values that JSON cannot represent are given as stored bytes. Times and
-    durations are ISO 8601 text, in UTC with a ``Z`` if the column has a zone. Decimals are text.
+    durations are ISO 8601 text, in UTC with a ``Z`` if the column has a zone. Decimals are text. NaN and
+    infinite numbers are ``NaN``, ``Infinity`` and ``-Infinity``, which `json.loads` reads, but not every
+    parser.
 
     Args:
         sources: Paths, URLs or streams, concatenated.
