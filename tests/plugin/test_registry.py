@@ -388,3 +388,27 @@ print(resolve("encoding", "mine") is Own)
 """
     )
     assert shown == "True\nTrue\n"
+
+
+def test_a_worker_takes_the_class_that_was_registered_last(site):
+    shown = site.run(
+        CLASS
+        + """
+from streamplug.plugin.registry import registrations, restore, unregister
+register("encoding", "mine", Mine)
+first = registrations()
+again = cell()
+register("encoding", "mine", again)
+second = registrations()
+unregister("encoding", "mine")  # as in a worker, which has registered nothing
+restore(first)
+restore(second)
+print(resolve("encoding", "mine") is again)
+restore(first)
+own = cell()
+register("encoding", "mine", own)
+restore(second)
+print(resolve("encoding", "mine") is own)
+"""
+    )
+    assert shown == "True\nTrue\n"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Registrations = dict[str, dict[str, type[Any]]]
 
 _registered: Registrations = {kind: {} for kind in KINDS}
+_restored: set[tuple[str, str]] = set()  # kinds and names that `restore` has added
 _resolved: dict[tuple[str, str], type[Any]] = {}
 
 
@@ -57,6 +58,7 @@ def register(kind: str, name: str, cls: type[Any], *, replace: bool = False) -> 
                 f"{kind} {name!r} is already provided by {owner}; pass replace=True to replace it"
             )
     _registered[kind][name] = cls
+    _restored.discard((kind, name))
 
 
 def _is_same_class(earlier: type[Any] | None, cls: type[Any]) -> bool:
@@ -78,10 +80,15 @@ def registrations() -> Registrations:
 
 
 def restore(saved: Mapping[str, Mapping[str, type[Any]]]) -> None:
-    """Add the registrations of another process; those of this one take precedence."""
+    """Add the registrations of another process; those that this one has made itself take precedence.
+
+    A worker of a cluster may get tasks of a process that has registered another class meanwhile.
+    """
     for kind, classes in saved.items():
         for name, cls in classes.items():
-            _registered[kind].setdefault(name, cls)
+            if name not in _registered[kind] or (kind, name) in _restored:
+                _registered[kind][name] = cls
+                _restored.add((kind, name))
 
 
 def clear_caches() -> None:

@@ -77,4 +77,6 @@ def _set_registrations(registrations: registry.Registrations) -> None:
     for kind, names in registry.registrations().items():
         for name in names:
             registry.unregister(kind, name)
-    registry.restore(registrations)
+    for kind, classes in registrations.items():
+        for name, cls in classes.items():
+            registry.register(kind, name, cls, replace=True)
