@@ -45,12 +45,37 @@ class Doubled(Negated):
         return super().encode(2 * value)
 
 
+class Fixed(Encoding):
+    """An encoding whose constructor sets the dtype."""
+
+    def __init__(self, count):
+        self.dtype = np.dtype(("<i2", (count,)))
+        self.size = self.dtype.itemsize
+
+    @classmethod
+    def from_spec(cls, argument):
+        return cls(int(argument))
+
+    def encode(self, value):
+        return np.asarray(value, "<i2").tobytes()
+
+    def decode(self, data):
+        return np.frombuffer(bytes(data), "<i2")
+
+
+class Tripled(Fixed):
+    def decode(self, data):
+        return 3 * super().decode(data)
+
+
 CASES = {
     "upper": (Upper, ["a", "b", "c", "d"], ["A", "B", "C", "D"]),
     "reversed": (Reversed, ["ab", "cd", "e", ""], ["ba", "dc", "e", ""]),
     "tenths": (Tenths, [0.5, 1.0, -2.3, 0.0], [0.5, 1.0, -2.3, 0.0]),
     "negated:float32:2": (Negated, list(np.ones((4, 2), np.float32)), [[-1, -1]] * 4),
     "negated:int16": (Negated, [np.arange(3, dtype=np.int16)] * 4, [[0, -1, -2]] * 4),
+    "fixed:2": (Fixed, [[1, 2]] * 4, [[1, 2]] * 4),
+    "tripled:2": (Tripled, [[1, 2]] * 4, [[3, 6]] * 4),
     "doubled:int16:1": (Doubled, [np.ones(1, np.int16)] * 4, [[-2]] * 4),
 }
 
@@ -100,3 +125,4 @@ def test_methods_for_many_values_that_fit_are_inherited():
     assert "decode_batch" not in vars(Short)
     assert Str.decode_batch is not Encoding.decode_batch
     assert Int.unbatch is not Encoding.unbatch
+    assert Fixed.decode_batch is Encoding.decode_batch

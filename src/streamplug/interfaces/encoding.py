@@ -159,7 +159,11 @@ class Encoding(Plugin):
         super().__init_subclass__()
         if bypasses(cls, "bound_decoder", "decode"):
             cls.bound_decoder = Encoding.bound_decoder  # type: ignore[method-assign]  # it calls `decode`
-        plain = cls.decode_batch is Encoding.decode_batch and bypasses(cls, "dtype", "decode")
+        # An inherited constructor may set the dtype.
+        sets_dtype = ("dtype", "__init__", "from_spec")
+        plain = cls.decode_batch is Encoding.decode_batch and any(
+            bypasses(cls, member, "decode") for member in sets_dtype
+        )
         if plain or bypasses(cls, "decode_batch", "decode"):
             cls.decode_batch = Encoding._decode_each  # type: ignore[method-assign]  # as above
             if bypasses(cls, "unbatch", "decode"):
