@@ -273,8 +273,24 @@ def test_an_encoding_that_breaks_its_own_size_is_refused():
         it.encode({"x": 5})
     with pytest.raises(EncodeError, match=r"^column 'x': takes values of 4 bytes each$"):
         it.encode_batch({"x": [4, 5]})
+    with pytest.raises(EncodeError, match=r"^column 'x': takes values of 4 bytes each$"):
+        it.encode_batch({"x": [3, 5]})
     data, sizes = it.encode_batch({"x": [4, 4]})
     assert (bytes(data), sizes.tolist()) == (bytes(8), [4, 4])
+
+
+@pytest.mark.parametrize("others", [{}, {"n": "int"}, {"s": "str"}])
+def test_an_encoding_that_returns_fewer_values_of_a_batch_is_refused(others):
+    class Omitting(Str):
+        def encode_batch(self, values: Any) -> list[bytes]:
+            return [value.encode() for value in values if value]
+
+    more = columns(others)
+    it = MDS().writer([Column("x", "omitting", Omitting()), *more], WriteSettings(None, (), None))
+    batch = {"x": ["a", "", "b"], "n": [1, 2, 3], "s": ["1", "2", "3"]}
+    expected = r"^column 'x': encode_batch of Omitting returned 2 values for 3$"
+    with pytest.raises(EncodeError, match=expected):
+        it.encode_batch({name: batch[name] for name in ("x", *others)})
 
 
 def test_any_error_of_an_encoding_names_the_column():

@@ -204,11 +204,20 @@ class MDSShardWriter(ShardWriter):
             raise type(error)(f"column {column.name!r}: {error}") from error.__cause__
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise _unencodable(column.name, values, error) from error
+        if size is None or not isinstance(encoded, np.ndarray):
+            encoded = list(encoded)
+            if len(encoded) != count:
+                raise EncodeError(
+                    f"column {column.name!r}: encode_batch of {type(column.encoding).__name__} returned "
+                    f"{len(encoded)} values for {count}"
+                )
         if size is None:
-            return list(encoded)
+            return encoded
+        fits = True
         if isinstance(encoded, list):
+            fits = {*map(len, encoded)} <= {size}  # else longer and shorter ones might add up
             encoded = np.frombuffer(b"".join(encoded), np.uint8)
-        if encoded.size != count * size:
+        if not fits or encoded.size != count * size:
             raise EncodeError(f"column {column.name!r}: takes values of {size} bytes each")
         if isinstance(values, np.ndarray) and np.may_share_memory(encoded, values):
             return encoded.copy()  # it is buffered, and the caller may change the values
