@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from streamplug_testing import isolated_plugins
 from streamplug_tools import config_sections
 from streamplug_tools.config_names import check_writer
 
 import streamplug
 from streamplug.cli import main
 from streamplug.errors import ConfigError
+from streamplug.plugin import Provider, hookimpl
 
 
 @pytest.fixture
@@ -83,6 +86,26 @@ def test_values_that_a_writer_refuses_are_found(check, tmp_path, change, error):
     assert code == 2
     assert output.startswith(f"error: writer: {error}")
     assert not (tmp_path / "new").exists()
+
+
+def test_names_with_their_distribution_are_valid(check, tmp_path):
+    module = SimpleNamespace(
+        streamplug_plugins=hookimpl(
+            lambda: [
+                Provider("compression", "packed", "streamplug.builtin.compressions.gzip:Gzip"),
+                Provider("callback", "told", "streamplug.builtin.callbacks.log:Log"),
+            ]
+        ),
+        __name__="acme",
+    )
+    writer = {"out": str(tmp_path / "new"), "columns": {"n": "int"}}
+    with isolated_plugins(module):
+        for name in ("packed:3", "acme:packed", "acme:packed:3"):
+            assert check({"writer": {**writer, "compression": name}})[0] == 0
+        for name in ("told", "acme:told", "acme:told:debug"):
+            assert check({"dataset": {"local": "set", "callbacks": [name]}})[0] == 0
+        assert check({"writer": {**writer, "compression": "acme:other:3"}})[0] == 2
+        assert check({"dataset": {"local": "set", "callbacks": ["acme:other"]}})[0] == 2
 
 
 def test_a_config_without_a_data_set_cannot_be_opened(tmp_path):

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from streamplug_testing import isolated_plugins
 from streamplug_testing.http import serving
 from streamplug_tools import (
     Columns,
@@ -21,12 +22,25 @@ from streamplug_tools import (
 from streamplug_tools.row_access import cache_locally
 from streamplug_tools.selection_order import OrderFiles, SequentialOrder, ShuffledOrder
 
-from streamplug import Stream
+from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.errors import ConfigError, DataError, OutputExistsError
+from streamplug.plugin import Provider
 
 
 def to(place, **options):
     return Output(place, **{"size_limit": 500, "processes": 0, **options})
+
+
+def test_columns_with_a_distribution_are_copied(tmp_path):
+    texts = Provider("encoding", "text", "streamplug.builtin.encodings.plain:Str")
+    engine = Provider("engine", "local", "streamplug_tools.local_engine:Local")
+    with isolated_plugins(texts, engine):
+        with MDSWriter(out=str(tmp_path / "set"), columns={"a": "test:text"}) as out:
+            for value in ("b", "c", "a"):
+                out.write({"a": value})
+        sort(str(tmp_path / "set"), to(str(tmp_path / "sorted")), by="a")
+        samples = list(StreamingDataset(local=str(tmp_path / "sorted")))
+    assert samples == [{"a": "a"}, {"a": "b"}, {"a": "c"}]
 
 
 # -- orders ---------------------------------------------------------------------------

@@ -136,13 +136,23 @@ def make(kind: str, spec: str) -> Any:
         ConfigError: If there is no such kind, the spec is no text, or its argument is invalid.
         PluginError: If the name cannot be resolved; see `resolve`.
     """
+    name, argument = split_spec(kind, spec)
+    return resolve(kind, name).from_spec(argument)
+
+
+def split_spec(kind: str, spec: str) -> tuple[str, str | None]:
+    """Return the name in a spec, with its distribution if there is one, and the argument.
+
+    Raises:
+        ConfigError: If there is no such kind, or the spec is no text.
+    """
     _check_text(kind, spec)
     head, colon, tail = spec.partition(":")
     if colon and not is_known(kind, head):
         name, inner, argument = tail.partition(":")
         if _find_entries(kind, f"{head}:{name}"):
-            return resolve(kind, f"{head}:{name}").from_spec(argument if inner else None)
-    return resolve(kind, head).from_spec(tail if colon else None)
+            return f"{head}:{name}", argument if inner else None
+    return head, tail if colon else None
 
 
 def _check_kind(kind: object) -> None:

@@ -12,7 +12,7 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format, WriteSettings
-from streamplug.plugin.registry import is_known, list_names, make
+from streamplug.plugin.registry import is_known, list_names, make, split_spec
 from streamplug.write.columns import format_of
 from streamplug_tools.raw_values import same_encoding
 from streamplug_tools.time_values import encoding_choices, is_converted_alike, is_temporal
@@ -225,7 +225,7 @@ def _spec(column: Column, target: Format) -> str | None:
 def _can_store(target: Format, name: str, dtype: np.dtype[Any] | None) -> bool:
     """Return whether a format has an encoding that stores values without loss."""
     if not target.encodings:
-        return is_known("encoding", name.partition(":")[0])
+        return is_known("encoding", split_spec("encoding", name)[0])
     if name not in target.encodings:
         return False
     new = target.encodings[name].dtype

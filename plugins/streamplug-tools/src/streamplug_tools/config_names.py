@@ -13,7 +13,7 @@ from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Callback
 from streamplug.plugin.location import open_storage, output_locations
-from streamplug.plugin.registry import resolve
+from streamplug.plugin.registry import resolve, split_spec
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
 from streamplug.write.columns import format_of, make_columns
@@ -44,7 +44,7 @@ def check_dataset(config: Mapping[str, Any], of: type[StreamingDataset], key: st
     with _named(key):
         for callback in section.get("callbacks") or ():
             if not isinstance(callback, Callback):  # not constructed: some open ports
-                resolve("callback", str(callback).partition(":")[0])
+                resolve("callback", split_spec("callback", str(callback))[0])
         # `_Unopened` precedes `of` in the MRO, so that its `open_streams` is called.
         unopened: type[StreamingDataset] = type(of.__name__, (_Unopened, of), {})
         try:
@@ -63,7 +63,7 @@ def check_writer(section: Mapping[str, Any], key: str) -> None:
             make_columns(options["columns"], format_)
     if options.get("compression") is not None:
         with _named(f"{key}.compression"):
-            resolve("compression", options["compression"].partition(":")[0])
+            resolve("compression", split_spec("compression", options["compression"])[0])
     with _named(f"{key}.hashes"):
         chosen_hashes(options.get("hashes"))
     if options.get("size_limit") is not None:
