@@ -3,12 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from streamplug_testing.http import serving
+from streamplug_tools.column_sampling import Values
 from streamplug_tools.histogram import make_histogram
 from streamplug_tools.previews import preview_value
 from streamplug_tools.report import page_about
 from streamplug_tools.statistics import collect_statistics
 
 from streamplug import MDSWriter, Stream
+from streamplug.errors import DataError
 
 
 def test_a_survey_tells_what_was_written(write, tmp_path, sample):
@@ -80,6 +82,41 @@ def test_a_shard_that_cannot_be_read_hides_no_other(source):
     found = collect_statistics(source, measured=1000)
     assert len(found.failures) == 1
     assert found.seen_shards == found.set.shards - 1
+
+
+@pytest.fixture
+def five_shards(tmp_path):
+    """A set of five shards of 40 samples."""
+    columns = {"n": "int"}
+    with MDSWriter(out=tmp_path / "set", columns=columns, max_samples_per_shard=40) as out:
+        for n in range(200):
+            out.write({"n": n})
+    return tmp_path / "set"
+
+
+@pytest.mark.parametrize(("limit", "seen"), [(1, 40), (41, 80), (10**6, 200)])
+def test_a_shard_counts_if_no_other_is_read(five_shards, monkeypatch, limit, seen):
+    monkeypatch.setattr("streamplug_tools.column_sampling._MAX_SAMPLED_BYTES", limit)
+    monkeypatch.setattr(Values, "row_bytes", lambda values, shard: 1)
+    found = collect_statistics(five_shards, samples=0, measured=1000)
+    assert found.seen == seen
+    assert (found.seen_shards, found.set.shards) == (seen // 40, 5)
+    left_out = ["Samples are large: fewer were looked at."] if seen < 200 else []
+    assert list(found.failures) == left_out
+
+
+def test_a_shard_that_is_damaged_behind_other_samples_is_counted(five_shards, monkeypatch):
+    monkeypatch.setattr("streamplug_tools.column_sampling._BYTES_PER_READ", 1)
+    read = Values.read
+
+    def fail_at_50(values, ids):
+        if 50 in ids:
+            raise DataError("damaged")
+        return read(values, ids)
+
+    monkeypatch.setattr(Values, "read", fail_at_50)
+    found = collect_statistics(five_shards, samples=0, measured=1000)
+    assert (found.seen, found.seen_shards, found.failures) == (170, 5, ("damaged",))
 
 
 def test_shards_in_a_row_are_told_together_if_there_are_many(source, monkeypatch):

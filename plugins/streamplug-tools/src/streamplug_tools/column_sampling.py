@@ -113,7 +113,7 @@ class ColumnSampler:
         sample_previews: Previews of those samples, by number and column.
         count: Number of samples read.
         bytes: Stored bytes of each.
-        shards: Number of shards read.
+        shards: Number of shards of which samples were read.
         failures: Errors of reading.
     """
 
@@ -156,20 +156,21 @@ class ColumnSampler:
         self._max_previews = min(self._max_previews + self._share, MAX_PREVIEWS)
         row = self._values.row_bytes(shard)
         encodings = {c.name: c.encoding for c in self._index.schema(shard).columns}
+        before = self.count
         try:
             for part in np.array_split(
                 ids, min(-(-len(ids) * row // _BYTES_PER_READ) or 1, len(ids))
             ):
-                for sample, values in zip(part.tolist(), self._values.read(part)):
-                    self._take(sample, values, encodings)
-                self._left -= len(part) * row
                 if self._left <= 0:
                     self.failures.append("Samples are large: fewer were looked at.")
                     return False
+                for sample, values in zip(part.tolist(), self._values.read(part)):
+                    self._take(sample, values, encodings)
+                self._left -= len(part) * row
         except StreamplugError as error:
             self.failures.append(f"{error}")
-            return True
-        self.shards += 1
+        finally:
+            self.shards += self.count > before
         return True
 
     def _take(

@@ -63,7 +63,7 @@ class DatasetStatistics:
         columns: Statistics of each column.
         samples: Previews of some samples by column.
         seen: Number of samples read.
-        seen_shards: Number of shards read.
+        seen_shards: Number of shards of which samples were read.
         sample_bytes: Histogram of stored bytes per sample.
         failures: Errors of reading.
     """
