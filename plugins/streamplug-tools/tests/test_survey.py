@@ -212,3 +212,14 @@ def test_what_is_not_finite_does_not_count():
     assert make_histogram([1, float("nan"), float("inf")]).count == 1
     assert make_histogram([float("nan")]) is None
     assert make_histogram([-1e308, 1e308]).counts
+    assert make_histogram([5e-324, 5e-324]).median == 5e-324
+
+
+def test_pages_show_the_largest_numbers(tmp_path):
+    largest = np.finfo(np.float64).max
+    with MDSWriter(out=tmp_path / "set", columns={"x": "float64"}) as out:
+        for value in [largest] * 50 + list(range(30)):
+            out.write({"x": value})
+    (column,) = collect_statistics(tmp_path / "set").columns
+    assert column.numbers.median == largest
+    assert "median 1.798e+308" in page_about(tmp_path / "set")

@@ -19,7 +19,7 @@ class Histogram:
 
     Attributes:
         count: Number of values.
-        total: Sum.
+        total: Sum; infinite if it is too large for a float.
         minimum: Minimum.
         median: Median.
         maximum: Maximum.
@@ -53,14 +53,18 @@ def make_histogram(numbers: ArrayLike) -> Histogram | None:
     values = values[np.isfinite(values)]
     if not len(values):
         return None
-    minimum, maximum, median = float(values.min()), float(values.max()), float(np.median(values))
+    minimum, maximum = float(values.min()), float(values.max())
+    with np.errstate(over="ignore"):
+        total, median = float(values.sum()), float(np.median(values))
+    if not np.isfinite(median):  # the sum of the two middle values is too large
+        median = 2 * float(np.median(values / 2))
     whole = bool((values == np.rint(values)).all())
     factors = minimum >= 0 and median > 0 and maximum > _LOG_BINS_RATIO * median
     edges = _edges(values, minimum, maximum, whole=whole, factors=factors)
     counts, _ = np.histogram(values, edges)
     return Histogram(
         len(values),
-        float(values.sum()),
+        total,
         minimum,
         median,
         maximum,
