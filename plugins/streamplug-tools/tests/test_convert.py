@@ -9,6 +9,7 @@ import pytest
 from streamplug_tools import Columns, Output, convert
 
 from streamplug import Stream, merge_index, register_encoding
+from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import (
     ConfigError,
     NotFound,
@@ -65,6 +66,19 @@ def test_nothing_stays_behind_and_the_source_is_left_alone(
     names = {path.rpartition("/")[2] for path in content(tmp_path / "out")} - {"parts.json"}
     ending = ".mds" if compression is None else ".mds.gz"
     assert all(name == "index.json" or name.endswith(ending) for name in names)
+
+
+def test_workers_write_a_format_that_was_registered(source, tmp_path, read):
+    class Mine(MDS):
+        """A format that workers cannot import."""
+
+    registry.register("format", "mine", Mine)
+    try:
+        convert(source, Output(tmp_path / "out", format="mine", size_limit="1kb", processes=1))
+    finally:
+        registry.unregister("format", "mine")
+    assert len(entries(tmp_path / "out")) > 5
+    assert list(read(tmp_path / "out")) == list(read(source))
 
 
 def test_a_source_without_digests_gets_those_of_writers_unless_none_are_asked_for(tmp_path, write):

@@ -81,15 +81,16 @@ def decode_values(encoding: Encoding, values: Sequence[bytes | None]) -> list[An
 class RawFormat(WritableFormat):
     """Format whose writer takes stored values for some columns."""
 
-    def __init__(self, spec: str, stored: Iterable[str]) -> None:
-        """Write the format `spec`; `stored` names those columns."""
-        self._spec, self._stored = spec, frozenset(stored)
-        self._inner = format_of(spec)
+    def __init__(self, inner: str | WritableFormat, stored: Iterable[str]) -> None:
+        """Write a format, or the format of this name; `stored` names those columns."""
+        self._stored = frozenset(stored)
+        self._inner = format_of(inner)
         self.suffix = self._inner.suffix  # type: ignore[misc]  # a class variable of the base
         self.encodings = self._inner.encodings  # type: ignore[misc]  # as above
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RawFormat, (self._spec, sorted(self._stored))
+        # Not by its name, which may be registered only after this was unpickled.
+        return RawFormat, (self._inner, sorted(self._stored))
 
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
