@@ -270,6 +270,25 @@ except Exception as error:
     assert shown == "True\nNone\nPluginError\n"
 
 
+def test_a_decorator_without_a_name_is_refused(site):
+    shown = site.run(
+        """
+from streamplug import Encoding, register_encoding
+try:
+    @register_encoding
+    class Mine(Encoding):
+        def encode(self, value): return b""
+        def decode(self, data): return None
+except Exception as error:
+    print(type(error).__name__, error, sep=": ")
+"""
+    )
+    assert shown == (
+        'PluginError: register_encoding takes a name first, such as @register_encoding("mine"); got '
+        "<class '__main__.Mine'>\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
+from streamplug.errors import PluginError
 from streamplug.interfaces import (
     Callback,
     Compression,
@@ -36,7 +37,7 @@ class RegisterFunction(Generic[_Interface]):
     @overload
     def __call__(self, name: str, *, replace: bool = False) -> Callable[[_Class], _Class]: ...
 
-    def __call__(self, name: str, cls: Any = None, *, replace: bool = False) -> Any:
+    def __call__(self, name: Any, cls: Any = None, *, replace: bool = False) -> Any:
         """Register a class under a name.
 
         Args:
@@ -48,6 +49,10 @@ class RegisterFunction(Generic[_Interface]):
             NameTakenError: If the name is built in, or in use and `replace` is false.
             PluginError: If the name is malformed or the class does not implement the interface.
         """
+        if not isinstance(name, str):  # as with a decorator without the name
+            raise PluginError(
+                f'{self.__name__} takes a name first, such as @{self.__name__}("mine"); got {name!r:.80}'
+            )
 
         def decorate(decorated: Any) -> Any:
             register(self._kind, name, decorated, replace=replace)
