@@ -23,6 +23,7 @@ from streamplug.session.open_stream import OpenStream
 from streamplug.session.table_format import TableFormat
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
+from streamplug.types import Int64
 from streamplug_views.manifest import Group, Manifest
 from streamplug_views.readers import ConcatReader
 from streamplug_views.row_map import RowMap, RowMapping, load_array
@@ -96,7 +97,7 @@ def open_snapshot(
             starts = None
             if group.starts is not None:
                 starts = load_array(store.local_file(group.starts, folder), group.starts)
-                if len(starts) != len(source.index) + 1 or starts[-1] != len(rows):
+                if len(starts) != len(source.index) + 1 or not _are_starts(starts, len(rows)):
                     raise DataError(f"{store.url_of(group.starts)} does not fit {source.url}")
             columns = group.columns
             if columns is None:
@@ -106,6 +107,10 @@ def open_snapshot(
             groups.append(GroupState(group.source, rows, columns, starts, group.starts))
         parts.append(groups)
     return Snapshot(sources, parts, manifest.steps)
+
+
+def _are_starts(starts: Int64, size: int) -> bool:
+    return starts[0] == 0 and starts[-1] == size and bool((starts[:-1] <= starts[1:]).all())
 
 
 def _open_rows(store: VersionStore, group: Group, samples: int, folder: Path | None) -> RowMapping:
