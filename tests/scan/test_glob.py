@@ -80,6 +80,8 @@ def test_a_set_of_characters_that_does_not_count_up_is_refused():
         (["x.tar", "a/y.tar", "./b"], ".", ("x.tar", "a/y.tar", "b/")),
         (["a/x.tar", "a/b/y.tar"], "a", ("x.tar", "b/y.tar")),
         ("/x.tar", "/", ("x.tar",)),
+        ("http://[::1]:80/set", "http://[::1]:80/set", ("",)),
+        ("sftp://me@[fe80::1]/set/x-*.tar", "sftp://me@[fe80::1]/set", ("x-*.tar",)),
     ],
 )
 def test_locations_have_a_root_and_parts(locations, root, parts):

@@ -66,6 +66,11 @@ def test_the_namespace_may_be_an_option(service, bucket):
     assert storage.read("k") == b"data"
 
 
+def test_double_colons_are_a_part_of_the_prefix(service, bucket):
+    OciStorage(f"oci://{bucket}@tests/a::b", **service.options).write("k", b"data")
+    assert service.raw("GET", bucket, "a::b/k") == b"data"
+
+
 def test_a_whole_bucket_is_a_location(service, bucket):
     storage = OciStorage(f"oci://{bucket}@tests", **service.options)
     storage.write("a/b", b"x")

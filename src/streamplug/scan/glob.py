@@ -14,6 +14,9 @@ from streamplug.plugin.location import is_url
 _NUMBER_RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)")
 _WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]/]+\]")
 _SPECIAL = re.compile(r"[*\[{]")
+_IPV6_HOST = re.compile(
+    r"[a-z][a-z0-9+.:-]*://(?:[^/]*@)?\[[0-9a-f.]*:[0-9a-f.:]*\]", re.IGNORECASE
+)
 MAX_RANGE_NUMBERS = 10_000_000
 
 
@@ -60,7 +63,8 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
 
 def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
     """Yield the (directory, rest) pairs of a location after brace expansion."""
-    special = _SPECIAL.search(location)
+    host = _IPV6_HOST.match(location)
+    special = _SPECIAL.search(location, host.end() if host else 0)
     if special is None and not is_file(location):
         yield location.rstrip("/") or "/", ""
         return

@@ -163,6 +163,17 @@ def test_is_found_by_its_scheme(server):
     assert storage.read("k") == b"data"
 
 
+def test_double_colons_are_a_part_of_the_url(server):
+    (server.root / "a::b").mkdir()
+    (server.root / "a").mkdir()
+    (server.root / "a::b" / "k").write_bytes(b"data")
+    (server.root / "a" / "k").write_bytes(b"other")
+    storage = Http(f"{server.url}/a::b")
+    assert storage.read("k") == b"data"
+    assert [info.key for info in storage.list()] == ["k"]
+    assert Http("http://[::1]:8000/set").path("k") == "http://[::1]:8000/set/k"
+
+
 def test_a_query_goes_with_every_request_and_is_not_shown(server, tmp_path):
     (server.root / "a").mkdir()
     (server.root / "a" / "k").write_bytes(b"data")

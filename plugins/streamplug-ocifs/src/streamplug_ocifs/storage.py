@@ -69,6 +69,12 @@ class OciStorage(FsspecStorage):
     def filesystem_options(self) -> Mapping[str, Any]:
         return ocifs_options(self._options)
 
+    def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
+        from fsspec import get_filesystem_class
+
+        # `url_to_fs` would take "::" in a prefix for a chain of file systems.
+        return get_filesystem_class("oci")(**options), self._location.partition("://")[2]
+
     def open_client(self) -> tuple[Any, str]:
         try:
             return super().open_client()

@@ -95,6 +95,13 @@ class Http(FsspecStorage):
             client["headers"] = {"Authorization": login, **client["headers"]}
         return {**self._options, "client_kwargs": client}
 
+    def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
+        from fsspec import get_filesystem_class
+
+        # `url_to_fs` would take "::", as in http://[::1]/set, for a chain of file systems.
+        scheme = self._location.partition("://")[0].lower()
+        return get_filesystem_class(scheme)(**options), self._location
+
     def path(self, key: str) -> str:
         return super().path(quote(key)) + self._query
 
