@@ -345,6 +345,35 @@ def test_versions_are_read_from_storages_that_list_none(base, tmp_path, monkeypa
             assert VersionStore(str(place)).latest() == 3
 
 
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_views_are_read_without_the_right_to_list(base, tmp_path, monkeypatch, is_expired):
+    place = tmp_path / "view"
+    for n in range(1, 4):
+        View.of(base).where(f"n < {n}").commit(place)
+    if is_expired:
+        expire(place, keep=1, dry_run=False)
+    storage_class = type(VersionStore(str(place))._storage)
+
+    def deny_missing(method):
+        def call(self, key, *args):
+            try:
+                return method(self, key, *args)
+            except NotFound as error:  # as S3 does
+                raise AccessDenied(str(error)) from None
+
+        return call
+
+    def refuse(self, prefix=""):
+        raise AccessDenied("no listings")
+
+    for name in ("stat", "read", "read_range"):
+        monkeypatch.setattr(storage_class, name, deny_missing(getattr(storage_class, name)))
+    monkeypatch.setattr(storage_class, "list", refuse)
+    assert numbers(place) == [0, 1, 2]
+    with pytest.raises(AccessDenied, match=r"nothing/index\.json"):
+        numbers(tmp_path / "nothing")
+
+
 def test_a_commit_does_not_fill_a_gap_that_expired_versions_left(base, tmp_path):
     place = tmp_path / "view"
     View.of(base).where("n < 10").commit(place)

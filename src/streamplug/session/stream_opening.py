@@ -14,7 +14,7 @@ from streamplug.cache.options import CacheOptions
 from streamplug.cache.store import ShardStore
 from streamplug.cache.user_cache import default_cache_dir, source_cache_dir
 from streamplug.display.progress_bar import ProgressBar
-from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
+from streamplug.errors import AccessDenied, ConfigError, NotFound, PluginError, StorageError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
@@ -46,7 +46,7 @@ def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
     if table is None:
         try:
             return _open_data_set(stream, observer)
-        except NotFound:
+        except (NotFound, AccessDenied):  # S3 denies missing files, without the right to list
             table = find_table_format(stream)
             if table is None:
                 raise

@@ -30,6 +30,7 @@ import xxhash
 
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import (
+    AccessDenied,
     AlreadyExists,
     ConfigError,
     DataError,
@@ -124,10 +125,10 @@ class VersionStore:
         version = hint.get("latest")
         if type(version) is not int or version < 0:
             raise DataError(f"{where} is damaged: 'latest' is {version!r:.40}")
-        while self._has_version(version + 1):
+        while self._is_readable(_version_name(version + 1)):
             version += 1
         # Asked last: it is there before the first version is missing.
-        if self._exists(_EXPIRED_NAME):
+        if self._is_readable(_EXPIRED_NAME):
             # The hint may be that of a slow commit, and later versions follow a gap.
             try:
                 return max(self.versions(), default=version)
@@ -140,8 +141,11 @@ class VersionStore:
     def _exists(self, name: str) -> bool:
         return call_with_retries(partial(self._storage.exists, name), self._retries)
 
-    def _has_version(self, version: int) -> bool:
-        return self._exists(_version_name(version))
+    def _is_readable(self, name: str) -> bool:
+        try:
+            return self._exists(name)
+        except AccessDenied:  # S3's answer for missing files, without the right to list
+            return False
 
     def read(self, version: int) -> tuple[Manifest, str]:
         """Return the manifest of a version, and its digest.
