@@ -9,7 +9,7 @@ import pytest
 from streamplug_testing import TableTests
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.errors import ConfigError, NotFound, StateError, UnknownNameError
+from streamplug.errors import ConfigError, NotFound, StateError, Transient, UnknownNameError
 from streamplug.plugin import register
 from streamplug.plugin.catalog import MANIFESTS
 from streamplug.plugin.registry import unregister
@@ -88,6 +88,25 @@ def test_a_table_is_recognized_by_its_manifest(tmp_path, monkeypatch):
     monkeypatch.setattr("streamplug.session.table_format.MANIFESTS", {"rows.json": "nothing"})
     with pytest.raises(UnknownNameError, match="table: unknown table 'nothing'"):
         StreamingDataset(remote=table)
+
+
+def test_a_manifest_is_looked_for_again_when_that_fails(tmp_path, monkeypatch):
+    table = make_table(tmp_path, [4, 5])
+    monkeypatch.setattr("streamplug.session.table_format.MANIFESTS", {"rows.json": "rowlist"})
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: None)
+    failures = [Transient("busy")]
+
+    def exists(self, key):
+        if failures:
+            raise failures.pop()
+        return True
+
+    storage_class = type(Stream(remote=table).storage)
+    monkeypatch.setattr(storage_class, "exists", exists)
+    assert numbers(remote=table) == [4, 5]
+    failures = [Transient("busy")] * 2
+    with pytest.raises(Transient, match="busy; gave up after 2 attempts"):
+        numbers(remote=table, download_retry=1)
 
 
 def test_a_version_is_of_a_table(tmp_path):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from streamplug.errors import PluginError, StorageError, prefix_errors
+from streamplug.errors import PluginError, StorageError, Transient, prefix_errors
 from streamplug.interfaces.plugin import Plugin
 from streamplug.plugin.catalog import EXPRESSION_FORMAT, MANIFESTS
 from streamplug.plugin.registry import is_known, make
 from streamplug.session.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
+from streamplug.transfer.retry import call_with_retries
 
 if TYPE_CHECKING:
     from streamplug.stream import Stream
@@ -37,6 +37,10 @@ def find_table_format(stream: Stream) -> TableFormat | None:
     """Return the table format that a stream names; without `format`, the one whose manifest exists.
 
     A stream with an expression as `select` is opened by the one that evaluates expressions.
+
+    Raises:
+        PluginError: If the table format is not installed.
+        StorageError: `Transient` if the storage cannot be reached.
     """
     if isinstance(stream.select, str):
         with prefix_errors(f"select={stream.select!r:.60}", PluginError):
@@ -44,7 +48,16 @@ def find_table_format(stream: Stream) -> TableFormat | None:
     if stream.format is not None:
         return make("table", stream.format) if is_known("table", stream.format) else None
     for manifest, name in MANIFESTS.items():
-        with suppress(StorageError), prefix_errors(stream.url, PluginError):
-            if stream.storage.exists(manifest):
+        with prefix_errors(stream.url, PluginError):
+            if _exists(stream, manifest):
                 return cast("TableFormat", make("table", name))
     return None
+
+
+def _exists(stream: Stream, manifest: str) -> bool:
+    try:
+        return call_with_retries(lambda: stream.storage.exists(manifest), stream.retries)
+    except Transient:
+        raise
+    except StorageError:  # a storage that can only read, or one without the right to list
+        return False
