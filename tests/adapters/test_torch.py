@@ -449,6 +449,11 @@ def test_the_world_is_taken_from_the_process_group(folder, monkeypatch):
     assert found == ids(make(folder, world=world).batches())
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert ids(make(folder).batches()) == ids(make(folder, world=World()).batches())
+    monkeypatch.setenv("WORLD_SIZE", "2")  # without RANK, as Lightning sets it
+    assert ids(make(folder).batches()) == found
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    with pytest.raises(ConfigError, match="WORLD_SIZE=2 without RANK"):
+        make(folder)
 
 
 @pytest.mark.parametrize(("tasks", "nodes"), [("4", 2), ("2", 1)])

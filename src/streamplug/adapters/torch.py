@@ -63,12 +63,12 @@ class TorchPlacement(Placement):
 
     def detect_rank(self) -> World:
         """Return this rank's place according to its launcher, or else to the process group."""
-        group = torch.distributed
-        if "WORLD_SIZE" in os.environ or not (group.is_available() and group.is_initialized()):
+        group, names = torch.distributed, os.environ.keys() & {"RANK", "WORLD_SIZE"}
+        is_launched = len(names) == 2 or os.environ.get("WORLD_SIZE") == "1"
+        if is_launched or not (group.is_available() and group.is_initialized()):
             return detect_world()
-        # If no launcher tells the number of nodes, all ranks count as one node's.
-        ranks = group.get_world_size()
-        launched = World() if "RANK" in os.environ else detect_world()
+        # Lightning sets WORLD_SIZE alone. Without a number of nodes, all ranks count as one node's.
+        ranks, launched = group.get_world_size(), World() if names else detect_world()
         nodes = launched.nodes if launched.ranks == ranks else 1
         return World(nodes, ranks // nodes, rank=group.get_rank())
 
