@@ -190,6 +190,18 @@ def test_workers_split_archives_of_an_iterable_pipeline(tars):
     assert sorted(classes(loader)) == list(range(2 * COUNT))
 
 
+@pytest.mark.parametrize("variables", [{}, {"RANK": "1"}, {"WORLD_SIZE": "3"}])
+def test_ranks_are_those_of_the_process_group(monkeypatch, variables):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    assert list(wds.split_by_node(range(9))) == [1, 4, 7]
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at /proc")
 def test_few_archives_stay_open(tmp_path):
     urls = [f"{tmp_path}/{n}.tar" for n in range(40)]

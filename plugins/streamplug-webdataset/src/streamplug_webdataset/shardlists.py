@@ -7,7 +7,6 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -231,16 +230,11 @@ single_node_only = Splitter("single_node_only", _on_one_node)
 
 def current_world() -> World:
     """Return where this process stands among ranks and the workers of a torch loader."""
-    world, torch = detect_world(), sys.modules.get("torch")
-    if torch is None:
-        return world
-    group = torch.distributed
-    if "WORLD_SIZE" not in os.environ and group.is_available() and group.is_initialized():
-        world = World(1, group.get_world_size(), rank=group.get_rank())
-    worker = torch.utils.data.get_worker_info()
-    if worker is None:
-        return world
-    return replace(world, workers_per_rank=worker.num_workers, worker=worker.id)
+    if "torch" not in sys.modules:
+        return detect_world()
+    from streamplug.adapters.torch import TorchPlacement
+
+    return TorchPlacement(None, 1, keep_nodes=False).worker()
 
 
 def _process() -> int:
