@@ -75,6 +75,24 @@ def test_without_endpoint_the_host_gives_the_server(host, server):
     assert storage.filesystem().service_client.url == f"https://{server}/"
 
 
+def test_names_are_not_parsed_as_urls(container, tmp_path):
+    keys = ["a", "a#", "a?", "a\tb", "ab", "q?x=1#2", "a?versionid=3", "#", "?"]
+    storage = at(container, "/set")
+    for key in keys:
+        storage.write(key, key.encode())
+    assert {container.get(f"set/{key}").decode(): key for key in keys} == {k: k for k in keys}
+    assert [info.key for info in storage.list()] == sorted(keys)
+    for key in keys:
+        assert storage.read(key) == storage.read_range(key, 0, 99) == key.encode()
+        assert storage.stat(key).size == len(key)
+        storage.download(key, tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == key.encode()
+        storage.upload(tmp_path / "copy", f"{key}/#")
+        assert container.get(f"set/{key}/#") == key.encode()
+        storage.delete(key)
+        assert not storage.exists(key)
+
+
 def test_a_neighbour_with_the_same_start_is_not_listed(container):
     for key in ("set/1", "set2/1", "set"):
         container.put(key, b"")

@@ -41,6 +41,15 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         self._set_options = {name for name in names if options.get(name)}
         super().__init__(**options)
 
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        return path  # not parsed as a URL: "a#" and "a?" would be the blob "a"
+
+    def split_path(self, path: str, delimiter: str = "/", **_: Any) -> tuple[str, str, None]:
+        """Return container and name of a blob, and that it is of no certain version."""
+        container, _, name = path.partition(delimiter)
+        return container, name, None
+
     def do_connect(self) -> None:
         """Create the client, after adlfs resolved the credentials.
 
