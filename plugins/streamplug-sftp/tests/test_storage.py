@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import socket
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -85,6 +87,17 @@ def test_is_found_by_its_scheme(server):
         assert type(storage) is SftpStorage
         assert storage.read("k") == b"data"
         storage.close()
+
+
+def test_closed_connections_are_freed(server, storage):
+    (files(server, storage) / "k").write_bytes(b"data")
+    closed = []
+    for _ in range(3):
+        assert storage.read("k") == b"data"
+        closed.append(weakref.ref(storage.client()))
+        storage.close()
+    gc.collect()
+    assert [session() for session in closed] == [None] * 3
 
 
 def test_a_file_appears_when_it_is_whole(server, storage):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -16,7 +17,13 @@ Result = TypeVar("Result")
 
 
 class SftpSession:
-    """One connection with one SFTP client, shared by the threads of a process."""
+    """One connection with one SFTP client, shared by the threads of a process.
+
+    Attributes:
+        finalizer: Stops the session when its storage is collected.
+    """
+
+    finalizer: weakref.finalize[..., Any]
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Connect.

@@ -72,11 +72,12 @@ class SftpStorage(ClientStorage):
                 f"{self.url}: {error.filename} does not exist on this machine; check 'known_hosts' and "
                 "'config'"
             ) from None
-        weakref.finalize(self, session.stop)
+        session.finalizer = weakref.finalize(self, session.stop)
         return session
 
     def close_client(self, client: SftpSession) -> None:
         client.stop()
+        client.finalizer.detach()  # else it keeps the session as long as this storage
 
     def translate(self, error: Exception, url: str) -> StorageError:
         names, name = _names(error), type(error).__name__
