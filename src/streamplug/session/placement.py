@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +35,13 @@ class Placement:
 
     def start_counting(self, size: int) -> Int64 | None:
         """Return zeros that loader workers will share, shape ``[size]``; None if there are no workers."""
-        self._latest, self._counted = None, self.detect_rank()
+        self._latest = self._counted = None
+        try:
+            self._counted = self.detect_rank()
+        except ConfigError:
+            # Lightning sets WORLD_SIZE alone, and makes the process group later; a loop without it raises.
+            if "RANK" in os.environ or "WORLD_SIZE" not in os.environ:
+                raise
         return self.make_cells(size)
 
     def make_cells(self, size: int) -> Int64 | None:  # noqa: ARG002 - for those that have workers
