@@ -47,7 +47,7 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
 
     def split_path(self, path: str, delimiter: str = "/", **_: Any) -> tuple[str, str, None]:
         """Return container and name of a blob, and that it is of no certain version."""
-        container, _, name = path.partition(delimiter)
+        container, name = [*path.split(delimiter, 1), ""][:2]
         return container, name, None
 
     def do_connect(self) -> None:
