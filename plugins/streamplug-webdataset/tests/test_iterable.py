@@ -202,6 +202,20 @@ def test_ranks_are_those_of_the_process_group(monkeypatch, variables):
     assert list(wds.split_by_node(range(9))) == [1, 4, 7]
 
 
+def test_loops_of_new_workers_shuffle_in_another_order_which_is_that_of_all_workers():
+    def loops(pipeline, workers):
+        loader = torch.utils.data.DataLoader(pipeline, batch_size=None, num_workers=workers)
+        return [list(loader) for _ in range(2)]
+
+    items = list(range(40))
+    first, second = loops(wds.DataPipeline(items, wds.shuffle(40), wds.split_by_worker), 2)
+    assert sorted(first) == sorted(second) == items
+    assert first != second
+    copied = pickle.loads(pickle.dumps(wds.DataPipeline(items, wds.rsample(0.5))))
+    first, second = loops(copied, 1)
+    assert first != second
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at /proc")
 def test_few_archives_stay_open(tmp_path):
     urls = [f"{tmp_path}/{n}.tar" for n in range(40)]

@@ -14,6 +14,7 @@ from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable_dataset import IterableDataset
+from streamplug_webdataset.loop_counter import LoopCounter
 from streamplug_webdataset.pipeline import checked_length, number_of_outputs
 from streamplug_webdataset.progress import Position, Progress
 from streamplug_webdataset.stages import Stage, as_stage
@@ -21,6 +22,8 @@ from streamplug_webdataset.utils import PipelineStage
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_LOOP_BITS = 32
 
 
 class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
@@ -41,7 +44,7 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
             self.append(stage)
         self._length = None
         self._passes, self._outputs = 1, 0
-        self._epoch = -1
+        self._loops = LoopCounter()
 
     # -- composition ------------------------------------------------------------------
 
@@ -100,7 +103,7 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
 
     def reset(self) -> None:
         """Copy the list of stages; there is no state."""
-        self.pipeline = list(self.pipeline)
+        self.pipeline, self._loops = list(self.pipeline), LoopCounter()
 
     def known_length(self) -> int | None:
         """Return the number of outputs of a loop, or None if it is unknown."""
@@ -126,20 +129,20 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
         return islice(outputs, self._outputs) if self._outputs else outputs
 
     def _all_passes(self) -> Iterator[Any]:
-        done = 0
+        done, loop = 0, self._loops.begin()
         while not self._passes or done < self._passes:
             made = 0
-            for output in self._one_pass():
+            # Another order in each loop and pass, the same in all workers: they may split what is shuffled.
+            for output in self._one_pass(loop + (done << _LOOP_BITS)):
                 made += 1
                 yield output
             done += 1
             if not made:
                 return
 
-    def _one_pass(self) -> Iterator[Any]:
-        self._epoch += 1
+    def _one_pass(self, epoch: int) -> Iterator[Any]:
         progress = Progress(Position())
-        progress.epoch = self._epoch
+        progress.epoch = epoch
         source, *stages = self.pipeline
         if isinstance(source, PipelineStage):
             outputs = iter(source.run())

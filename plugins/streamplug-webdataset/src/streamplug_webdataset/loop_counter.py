@@ -1,0 +1,49 @@
+"""Number of a loop over a pipeline without a plan, which its loader workers share."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from streamplug.session.epoch_counter import CELLS, TICKETS, EpochCounter, WorkerLoop
+
+
+class LoopCounter:
+    """Counts the loops over a pipeline: those of this process, and those of loader workers.
+
+    Workers that end with their loop have copies of the pipeline, so their numbers are in shared memory.
+    """
+
+    def __init__(self) -> None:
+        """Start at loop 0."""
+        torch = sys.modules.get("torch")
+        self._cells: Any = np.zeros(CELLS, np.int64)
+        if torch is not None:
+            self._cells = _shared(torch.from_numpy(self._cells))
+
+    def begin(self) -> int:
+        """Return the number of the loop that begins; the same for all workers of a loader's loop."""
+        return EpochCounter(np.asarray(self._cells)).begin(_worker_loop())[0]
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__dict__.update(saved)
+        if not isinstance(self._cells, np.ndarray) and not self._cells.is_shared():
+            self._cells = _shared(self._cells.clone())  # a copy that torch did not send to a worker
+
+
+def _shared(cells: Any) -> Any:
+    from streamplug.adapters.torch import share_memory
+
+    return share_memory(cells)
+
+
+def _worker_loop() -> WorkerLoop:
+    data = sys.modules.get("torch.utils.data")
+    worker = None if data is None else data.get_worker_info()
+    if worker is None:
+        return WorkerLoop()
+    # torch draws a seed for each loop of new workers, and adds the number of the worker.
+    ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
+    return WorkerLoop(ticket, worker.id, worker.num_workers)
