@@ -298,6 +298,13 @@ def test_local_data_sets_are_read_by_number(streaming, place):
         _ = dataset[20]
 
 
+def test_an_empty_remote_is_none(streaming, place):
+    dataset = streaming.StreamingDataset(remote="", local=place, batch_size=1)
+    assert (dataset[3], dataset.streams[0].remote) == ({"n": 3}, None)
+    streams = [streaming.Stream(remote="", local=place)]
+    assert streaming.StreamingDataset(streams=streams, batch_size=1)[3] == {"n": 3}
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_parts_are_joined_as_there(streaming, tmp_path, named):
     for part in range(2):

@@ -52,6 +52,7 @@ class Stream(streamplug.Stream):
 
     def __post_init__(self) -> None:
         is_temporary = self.local is None
+        vars(self)["remote"] = self.remote or None  # "" is none
         vars(self)["split"] = self.split or ""
         vars(self)["validate_hash"] = self.validate_hash or None
         if is_temporary:
