@@ -23,7 +23,7 @@ TORCH = (
     ROOT / "plugins" / "streamplug-image" / "src" / "streamplug_image" / "device_jpegs.py",
     ROOT / "plugins" / "streamplug-image" / "src" / "streamplug_image" / "resampler.py",
     PIPELINES / "iterable_dataset.py", PIPELINES / "loader.py",
-    MOSAIC / "distributed.py", MOSAIC / "loader.py",
+    MOSAIC / "distributed.py", MOSAIC / "loader.py", MOSAIC / "local_dataset.py",
 )  # fmt: skip
 MAX_LINES = 400
 MAX_FUNCTION = 40

@@ -298,6 +298,13 @@ def test_local_data_sets_are_read_by_number(streaming, place):
         _ = dataset[20]
 
 
+def test_local_data_sets_are_those_of_torch(streaming, place):
+    data = pytest.importorskip("torch.utils.data")
+    dataset = streaming.LocalDataset(place)
+    assert isinstance(dataset, data.Dataset)
+    assert (len(dataset + dataset), (dataset + dataset)[21]) == (40, {"n": 1})
+
+
 def test_an_empty_remote_is_none(streaming, place):
     dataset = streaming.StreamingDataset(remote="", local=place, batch_size=1)
     assert (dataset[3], dataset.streams[0].remote) == ({"n": 3}, None)

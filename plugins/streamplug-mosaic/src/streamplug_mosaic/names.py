@@ -74,9 +74,10 @@ MODULES = {
 
 HOMES = {
     "encodings": (*_COMPRESSIONS, *_HASHES, *_MDS_ENCODINGS, "get_index_basename"),
-    "dataset": ("LocalDataset", "StreamingDataset"),
+    "dataset": ("StreamingDataset",),
     "distributed": _RANKS,
     "loader": ("StreamingDataLoader",),
+    "local_dataset": ("LocalDataset",),
     "merge": ("merge_index",),
     "ordering": ("generate_work", "get_partitions", "get_sampling", *_SHUFFLE_FUNCTIONS),
     "parser": _PARSERS,

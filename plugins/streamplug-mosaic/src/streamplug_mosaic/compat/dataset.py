@@ -1,9 +1,9 @@
-"""`StreamingDataset` and `LocalDataset` with their attributes and methods in mosaicml-streaming."""
+"""`StreamingDataset` with its attributes and methods in mosaicml-streaming."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -325,52 +325,6 @@ def _make_stream(name: str, config: Mapping[str, Any], place: Mapping[str, Any])
 def _before(counts: Int64) -> Int64:
     offsets: Int64 = np.cumsum(counts) - counts
     return offsets
-
-
-class LocalDataset:
-    """A data set on this machine: its samples by number.
-
-    Args:
-        local: Its directory.
-        split: Subdirectory of it.
-
-    Attributes:
-        local: Its directory.
-        split: Subdirectory of it; empty without.
-    """
-
-    def __init__(self, local: str, split: str | None = None) -> None:
-        self.local, self.split = local, split or ""
-        self._dataset = StreamingDataset(local=local, split=split)
-
-    def __len__(self) -> int:
-        return self.size
-
-    @property
-    def size(self) -> int:
-        """Number of samples."""
-        return self._dataset.size
-
-    num_samples = size
-
-    @property
-    def shards(self) -> list[Shard]:
-        """Shards, created at each access."""
-        return self._dataset.shards
-
-    def get_item(self, sample_id: int) -> Any:
-        """Return a sample.
-
-        Raises:
-            IndexError: If the number is out of range.
-        """
-        return self._dataset[sample_id]
-
-    def __getitem__(self, at: Any) -> Any:
-        return get_many(self.get_item, at, self.size)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self.get_item(number) for number in range(self.size))
 
 
 class DatasetDefaults(StreamingDataset):
