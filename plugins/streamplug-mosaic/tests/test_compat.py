@@ -305,6 +305,13 @@ def test_local_data_sets_are_those_of_torch(streaming, place):
     assert (len(dataset + dataset), (dataset + dataset)[21]) == (40, {"n": 1})
 
 
+@pytest.mark.parametrize("indices", [[[0, 1], [2]], np.int64([[0, 1], [2, 3]]), [np.int64([4])]])
+def test_nested_indices_give_nested_samples(streaming, place, indices):
+    dataset = streaming.StreamingDataset(local=place, batch_size=1)
+    expected = [[{"n": int(index)} for index in part] for part in indices]
+    assert dataset[indices] == expected == streaming.LocalDataset(place)[indices]
+
+
 def test_an_empty_remote_is_none(streaming, place):
     dataset = streaming.StreamingDataset(remote="", local=place, batch_size=1)
     assert (dataset[3], dataset.streams[0].remote) == ({"n": 3}, None)

@@ -138,14 +138,20 @@ class StreamingDataset(streamplug.StreamingDataset):
                     stream.complete(used, **weights)
 
     def __getitem__(self, at: Any) -> Any:
-        """Return one sample (an int, negative from the end) or many (a slice, list or array).
+        """Return one sample (an int, negative from the end) or many (a slice, list or array, also nested).
 
         Raises:
             IndexError: If there is no such sample.
         """
         if self._has_own_get_item:
             return get_many(self.get_item, at, self.size)
-        return super().__getitem__(at)
+        if isinstance(at, np.ndarray):
+            is_nested = at.ndim > 1
+        else:
+            is_nested = isinstance(at, list) and isinstance(
+                next(iter(at), None), (list, np.ndarray)
+            )
+        return [self[part] for part in at] if is_nested else super().__getitem__(at)
 
     @property
     def one_by_one(self) -> bool:
