@@ -493,6 +493,20 @@ def test_a_nominal_epoch_goes_on_where_the_last_one_ended(tars):
     assert numbers(batches) == list(range(40, 80))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_makes_batches_of_the_outputs_of_a_nominal_epoch(tars, workers):
+    dataset = wds.WebDataset(tars).decode().with_epoch(30)
+    loader = wds.WebLoader(dataset, batch_size=10, num_workers=workers)
+    assert [len(batch["cls"]) for batch in loader] == [10] * 3
+    assert (len(loader), numbers(loader)) == (3, list(range(30, 60)))
+    for drop_last, batches in ((False, 5), (True, 4)):
+        loader = wds.WebLoader(dataset, batch_size=7, drop_last=drop_last, num_workers=workers)
+        assert [len(batch["cls"]) for batch in loader] == [7] * batches
+    chosen = dataset.select(lambda sample: sample["cls"] % 2)
+    loader = wds.WebLoader(chosen, batch_size=10, num_workers=workers)
+    assert [len(batch["cls"]) for batch in loader] == [10] * 3
+
+
 def test_a_data_set_is_repeated_pass_after_pass(tars):
     twice = wds.WebDataset(tars).shuffle(20).decode().repeat(2)
     for dataset in (twice, twice, twice.batched(10), twice.batched(10)):

@@ -27,7 +27,8 @@ class WebLoader(Fluent):
     Args:
         dataset: A pipeline, such as a `WebDataset`.
         batch_size: Outputs of the pipeline per batch; None takes them one by one, as for a pipeline that
-            ends with `batched`, and makes tensors of their arrays.
+            ends with `batched`, and makes tensors of their arrays. After `with_epoch` of the pipeline, its
+            outputs are whole batches, whose number is rounded up, or down with `drop_last`.
         collate_fn: Makes a batch of a list of outputs; without `batch_size`, applied to each output. None is
             that of torch.
         drop_last: Whether a short last batch of each worker is left out.
@@ -66,7 +67,10 @@ class WebLoader(Fluent):
         if batch_size is not None:
             collate = collate_fn or default_collate
             stage = Batched("batches of the loader", batch_size, collate, partial=not drop_last)
-            dataset = dataset.compose(stage)
+            outputs, dataset = dataset.options.epoch, dataset.compose(stage)
+            if outputs is not None:  # it counts outputs of the pipeline, not batches
+                rounding = 0 if drop_last else stage.size - 1
+                dataset = dataset.with_epoch((outputs + rounding) // stage.size)
         kwargs.pop("shuffle", None)
         self._inner, self._kwargs = dataset, kwargs
         # As torch does where it makes no batches.
@@ -101,7 +105,7 @@ class WebLoader(Fluent):
     def compose(self, *stages: Any) -> WebLoader:
         """Return a loader with more stages; see `Fluent.compose`."""
         added = [as_stage(stage, has_state=True) for stage in stages]
-        seed = self._inner.shuffle_seed
+        seed = self._inner.options.seed
         added = [
             stage.with_default_seed(seed) if isinstance(stage, Shuffle) else stage
             for stage in added

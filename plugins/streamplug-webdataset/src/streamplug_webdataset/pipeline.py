@@ -123,9 +123,9 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         return samples
 
     @property
-    def shuffle_seed(self) -> int | None:
-        """Shuffle seed, if the user sets it."""
-        return self._options.seed
+    def options(self) -> PipelineOptions:
+        """Options of this pipeline."""
+        return self._options
 
     # -- composition ------------------------------------------------------------------
 
