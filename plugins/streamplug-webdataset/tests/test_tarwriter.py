@@ -263,3 +263,24 @@ def test_arguments_without_a_meaning_are_refused(tmp_path):
     ):
         with pytest.raises(ConfigError):
             wrong()
+
+
+def test_file_urls_name_local_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with ShardWriter("file:x-%d.tar", maxcount=5) as out:
+        for row in rows():
+            out.write(row)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x-0.tar", "x-1.tar"]
+    urls = ("file:x-{0..1}.tar", "file:x-0.tar::file:x-1.tar", f"file:{tmp_path}/x-{{0..1}}.tar")
+    for url in (*urls, ["file:x-0.tar", "x-1.tar"], f"file://{tmp_path}/x-{{0..1}}.tar"):
+        assert [sample["__key__"] for sample in WebDataset(url)] == [r["__key__"] for r in rows()]
+
+
+def test_a_dash_is_the_standard_output(tmp_path, monkeypatch, capfdbinary):
+    monkeypatch.chdir(tmp_path)
+    with TarWriter("-") as out:
+        out.write(rows(1)[0])
+    data = capfdbinary.readouterr().out
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        assert archive.getnames() == ["0000.cls", "0000.txt"]
+    assert not list(tmp_path.iterdir())

@@ -78,7 +78,12 @@ def _url(text: str) -> str:
         raise ConfigError(
             f"{text!r:.80}: expected archives; mix data sets with streams of StreamingDataset"
         )
-    return text
+    return local_name(text)
+
+
+def local_name(text: str) -> str:
+    """Return a path without ``file:`` in front of it; URLs as they are."""
+    return text if text.startswith("file://") else text.removeprefix("file:")
 
 
 class SimpleShardList:

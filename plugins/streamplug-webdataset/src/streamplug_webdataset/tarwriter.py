@@ -7,6 +7,7 @@ import gzip
 import logging
 import lzma
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ from streamplug_webdataset.headers import Headers
 from streamplug_webdataset.image_files import image_file, is_image_extension
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY, URL, extension_problem, key_problem
+from streamplug_webdataset.shardlists import local_name
 from streamplug_webdataset.writer import default_encoding
 
 Encoder = (
@@ -44,7 +46,7 @@ class TarWriter:
     """Writes samples into one archive; use it in a ``with`` statement.
 
     Args:
-        fileobj: The path of the archive, or a file that is open for writing.
+        fileobj: The path of the archive, ``-`` for the standard output, or a file that is open for writing.
         user: Name of the owner in the archive, up to 31 bytes.
         group: Name of its group in the archive, up to 31 bytes.
         mode: Permissions of the files in the archive, as for `os.chmod`.
@@ -96,6 +98,8 @@ class TarWriter:
             raise ConfigError(
                 f"{fileobj!r:.80}: a local path, please; WebDatasetWriter uploads to URLs"
             )
+        if isinstance(fileobj, str):
+            fileobj = sys.stdout.buffer if fileobj == "-" else local_name(fileobj)
         self._encode = _encoder(encoder)
         self._headers = Headers(seconds, mode=mode, user=owner[0], group=owner[1])
         self._keep_meta = keep_meta
