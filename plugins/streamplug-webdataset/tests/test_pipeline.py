@@ -526,6 +526,22 @@ def test_a_data_set_is_repeated_pass_after_pass(tars):
     assert [len(numbers(chosen)) for _ in range(2)] == [25, 25]
 
 
+def test_stages_that_end_do_not_shorten_a_nominal_epoch_in_silence(tars):
+    sliced = wds.WebDataset(tars).decode().slice(10)
+    with pytest.raises(ConfigError, match="ended the loop after 10 of 25 outputs"):
+        list(sliced.with_epoch(25))
+    assert numbers(sliced.with_epoch(7)) == list(range(7))
+    ended = wds.WebDataset(tars).batched(1).compose(lambda source: itertools.islice(source, 3))
+    with pytest.raises(ConfigError, match="after 3 of 5"):
+        list(wds.WebLoader(ended, batch_size=None).unbatched().with_epoch(5))
+    for repeated in (lambda: sliced.repeat(2), lambda: wds.WebDataset(tars).repeat(2).slice(10)):
+        with pytest.raises(ConfigError, match=r"slice\(\) counts over all passes"):
+            repeated()
+    wrapped = wds.FluidWrapper(sliced)
+    assert numbers(wrapped.repeat(2)) == [*range(10)] * 2
+    assert numbers(wrapped.with_epoch(15)) == [*range(10), *range(5)]
+
+
 def test_map_that_leaves_samples_out_does_not_shorten_a_nominal_epoch_in_silence(tars):
     dataset = wds.WebDataset(tars).decode().map(lambda s: s if s["cls"] % 2 else None)
     with pytest.raises(ConfigError, match=r"map\(\) left 5 samples out; use select"):

@@ -18,7 +18,7 @@ from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline, checked_length, number_of_outputs
 from streamplug_webdataset.progress import Position, Progress
-from streamplug_webdataset.stages import Batched, Shuffle, Slice, Stage, as_stage
+from streamplug_webdataset.stages import Batched, Limit, Shuffle, Stage, as_stage
 
 
 class WebLoader(Fluent):
@@ -147,7 +147,8 @@ class WebLoader(Fluent):
         self._start, self._skipped_outputs = Position(), 0
         progress = self._progress = Progress(Position(0, start.after, start.counts))
         outputs: Iterator[Any] = self._worker_outputs(progress, skipped)
-        stages = (*self._stages, Slice(self._limit)) if self._limit else self._stages
+        limited = self._limit and self._pipeline.dataset.size  # else there are no outputs
+        stages = (*self._stages, Limit(self._limit)) if limited else self._stages
         for number, stage in enumerate(stages):
             outputs = stage.run(outputs, progress, number)
         for number, output in enumerate(outputs, 1):

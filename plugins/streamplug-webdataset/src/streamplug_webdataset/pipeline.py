@@ -20,6 +20,7 @@ from streamplug_webdataset.progress import Position, Progress, positions_of
 from streamplug_webdataset.source import ENDLESS, Archives, Source, SourceOrder
 from streamplug_webdataset.stages import (
     Batched,
+    Limit,
     LogKeys,
     MapStage,
     Shuffle,
@@ -96,6 +97,8 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                 )
         elif options.epoch is not None:
             self._limit = options.epoch
+        elif options.passes > 1 and any(isinstance(stage, Slice) for stage in self._stages):
+            raise ConfigError("slice() counts over all passes: FluidWrapper(….slice(…)).repeat(…)")
         else:
             end = options.passes * size or None
         one_pass = not size or (options.epoch is None and options.passes == 1)
@@ -221,7 +224,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         if not self._limit:
             return self._stages
         share, rest = divmod(self._limit, process.workers_per_rank)
-        return (*self._stages, Slice(share + (process.worker < rest)))
+        return (*self._stages, Limit(share + (process.worker < rest)))
 
     def start_positions(self, workers: int) -> list[Position]:
         """Return where each loader worker of this rank starts the next loop.

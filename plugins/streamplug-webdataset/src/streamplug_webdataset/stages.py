@@ -196,6 +196,19 @@ class Slice(Stage):
                 yield sample
 
 
+class Limit(Slice):
+    """Ends a loop after a number of outputs, which a pipeline that is read pass after pass must reach."""
+
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
+        yield from super().run(source, progress, at)
+        count = progress.counts.get(at, 0)
+        if self._stop is not None and count < self._stop:
+            raise ConfigError(
+                f"with_epoch(): a stage, such as slice(), ended the loop after {count} of {self._stop} "
+                "outputs; FluidWrapper(pipeline).with_epoch(…) starts it again"
+            )
+
+
 class Sampled(Stage):
     """Selects samples at random by number: the same ones each time that an epoch is read."""
 
