@@ -542,6 +542,23 @@ def test_stages_that_end_do_not_shorten_a_nominal_epoch_in_silence(tars):
     assert numbers(wrapped.with_epoch(15)) == [*range(10), *range(5)]
 
 
+@pytest.mark.timeout(20)
+def test_stages_that_leave_out_all_samples_of_endless_passes_are_an_error(tars):
+    nothing = wds.WebDataset(tars).select(lambda sample: False)
+    for dataset in (nothing.with_epoch(5), nothing.batched(4).repeat()):
+        with pytest.raises(DataError, match=f"left out {TOTAL} samples in a row"):
+            next(iter(dataset))
+        with pytest.raises(DataError, match=f"left out {TOTAL} samples in a row"):
+            next(iter(wds.WebLoader(dataset, batch_size=None)))
+    assert not list(nothing.repeat(2))
+    few = wds.WebDataset(tars).decode().select(lambda sample: sample["cls"] == 3).listed(3)
+    assert [len(outputs) for outputs in few.with_epoch(2)] == [3, 3]
+    state = few.with_epoch(2).state_dict()
+    resumed = few.with_epoch(2)
+    resumed.load_state_dict(state)
+    assert [len(outputs) for outputs in resumed] == [3, 3]
+
+
 def test_map_that_leaves_samples_out_does_not_shorten_a_nominal_epoch_in_silence(tars):
     dataset = wds.WebDataset(tars).decode().map(lambda s: s if s["cls"] % 2 else None)
     with pytest.raises(ConfigError, match=r"map\(\) left 5 samples out; use select"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug import Stream, StreamingDataset
-from streamplug.errors import EncodeError
+from streamplug.errors import DataError, EncodeError
 from streamplug.index import Index
 from streamplug.interfaces import Column, Encoding, Storage
 from streamplug.plugin.location import join
@@ -147,21 +147,35 @@ class Source(StreamingDataset):
             **more,
         )
         self._total, self._end = order.total, order.end
+        self._is_endless = order.end is None and (order.total or 0) > ENDLESS // 2
 
     def samples(self, progress: Progress) -> Iterator[dict[str, Any]]:
         """Yield this process's samples of the next epoch, without those that `progress` has counted.
 
         With a single rank no sample is repeated: the padding of the last batch is left out.
+
+        Raises:
+            DataError: If the stages leave out all samples of endless passes.
         """
         skip, progress.used, stop = progress.used, 0, ENDLESS
+        bound, position = stop, progress.position
         for sample in self:
             if progress.epoch is None:
                 progress.epoch, progress.first = self.session.current_epoch()
                 stop = self._own_samples(progress.first)
-            if progress.used == stop and self._end is not None:
-                return
-            if progress.used == stop:
+                bound = min(stop, skip + self.size) if self._is_endless else stop
+            if progress.used == bound == stop:
+                if self._end is not None:
+                    return
                 continue  # read to the end, so that the epoch is complete
+            if progress.used == bound:
+                if progress.position == position and not progress.held:
+                    raise DataError(
+                        f"the stages have left out {self.size} samples in a row in this process, as many as "
+                        "the data set has: the loop could go on without end; see what select() and handlers "
+                        "leave out"
+                    )
+                bound, position = min(stop, bound + self.size), progress.position
             progress.used += 1
             if progress.used > skip:
                 progress.mark = progress.used
