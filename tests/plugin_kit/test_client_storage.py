@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -138,6 +140,38 @@ def test_no_further_range_is_read_for_a_consumer_that_stopped():
     with inside(scope), pytest.raises(Cancelled):
         storage.read_ranges("a/b", [(start, start + 1) for start in range(100)])
     assert len(read) < 10
+
+
+HANG = """
+import threading
+from streamplug.plugin_kit.client_storage import read_concurrently
+from streamplug.transfer.stall_timeout import StalledError, run_with_timeout
+
+hang = lambda part: threading.Event().wait()
+try:
+    run_with_timeout(lambda: read_concurrently(hang, [(0, 1), (1, 2)], 8), "mem://bucket/k", 0.1)
+except StalledError:
+    print("stalled")
+"""
+
+
+def test_ranges_that_hang_do_not_keep_the_process_from_ending():
+    command = [sys.executable, "-c", HANG]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert ended.stdout == "stalled\n"
+
+
+def test_the_error_of_the_first_range_that_fails_is_raised():
+    storage = Memory()
+
+    def read_range(key, start, stop):
+        if start == 1:
+            time.sleep(0.05)
+        raise IndexError(start)
+
+    storage.read_range = read_range
+    with pytest.raises(IndexError, match=r"^0$"):
+        storage.read_ranges("a/b", [(0, 1), (1, 2)])
 
 
 def test_exceptions_become_storage_errors():

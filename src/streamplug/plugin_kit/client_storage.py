@@ -7,17 +7,19 @@ import threading
 import uuid
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces.storage import Storage
 from streamplug.plugin_kit.cancellation import Scope, check, current, inside
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.types import Buffer, ObjectInfo
+
+T = TypeVar("T")
 
 MAX_CONCURRENT_READS = 8
 """Default of the option `max_concurrency`."""
@@ -104,18 +106,8 @@ class ClientStorage(Storage):
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """Return several ranges, each by `read_range` in a thread; `Cancelled` if the consumer stops."""
-        if not ranges:
-            return []
         limit = self._options.get("max_concurrency") or MAX_CONCURRENT_READS
-        scope = current() or Scope()
-
-        def read(part: tuple[int, int]) -> Buffer:
-            with inside(scope):
-                check()
-                return self.read_range(key, *part)
-
-        with ThreadPoolExecutor(min(len(ranges), limit)) as pool:
-            return list(pool.map(read, ranges))
+        return read_concurrently(lambda part: self.read_range(key, *part), ranges, limit)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         folder = prefix.rpartition("/")[0]
@@ -140,6 +132,54 @@ class ClientStorage(Storage):
     @abstractmethod
     def send_file(self, path: Path, key: str) -> None:
         """Create or replace an object with the content of an existing local file."""
+
+
+def read_concurrently(
+    read: Callable[[tuple[int, int]], T], ranges: Sequence[tuple[int, int]], max_threads: int
+) -> list[T]:
+    """Return what `read` returns for each range, called on up to `max_threads` threads, of which this is one.
+
+    Raises:
+        Cancelled: If the consumer stops.
+        Exception: The error of the first range in the list that fails; no calls start after a failure.
+    """
+    scope, pending = current() or Scope(), deque(enumerate(ranges))
+    results: dict[int, T] = {}
+    errors: dict[int, BaseException] = {}
+
+    def work() -> None:
+        with inside(scope):
+            while pending:
+                with suppress(IndexError):  # another thread has taken the last one
+                    number, part = pending.popleft()
+                    try:
+                        check()
+                        results[number] = read(part)
+                    except BaseException as error:  # noqa: BLE001 - raised below
+                        errors[number] = error
+                        pending.clear()
+
+    # Not an executor's: at exit, the interpreter would wait for a request that hangs.
+    threads = [
+        threading.Thread(target=work, name="streamplug-range", daemon=True)
+        for _ in range(min(len(ranges), max_threads) - 1)
+    ]
+    with suppress(RuntimeError):  # no more threads can be started: those that were do all
+        for thread in threads:
+            thread.start()
+    try:
+        work()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+    finally:
+        pending.clear()
+    if errors:
+        try:
+            raise errors[min(errors)]
+        finally:
+            errors.clear()  # breaks the reference cycle between the error and this frame
+    return [results[number] for number in range(len(ranges))]
 
 
 def _after_fork() -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.cancellation import Cancelled, current
+from streamplug.plugin_kit.client_storage import read_concurrently
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
 from streamplug.types import Buffer, ObjectInfo
@@ -100,11 +100,8 @@ class OciStorage(FsspecStorage):
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         bucket, namespace, name = self.filesystem().split_path(path)
-        scope = current()
 
         def get(limits: tuple[int, int]) -> bytes | Exception:
-            if scope is not None and scope.stopped:
-                raise Cancelled
             try:
                 # HTTP ranges include their end.
                 byte_range = f"bytes={limits[0]}-{limits[1] - 1}"
@@ -113,10 +110,7 @@ class OciStorage(FsspecStorage):
             except Exception as error:  # noqa: BLE001 - one range may lie beyond the end
                 return error
 
-        if len(ranges) == 1:
-            return [get(ranges[0])]
-        with ThreadPoolExecutor(min(len(ranges), self._concurrency())) as pool:
-            return list(pool.map(get, ranges))
+        return read_concurrently(get, ranges, self._concurrency())
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
