@@ -187,6 +187,17 @@ def test_a_worker_that_is_killed_ends_the_loop(folder):
     assert not shared()
 
 
+def test_a_loop_after_an_interrupt_has_new_persistent_workers(folder):
+    loader = StreamingDataLoader(make(folder), num_workers=1, persistent_workers=True)
+    batches = iter(loader)
+    check(next(batches))
+    (worker,) = loader._iterator._workers
+    os.kill(worker.pid, signal.SIGINT)  # as Ctrl-C sends it to all processes of a terminal
+    worker.join(60)
+    del batches
+    assert sorted(n for batch in loader for n in check(batch)) == list(range(SIZE))
+
+
 def test_workers_end_at_once_after_an_error(folder):
     before = set(multiprocessing.active_children())
 

@@ -17,13 +17,14 @@ from streamplug.adapters.message_batching import MAX_BATCHES_PER_MESSAGE, worker
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import (
     WorkerBatches,
+    are_workers_alive,
     identity,
     release_after_error,
     rewind_after_error,
     start_iterator,
 )
 from streamplug.adapters.torch_device import find_device, move_batches
-from streamplug.adapters.torch_transfers import TorchSource, prepare_worker
+from streamplug.adapters.torch_transfers import TorchSource, prepare_worker, share_memory
 from streamplug.adapters.torch_transform import random_transform
 from streamplug.config import Configurable, detect_world, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
@@ -32,17 +33,6 @@ from streamplug.session.epoch_counter import CELLS, TICKETS, WorkerLoop
 from streamplug.session.placement import Placement
 from streamplug.transfer.observer import process_number
 from streamplug.types import ColumnValues, Int64, Sample, World
-
-
-def share_memory(cells: torch.Tensor) -> torch.Tensor:
-    """Move a tensor to shared memory on this thread alone, as forked processes lack torch's other threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        cells.share_memory_()  # type: ignore[no-untyped-call]  # it has no types
-    finally:
-        torch.set_num_threads(threads)
-    return cells
 
 
 class TorchPlacement(Placement):
@@ -264,8 +254,10 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         run = self.dataset.session.run
         self.dataset.session.own_counters()
-        if self._version != run.version:
-            self._iterator = None  # persistent workers have an outdated copy of the run
+        if self._version != run.version or not are_workers_alive(self._iterator):
+            self._iterator = (
+                None  # persistent workers have an outdated copy of the run, or have ended
+            )
         self._version, sets = run.version, run.clock.sets
         self._follow_batch_size()
         self.dataset.session.placement.start_loop()

@@ -246,6 +246,11 @@ def start_iterator(loader: DataLoader[Any]) -> Any:
     return iterator
 
 
+def are_workers_alive(iterator: Any) -> bool:
+    """Return whether no worker process of torch's iterator has ended, as after Ctrl-C; True for None."""
+    return all(worker.is_alive() for worker in getattr(iterator, "_workers", ()))
+
+
 def identity(batch: Any) -> Any:
     """Return the batch unchanged, as the `collate_fn` of a loader of whole batches."""
     return batch

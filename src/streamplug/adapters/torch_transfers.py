@@ -44,6 +44,17 @@ _SLOTS = 64
 _reduce_by_torch: Callable[[torch.Tensor], tuple[Any, ...]] = reduce_tensor
 
 
+def share_memory(cells: torch.Tensor) -> torch.Tensor:
+    """Move a tensor to shared memory on this thread alone, as forked processes lack torch's other threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        cells.share_memory_()  # type: ignore[no-untyped-call]  # it has no types
+    finally:
+        torch.set_num_threads(threads)
+    return cells
+
+
 def prepare_worker() -> None:
     """If this process is a loader worker, let it end with its parent, and set the hooks.
 
