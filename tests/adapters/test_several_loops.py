@@ -55,6 +55,20 @@ def test_loops_side_by_side_have_an_epoch_each(folder, dataset, loaders):
     assert [first, second] == epochs(folder)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_state_of_a_loader_is_that_of_its_own_loop(folder, dataset, workers):
+    loader, other = (StreamingDataLoader(dataset, num_workers=n) for n in (workers, 0))
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    list(other)
+    resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
+    resumed.load_state_dict(loader.state_dict())
+    assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[0][3:]
+    list(batches)
+    assert loader.state_dict()["epoch"] == 2
+
+
 @pytest.mark.timeout(120)
 def test_a_loop_whose_persistent_workers_are_taken_ends_with_an_error(folder, dataset):
     loader = StreamingDataLoader(dataset, num_workers=1, persistent_workers=True)

@@ -217,6 +217,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         # Some trainers call set_epoch of the sampler only, or of that of a copy of the loader.
         vars(self.sampler)["set_epoch"] = partial(_follow_trainer, dataset)
         self._loop: int | None = None  # `sets` of the clock at the start of the current loop
+        self._position = (-1, 0)  # epoch and step after the batch that the loop yielded last
         self._loops = 0  # number of loops that were started
         self._shared: torch.Tensor | None = None  # see `WorkerBatches`
 
@@ -255,9 +256,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         run = self.dataset.session.run
         self.dataset.session.own_counters()
         if self._version != run.version or not are_workers_alive(self._iterator):
-            self._iterator = (
-                None  # persistent workers have an outdated copy of the run, or have ended
-            )
+            self._iterator = None  # persistent workers have an outdated run, or have ended
         self._version, sets = run.version, run.clock.sets
         self._follow_batch_size()
         self.dataset.session.placement.start_loop()
@@ -267,6 +266,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
             self._loop, self._loops = sets, self._loops + 1
             run.set_loader_position(epoch, first)
+            self._position = epoch, first
             if self.persistent_workers:
                 source = self._messages_of_loop(source, self._loops)
             if self.num_workers:
@@ -275,6 +275,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 for step, batch in self._batches(source, epoch, first, sets):
                     run.check_sets(sets)
                     run.set_loader_position(epoch, step + 1)
+                    self._position = epoch, step + 1
                     yield batch
         self._loop = None
 
@@ -349,11 +350,16 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batch yielded last; the generators of transforms follow from it."""
         run, world = self.dataset.session.run, self.dataset.session.world
-        return run.state_at(world, *run.position) if self._in_loop else run.next_state(world)
+        return run.state_at(world, *self._loop_position) if self._in_loop else run.next_state(world)
 
     @property
     def _in_loop(self) -> bool:
         return self._loop == self.dataset.session.run.clock.sets
+
+    @property
+    def _loop_position(self) -> tuple[int, int]:
+        position = self.dataset.session.run.position  # `resize` may have moved it back
+        return position if position[0] == self._position[0] else self._position  # or another loop
 
     def resize(self, world: World, *, rewind: int = 0) -> None:
         """Go on in another world from the next global batch on; see `StreamingDataset.resize`.
@@ -368,7 +374,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             ConfigError: As for `StreamingDataset.resize`.
         """
         session = self.dataset.session
-        session.resize(world, rewind, session.run.position if self._in_loop else (-1, 0))
+        session.resize(world, rewind, self._loop_position if self._in_loop else (-1, 0))
+        self._position = session.run.position
         self._follow_batch_size()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
