@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import tempfile
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,6 +18,7 @@ from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cli import main
 from streamplug.errors import ConfigError, NotFound, Transient
 from streamplug.plugin.registry import unregister
+from streamplug.plugin_kit.cancellation import sleep
 
 COLUMNS = {"id": "int", "text": "str", "thing": "json"}
 
@@ -199,6 +202,23 @@ def test_a_busy_server_is_no_damage(folder, flaky, tmp_path):
     Flaky.known.clear()
     written = convert(f"{flaky}://{folder}", Output(tmp_path / "out", processes=0))
     assert written.samples == 50
+
+
+def test_an_interrupt_ends_downloads(folder, flaky, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Flaky, "download", lambda *_: sleep(20))
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    started = time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            verify(Stream(remote=f"{flaky}://{folder}"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert time.monotonic() - started < 10
 
 
 def test_a_shard_that_cannot_be_read_in_batches_is_a_problem(folder, monkeypatch):

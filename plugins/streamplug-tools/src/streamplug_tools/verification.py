@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.memory_map import MappedFiles
 from streamplug.stream import Stream
+from streamplug.transfer.pool import map_threads
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.transfer.verify import verify_file
 from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progress
@@ -141,14 +141,13 @@ def verify(
         problems = [_disagreeing(index, *mismatch) for mismatch in find_shard_mismatches(index)]
         stored, without = 0, 0
         checksums: set[str] = set()
-        with ThreadPoolExecutor(threads, thread_name_prefix="streamplug-verify") as pool:
-            for start in range(0, len(shards), _SHARDS_PER_THREAD * threads):
-                some = shards[start : start + _SHARDS_PER_THREAD * threads]
-                for checked in pool.map(check, some):
-                    stored += checked.bytes
-                    problems += checked.problems
-                    checksums |= checked.checksums
-                    without += not checked.has_all_checksums
+        for start in range(0, len(shards), _SHARDS_PER_THREAD * threads):
+            some = shards[start : start + _SHARDS_PER_THREAD * threads]
+            for checked in map_threads(check, some, threads):
+                stored += checked.bytes
+                problems += checked.problems
+                checksums |= checked.checksums
+                without += not checked.has_all_checksums
     unsafe = {c.name for schema in index.schemas for c in schema.columns if c.encoding.unsafe}
     return Verified(
         url=fetched.url,
