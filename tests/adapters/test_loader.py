@@ -263,6 +263,27 @@ def test_workers_end_at_once_after_an_interrupt_that_is_kept(folder):
     assert set(multiprocessing.active_children()) <= before, interrupted  # as a notebook keeps it
 
 
+def test_a_loop_after_an_interrupt_of_the_start_of_a_loop_reads_all(folder):
+    loader = StreamingDataLoader(
+        make(folder), num_workers=2, persistent_workers=True, transform=slow
+    )
+    for _ in loader:
+        break
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)  # while the workers end the loop before
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert sorted(n for batch in loader for n in batch["id"].tolist()) == list(range(SIZE))
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_of_a_loop_in_a_reference_cycle_end_at_once(folder, persistent):
     before = set(multiprocessing.active_children())

@@ -18,6 +18,7 @@ from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import (
     WorkerBatches,
     are_workers_alive,
+    drop_workers_on_interrupt,
     identity,
     release_after_error,
     rewind_after_error,
@@ -289,7 +290,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         # Persistent workers share it already.
         if self._shared is None or self._iterator is None:
             self._shared = share_memory(torch.zeros(2, dtype=torch.int64))
-        with clock.starting() as (begun, place):
+        with drop_workers_on_interrupt(self), clock.starting() as (begun, place):
             self._shared.copy_(torch.tensor([begun, MAX_BATCHES_PER_MESSAGE]))
             yield place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import partial
 from itertools import count, islice, takewhile
@@ -249,6 +249,19 @@ def start_iterator(loader: DataLoader[Any]) -> Any:
 def are_workers_alive(iterator: Any) -> bool:
     """Return whether no worker process of torch's iterator has ended, as after Ctrl-C; True for None."""
     return all(worker.is_alive() for worker in getattr(iterator, "_workers", ()))
+
+
+@contextmanager
+def drop_workers_on_interrupt(loader: DataLoader[Any]) -> Iterator[None]:
+    """Let the next loop over a loader start new workers if Ctrl-C ends the block.
+
+    It may have interrupted torch in the middle of a message, or in its wait for persistent workers to begin.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        vars(loader)["_iterator"] = None
+        raise
 
 
 def identity(batch: Any) -> Any:
