@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tarfile
@@ -897,6 +898,21 @@ def test_persistent_workers_go_on(tars):
     loader.load_state_dict(state)
     assert [plain(output) for output in loader] == rest
     assert state["epoch"] == 3
+
+
+def test_a_loop_after_an_interrupt_has_new_persistent_workers(tars):
+    settings = {"batch_size": None, "num_workers": 1, "persistent_workers": True}
+    loader = wds.WebLoader(made(tars, "selected"), **settings)
+    expected = [[plain(output) for output in loader] for _ in range(2)]
+    before = set(multiprocessing.active_children())
+    loader = wds.WebLoader(made(tars, "selected"), **settings)
+    outputs = iter(loader)
+    assert plain(next(outputs)) == expected[0][0]
+    (worker,) = set(multiprocessing.active_children()) - before
+    os.kill(worker.pid, signal.SIGINT)  # as Ctrl-C sends it to all processes of a terminal
+    worker.join(60)
+    del outputs
+    assert [plain(output) for output in loader] == expected[1]
 
 
 def test_loops_do_not_take_each_others_outputs_of_persistent_workers(tars):

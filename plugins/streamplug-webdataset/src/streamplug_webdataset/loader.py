@@ -13,6 +13,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
+from streamplug.adapters.torch_batches import are_workers_alive
 from streamplug.errors import ConfigError, StateError
 from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable import IterablePipeline
@@ -166,7 +167,8 @@ class WebLoader(Fluent):
         positions = self._pipeline.start_positions(workers)
         even_positions, made, extra_outputs = positions, 0, 0
         progress.rest_mark = ((), tuple(positions), skipped)
-        if self._loader is None:
+        # Ctrl-C ends persistent workers.
+        if self._loader is None or not are_workers_alive(vars(self._loader).get("_iterator")):
             self._loader = DataLoader(
                 _WithPositions(self._pipeline, self._convert),
                 batch_size=None,
