@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from multiprocessing import Pipe
 from typing import ClassVar
 
 from streamplug_testing import EngineTests
+from streamplug_tools import local_engine
 from streamplug_tools.local_engine import Local
+
+from streamplug.plugin_kit.tasks import pack_task
 
 
 class TestLocal(EngineTests):
@@ -21,3 +25,14 @@ class TestHere(EngineTests):
 
     def make(self):
         return Local(0)
+
+
+def test_an_interrupted_process_ends_without_a_traceback():
+    def interrupt(number):
+        raise KeyboardInterrupt
+
+    ours, theirs = Pipe()
+    with ours, theirs:
+        ours.send(0)
+        local_engine._serve(theirs, pack_task(interrupt))
+        assert not ours.poll()

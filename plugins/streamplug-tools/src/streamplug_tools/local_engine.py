@@ -129,7 +129,8 @@ class _Worker:
 
 def _serve(connection: Connection[Any, Any], task: bytes) -> None:
     end_with_parent()  # another run may soon write the same part
-    with suppress(EOFError, OSError):  # the parent has ended
+    # The parent has ended, or tells of the interrupt, which came to all processes of the terminal.
+    with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
             number = connection.recv()
             connection.send(run_packed_task(number, task))
