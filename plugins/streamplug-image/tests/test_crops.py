@@ -5,6 +5,7 @@ import math
 import os
 import pickle
 import struct
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -162,6 +163,20 @@ def test_with_and_without_the_library_pixels_are_equal(size, monkeypatch):
     wholly = [crop.decode(data, np.random.default_rng(n)) for n in range(8)]
     assert len(used) < 9
     assert all((one == other).all() for one, other in zip(partly, wholly))
+
+
+@LIBRARY
+def test_a_thread_that_ends_frees_its_decompressor(monkeypatch):
+    library, freed = load_library(), []
+    destroy = library.tj3Destroy
+    monkeypatch.setattr(library, "tj3Destroy", lambda handle: freed.append(destroy(handle)))
+    data, out = memoryview(file_of(picture())), np.empty((8, 8, 3), np.uint8)
+    arguments = (data, "RGB", 8, (0, 0, 8, 8), out)
+    threads = [Thread(target=decode_region, args=arguments) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert len(freed) == 3
 
 
 def test_many_threads_decode_parts_at_once():

@@ -59,8 +59,8 @@ def _paths() -> Iterator[str]:
     yield from _NAMES
 
 
-class _Decompressor(threading.local):
-    """The decompressor of a thread."""
+class _Decompressor:
+    """A decompressor for one thread at a time."""
 
     def __init__(self) -> None:
         self.library = load_library()
@@ -71,7 +71,13 @@ class _Decompressor(threading.local):
             self.library.tj3Destroy(self.handle)
 
 
-_decompressor = _Decompressor()
+class _OfThread(threading.local):
+    # Not the decompressor itself: the end of a thread frees its attributes without calling `__del__`.
+    def __init__(self) -> None:
+        self.decompressor = _Decompressor()
+
+
+_of_thread = _OfThread()
 
 
 def decode_region(
@@ -91,7 +97,8 @@ def decode_region(
             of ``4 * eighths``, which is a multiple of the width of its blocks.
         out: Array to write to, contiguous, of shape ``[height, width, channels]``.
     """
-    library, handle = _decompressor.library, _decompressor.handle
+    decompressor = _of_thread.decompressor
+    library, handle = decompressor.library, decompressor.handle
     if library is None or not handle:
         return False
     file = np.frombuffer(data, np.uint8)
