@@ -34,7 +34,7 @@ class LoopCounter:
 
 
 def _shared(cells: Any) -> Any:
-    from streamplug.adapters.torch import share_memory
+    from streamplug.adapters.torch_transfers import share_memory
 
     return share_memory(cells)
 
