@@ -230,3 +230,36 @@ def test_damage_within_a_flac_file_is_no_silence(media):
         ):
             Audio(bytes(data)).samples(*window)
     assert np.array_equal(Audio(bytes(data)).samples(24.0, 25.0), expected)
+
+
+def noise_then_silence(container, codec, frame_size):
+    """Return a file of variable bit rate without a header that says how long it is."""
+    values = np.zeros(100 * frame_size, np.float32)
+    values[: len(values) // 4] = np.random.default_rng(0).normal(0, 0.2, len(values) // 4)
+    out = io.BytesIO()
+    with av.open(out, "w", format=container, options={"write_xing": "0"}) as target:
+        stream = target.add_stream(codec, rate=44100, layout="mono")
+        stream.codec_context.flags |= 2  # AV_CODEC_FLAG_QSCALE
+        stream.codec_context.global_quality = 472
+        for at in range(0, len(values), frame_size):
+            part = values[None, at : at + frame_size]
+            frame = av.AudioFrame.from_ndarray(part, "fltp", "mono")
+            frame.sample_rate, frame.pts = 44100, at
+            target.mux(stream.encode(frame))
+        target.mux(stream.encode(None))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "frame_size"), [("adts", "aac", 1024), ("mp3", "libmp3lame", 1152)]
+)
+def test_files_that_do_not_store_how_long_they_are_are_read_to_their_end(
+    container, codec, frame_size
+):
+    # FFmpeg takes the first bit rate for that of the whole file.
+    data = noise_then_silence(container, codec, frame_size)
+    expected = all_samples(data)
+    sound = Audio(data)
+    assert sound.duration == pytest.approx(expected.shape[1] / 44100)
+    assert (sound.samples() == expected).all()
+    assert not sound.window(0.25, at=sound.duration - 0.25).any()

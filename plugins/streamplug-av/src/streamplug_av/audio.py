@@ -17,7 +17,7 @@ from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.clip_options import check_at, check_positive, is_number
-from streamplug_av.container import decode_errors, sound_begin, start_seconds
+from streamplug_av.container import decode_errors, sound_begin, start_seconds, stores_duration
 from streamplug_av.media_file import MediaFile
 from streamplug_av.png import waveform_png
 from streamplug_av.timeline import merge_ranges
@@ -89,13 +89,29 @@ class Audio(MediaFile):
 
     @property
     def duration(self) -> float:
-        """Seconds until the end of the last sample, according to the container."""
+        """Seconds until the end of the last sample, according to the container.
+
+        Files that do not say it, such as ADTS, are read as a whole for it.
+        """
+        if self._counted_seconds is not None:
+            return self._counted_seconds
         stream = self._stream
         if not stream.duration:
             return (self._container.duration or 0) / av.time_base
         begin = sound_begin(self._container, stream) - start_seconds(self._container)
         late = begin if begin > _START_SECONDS else 0.0
         return float(stream.duration * stream.time_base) + late
+
+    @cached_property
+    def _counted_seconds(self) -> float | None:
+        """Seconds of all packets, if the file does not say how long it is."""
+        stream = self._stream
+        if stores_duration(self._container, self.file):
+            return None
+        with decode_errors("cannot read the times of the sound"):
+            ticks = sum(packet.duration or 0 for packet in self._container.demux(stream))
+        self._reopen()  # else the next call would read on from here
+        return float(ticks * stream.time_base)
 
     # -- samples ----------------------------------------------------------------------
 
@@ -191,8 +207,10 @@ class Audio(MediaFile):
                     low, high = max(at, first), min(end, stop)
                     if low < high:
                         out[:, low - first : high - first] = part[:, low - at : high - at]
+        if not self._is_exact:
+            return out
         expected = min(stop / self.rate, self.duration) - _TOLERANCE_SECONDS
-        if self._is_exact and end / self.rate < expected and not self._is_gap(end, stop):
+        if end / self.rate < expected and not self._is_gap(end, stop):
             raise DecodeError(
                 f"at {max(end, first) / self.rate:.3f} s: {_UNDECODABLE}, or ends before its "
                 f"{self.duration:.3f} s"

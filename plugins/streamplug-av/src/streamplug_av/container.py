@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,8 @@ _DISCARD: Any = getattr(
 )  # before version 18, packets of all streams are read
 
 _DISCARDED_FLAG = 2  # AVINDEX_DISCARD_FRAME of FFmpeg: the packet is outside of the edit list
+
+_FRAME_COUNT = re.compile(rb"Xing|Info|VBRI")  # what the first frame of an MP3 file may have
 
 # Playlists and the like must not lead FFmpeg to other files: no protocol has this name.
 _OPTIONS = {"protocol_whitelist": "none"}
@@ -98,3 +101,13 @@ def sound_begin(container: InputContainer, stream: Any) -> float:
 def is_mov(container: InputContainer) -> bool:
     """Return whether a container is MP4, MOV or the like."""
     return "mov" in container.format.name.split(",")
+
+
+def stores_duration(container: InputContainer, file: ValueFile) -> bool:
+    """Return whether a file says how long it is; for others, FFmpeg guesses it from the first bit rates."""
+    if container.format.name != "mp3":
+        return container.format.name != "aac"
+    head, begin = file.read_at(0, 10), 0
+    if head[:3] == b"ID3":  # its size has 7 bits in each byte
+        begin = len(head) + sum(byte << 7 * place for place, byte in enumerate(head[:5:-1]))
+    return _FRAME_COUNT.search(file.read_at(begin, 64)) is not None

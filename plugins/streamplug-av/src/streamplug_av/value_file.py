@@ -73,6 +73,17 @@ class ValueFile(io.RawIOBase):
         self._at += len(data)
         return data
 
+    def read_at(self, at: int, size: int) -> bytes:
+        """Return bytes from a place, fewer at the end of the file; the position stays."""
+        position, self._at = self._at, at
+        data = b""
+        try:
+            while len(data) < size and (part := self.read(size - len(data))):
+                data += part
+        finally:
+            self._at = position
+        return data
+
     def readinto(self, buffer: Any, /) -> int:
         """Read into a buffer."""
         data = self.read(len(buffer))
