@@ -263,3 +263,18 @@ def test_files_that_do_not_store_how_long_they_are_are_read_to_their_end(
     assert sound.duration == pytest.approx(expected.shape[1] / 44100)
     assert (sound.samples() == expected).all()
     assert not sound.window(0.25, at=sound.duration - 0.25).any()
+
+
+@pytest.mark.parametrize(("rate", "new_rate"), [(48000, 8000), (44100, 16000), (8000, 11025)])
+def test_resampled_sound_is_in_step_with_that_of_the_file(rate, new_rate):
+    def tone(seconds):
+        return (0.5 * np.sin(2 * np.pi * 1000 * seconds)).astype(np.float32)
+
+    out = io.BytesIO()
+    with av.open(out, "w", format="wav") as target:
+        stream = target.add_stream("pcm_f32le", rate=rate, layout="mono")
+        frame = av.AudioFrame.from_ndarray(tone(np.arange(3 * rate) / rate)[None], "flt", "mono")
+        frame.sample_rate = rate
+        target.mux([*stream.encode(frame), *stream.encode(None)])
+    [window] = Audio(out.getvalue()).samples(1.0, 1.5, rate=new_rate)
+    assert np.abs(window - tone(1 + np.arange(len(window)) / new_rate)).max() < 1e-4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import ceil, gcd
 from typing import Any
 
 import av
@@ -34,7 +35,7 @@ _EXACT_PCM = {"wav", "w64", "aiff"}
 _LOSSLESS = ("pcm_", "flac", "alac")
 _PREROLL_SECONDS = 0.25  # decoders of lossy codecs need the packets before a sample
 _UNDECODABLE = "the sound cannot be decoded; the file is damaged"
-_MARGIN = 64  # samples around a window that is resampled, for the filter
+_MARGIN = 64  # samples, at the lower rate, around a window that is resampled, for the filter
 _TOLERANCE_SECONDS = 0.1  # codecs pad the end
 _START_SECONDS = 1e-6  # to which FFmpeg rounds the begin of a file
 _MAX_JITTER_SECONDS = 5e-3  # of the times of packets without a gap, which containers round
@@ -144,15 +145,22 @@ class Audio(MediaFile):
         if not is_number(start) or not is_number(stop) or stop < start:
             raise ConfigError(f"start={start!r}, stop={stop!r}: expected two times in order")
         seconds = stop - start
-        if seconds * max(self.rate, rate or 0) * self.channels * 4 > self.max_value_bytes:
+        new_rate = int(rate or self.rate)
+        margin = 0 if new_rate == self.rate else _margin(self.rate, new_rate)
+        num_samples = seconds * max(self.rate, new_rate) + 2 * margin
+        if num_samples * self.channels * 4 > self.max_value_bytes:
             what = f"{seconds:.3f} s of sound at {self.rate} Hz"
             raise large_value_error(what, self.max_value_bytes)
         first, count = round(start * self.rate), _count_samples(seconds, self.rate)
-        if rate in (None, self.rate):
-            return _mixed(self._decoded(first, first + count), channels)
-        margin = self._decoded(first - _MARGIN, first + count + _MARGIN)
+        window = _mixed(self._decoded(first - margin, first + count + margin), channels)
+        if new_rate == self.rate:
+            return window
         return _resampled(
-            _mixed(margin, channels), self.rate, int(rate or 0), _count_samples(seconds, rate)
+            window,
+            self.rate,
+            new_rate,
+            margin * new_rate // self.rate,
+            _count_samples(seconds, rate),
         )
 
     def window(
@@ -305,8 +313,14 @@ def _mixed(samples: Samples, channels: int | None) -> Samples:
     return mono if channels == 1 else np.repeat(mono, channels, axis=0)
 
 
-def _resampled(samples: Samples, rate: int, new_rate: int, count: int) -> Samples:
-    """Resample a window that has a margin on both sides, and cut it to `count` samples."""
+def _margin(rate: int, new_rate: int) -> int:
+    """Return the samples around a window, which are a whole number of samples at the new rate, too."""
+    step = rate // gcd(rate, new_rate)
+    return ceil(_MARGIN * max(rate / new_rate, 1) / step) * step
+
+
+def _resampled(samples: Samples, rate: int, new_rate: int, offset: int, count: int) -> Samples:
+    """Resample a window that has a margin on both sides, and return `count` samples from `offset` on."""
     parts = []
     for channel in samples:  # one by one: FFmpeg has no layout for some numbers of channels
         convert = av.AudioResampler(format="fltp", layout="mono", rate=new_rate)
@@ -314,7 +328,6 @@ def _resampled(samples: Samples, rate: int, new_rate: int, count: int) -> Sample
         frame.sample_rate, frame.pts = rate, None
         converted = [*convert.resample(frame), *convert.resample(None)]
         parts.append(np.concatenate([part.to_ndarray()[0] for part in converted]))
-    offset = round(_MARGIN * new_rate / rate)
     out = np.zeros((len(samples), count), np.float32)
     cut = np.stack(parts)[:, offset : offset + count]
     out[:, : cut.shape[1]] = cut
