@@ -225,3 +225,19 @@ def test_playlists_open_no_other_files(tmp_path, media):
     listed = f"ffconcat version 1.0\nfile {tmp_path}/secret.ts\n"
     with pytest.raises(DecodeError):
         Video(listed.encode()).clip(1)
+
+
+def test_the_last_frame_of_rising_distances_is_found_by_its_time():
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as target:
+        stream = target.add_stream("libx264", rate=10, options={"bf": "3"})
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(20):
+            pixels = np.full((48, 64, 3), 10 * number, np.uint8)
+            frame = av.VideoFrame.from_ndarray(pixels, "rgb24")
+            frame.pts = number + number**2 // 4
+            target.mux(stream.encode(frame))
+        target.mux(stream.encode(None))
+    video = Video(out.getvalue())
+    assert video.duration < video.times[-1]  # FFmpeg counts until the last frame is decoded
+    assert (video.frames(times=video.times) == video.frames(indices=np.arange(20))).all()

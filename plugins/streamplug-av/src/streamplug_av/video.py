@@ -175,7 +175,9 @@ class Video(MediaFile):
         """
         seconds = np.asarray(times, np.float64).reshape(-1)
         tolerance = self._tolerance()
-        first, end = self.times[0], self.times[0] + self.duration
+        first = self.times[0]
+        # An MP4 file counts until the last frame is decoded, and may show some long after that.
+        end = max(first + self.duration, self.times[-1])
         if not stores_times(self._container) and self.fps:  # its duration is an estimate
             end = max(end, self.times[-1] + 1 / self.fps)
         wrong = ~((seconds >= first - 2 * tolerance) & (seconds <= end + 2 * tolerance))
