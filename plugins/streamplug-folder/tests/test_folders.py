@@ -210,14 +210,16 @@ def test_what_has_no_meaning_is_refused(tree):
 
 
 def test_images_are_images_of_pillow(tmp_path):
-    for number, ending in enumerate(("png", "jpg", "webp", "bmp")):
+    for number, ending in enumerate(("png", "jpg", "webp", "bmp", "ppm", "pgm", "tif")):
         path = tmp_path / "set" / "a" / f"{number}.{ending}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (4 + number, 3), (9, 9, 9)).save(path)
+        mode = "L" if ending == "pgm" else "RGB"
+        Image.new(mode, (4 + number, 3)).save(path)
     write(tmp_path / "set" / "b" / "0.jpg", b"no image")
     dataset = opened(tmp_path / "set", "folder:images")
-    assert [dataset[i]["image"].size for i in range(4)] == [(4, 3), (5, 3), (6, 3), (7, 3)]
-    for read in (lambda: dataset[4], lambda: list(dataset)):
+    assert [dataset[i]["image"].size for i in range(7)] == [(4 + i, 3) for i in range(7)]
+    assert [dataset[i]["image"].getpixel((0, 0)) for i in (4, 5)] == [(0, 0, 0), 0]
+    for read in (lambda: dataset[7], lambda: list(dataset)):
         with pytest.raises(
             DecodeError, match=r"sample \d \(b/0.jpg\), column 'image': not an image"
         ):

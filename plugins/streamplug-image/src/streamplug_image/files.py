@@ -15,7 +15,7 @@ from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES, Encoding
 from streamplug.plugin_kit.codec_errors import large_value_error, wrong_type_error
 
-_READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF") + ("AVIF",) * bool(
+_READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM") + ("AVIF",) * bool(
     find_spec("PIL.AvifImagePlugin")  # since Pillow 11.3
 )
 """Formats that are read: other writers store any bytes, whatever the name of the encoding."""
