@@ -241,3 +241,27 @@ def test_the_last_frame_of_rising_distances_is_found_by_its_time():
     video = Video(out.getvalue())
     assert video.duration < video.times[-1]  # FFmpeg counts until the last frame is decoded
     assert (video.frames(times=video.times) == video.frames(indices=np.arange(20))).all()
+
+
+def test_frames_of_several_sizes_need_one_to_which_they_are_scaled():
+    def part(size, first):
+        out = io.BytesIO()
+        with av.open(out, "w", format="mpegts") as target:
+            stream = target.add_stream("mpeg2video", rate=25, options={"bf": "0"})
+            stream.width, stream.height = size
+            for number in range(first, first + 5):
+                pixels = np.full((*size[::-1], 3), 10 * number, np.uint8)
+                frame = av.VideoFrame.from_ndarray(pixels, "rgb24")
+                frame.pts = number
+                target.mux(stream.encode(frame))
+            target.mux(stream.encode(None))
+        return out.getvalue()
+
+    video = Video(part((64, 48), 0) + part((32, 32), 5))
+    assert video.frames(indices=[8]).shape == (1, 32, 32, 3)
+    assert video.size == (64, 48)
+    with pytest.raises(
+        DecodeError, match="of several sizes, 32 x 32 and 64 x 48 pixels; pass size="
+    ):
+        video.frames(indices=[0, 8])
+    assert video.frames(indices=[0, 8], size=(16, 20)).shape == (2, 16, 20, 3)

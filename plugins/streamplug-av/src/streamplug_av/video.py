@@ -91,9 +91,9 @@ class Video(MediaFile):
             raise DecodeError("the video has no frames")
         return timeline
 
-    @property
+    @cached_property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels."""
+        """Width and height in pixels, those of the first frame."""
         return self._stream.codec_context.width, self._stream.codec_context.height
 
     @property
@@ -243,7 +243,8 @@ class Video(MediaFile):
         return self._decode(self.clip_indices(frames, stride, at, rng), checked_size(size))
 
     def _decode(self, numbers: Int64, size: tuple[int, int] | None) -> Frames:
-        self._check_size(len(numbers), *(size or self.size[::-1]))
+        width, height = self.size  # FFmpeg changes it to that of the last decoded frame
+        self._check_size(len(numbers), *(size or (height, width)))
         decoded = self._frames_at(np.unique(numbers), size)
         if decoded is None:  # frames are not where a constant rate would have them
             self.__dict__.pop("times", None)
@@ -252,8 +253,13 @@ class Video(MediaFile):
         if decoded is None:
             raise unknown_times_error(self._container, self._stream)
         if not len(numbers):
-            height, width = size or self.size[::-1]
-            return np.empty((0, height, width, 3), np.uint8)
+            return np.empty((0, *(size or (height, width)), 3), np.uint8)
+        if len(sizes := {frame.shape[:2] for frame in decoded.values()}) > 1:
+            raise DecodeError(
+                "the video has frames of several sizes, "
+                f"{' and '.join(f'{wide} x {high}' for high, wide in sorted(sizes))} pixels; pass size=, to "
+                "which all are scaled"
+            )
         last = self.num_frames - 1
         return np.stack([decoded[number] for number in np.minimum(numbers, last).tolist()])
 
