@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import wave
 
 import av
 import numpy as np
@@ -278,3 +279,15 @@ def test_resampled_sound_is_in_step_with_that_of_the_file(rate, new_rate):
         target.mux([*stream.encode(frame), *stream.encode(None)])
     [window] = Audio(out.getvalue()).samples(1.0, 1.5, rate=new_rate)
     assert np.abs(window - tone(1 + np.arange(len(window)) / new_rate)).max() < 1e-4
+
+
+@pytest.mark.parametrize("channels", [7, 8, 9])
+def test_sound_of_many_channels(channels):
+    values = np.random.default_rng(0).integers(-9999, 9999, (800, channels)).astype("<i2")
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((channels, 2, 8000, 0, "NONE", ""))
+        file.writeframes(values.tobytes())
+    sound = Audio(out.getvalue())
+    assert (sound.samples() == values.T / np.float32(32768)).all()
+    assert sound.samples(rate=4000).shape == (channels, 400)

@@ -37,6 +37,7 @@ _PREROLL_SECONDS = 0.25  # decoders of lossy codecs need the packets before a sa
 _UNDECODABLE = "the sound cannot be decoded; the file is damaged"
 _MARGIN = 64  # samples, at the lower rate, around a window that is resampled, for the filter
 _TOLERANCE_SECONDS = 0.1  # codecs pad the end
+_MAX_PLANES = 8  # AV_NUM_DATA_POINTERS of FFmpeg
 _START_SECONDS = 1e-6  # to which FFmpeg rounds the begin of a file
 _MAX_JITTER_SECONDS = 5e-3  # of the times of packets without a gap, which containers round
 
@@ -263,7 +264,7 @@ class Audio(MediaFile):
             # The first packets of some codecs come before the begin.
             earliest = self._entries[0, 0] if len(self._entries) else stream.start_time or 0
             self._container.seek(max(begin, int(earliest)), stream=stream)
-        convert = av.AudioResampler(format="fltp")
+        convert: av.AudioResampler | None = None
         jitter = rate * max(_MAX_JITTER_SECONDS, 2 * float(stream.time_base))
         at: int | None = None
         for frame in self._frames(last):
@@ -272,8 +273,14 @@ class Audio(MediaFile):
                 if at is None or self._is_exact or abs(stored - at) > jitter:
                     at = stored
             at = 0 if at is None else at
+            if convert is None:
+                # PyAV crashes on frames with all planes that FFmpeg has room for, or more.
+                is_planar = len(frame.layout.channels) < _MAX_PLANES
+                convert = av.AudioResampler(format="fltp" if is_planar else "flt")
             for converted in convert.resample(frame):
                 samples = converted.to_ndarray().astype(np.float32, copy=False)
+                if not is_planar:
+                    samples = samples.reshape(converted.samples, -1).T
                 yield at, samples
                 at += samples.shape[1]
 
