@@ -284,3 +284,12 @@ def test_a_dash_is_the_standard_output(tmp_path, monkeypatch, capfdbinary):
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         assert archive.getnames() == ["0000.cls", "0000.txt"]
     assert not list(tmp_path.iterdir())
+
+
+def test_webp_files_keep_the_colours_of_transparent_pixels(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 4), np.uint8)
+    pixels[:4, :, 3] = 0
+    with TarWriter(tmp_path / "a.tar") as out:
+        out.write({"__key__": "a", "webp": pixels})
+    (sample,) = WebDataset(str(tmp_path / "a.tar"), shardshuffle=False).decode("rgba8")
+    assert (sample["webp"] == pixels).all()

@@ -25,7 +25,7 @@ _FORMATS = {
 }
 _OPTIONS: dict[str, dict[str, Any]] = {
     "JPEG": {"quality": 100},
-    "WEBP": {"lossless": True},
+    "WEBP": {"lossless": True, "exact": True},  # exact: colours of transparent pixels, too
 }
 _GREY_MODES = {"pgm": "L", "pbm": "1"}
 _ROUNDING = 0.001
