@@ -6,7 +6,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 from streamplug_testing.http import serving
 
 from streamplug import StreamingDataLoader, StreamingDataset
@@ -288,6 +288,19 @@ def test_images_of_16_bits_are_scaled(site, tmp_path, converted, size):
     for sample in StreamingDataset(local="converted")[:]:
         shown = np.asarray(Image.open(BytesIO(sample["jpg"])).convert("L"), int)
         assert np.abs(shown.mean(1) - np.linspace(5, 250, len(shown))).max() < 6
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_reduced_images_keep_their_orientation(site, tmp_path, converted, ending):
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.new("RGB", (48, 32)).save(site.root / f"turned.{ending}", exif=exif)
+    metadata(tmp_path, [f"{site.url}/turned.{ending}"] * 2)
+    converted(f"{CRAWL} --image-size 24")
+    sample = StreamingDataset(local="converted")[0]
+    with Image.open(BytesIO(sample["jpg"])) as image:
+        assert image.size == (36, 24) == (sample["width"], sample["height"])
+        assert image.getexif()[ExifTags.Base.Orientation] == 6
 
 
 def test_crawl_stops_where_all_is_in_vain(site, tmp_path, refused):

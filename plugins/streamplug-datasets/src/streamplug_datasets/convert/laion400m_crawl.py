@@ -13,6 +13,7 @@ from typing import Any
 import click
 from PIL import ExifTags, Image
 from streamplug_image.files import open_file
+from streamplug_image.orientation import find_orientation
 
 from streamplug.config import parse_bytes
 from streamplug.errors import DataError
@@ -155,7 +156,10 @@ def _image(data: bytes, size: int) -> dict[str, Any]:
         if after != before or image.format != "JPEG":
             out = BytesIO()
             reduced = to_rgb(image).resize(after, Image.Resampling.LANCZOS)
-            reduced.save(out, "JPEG", quality=95)
+            turned = Image.Exif()
+            turned[ExifTags.Base.Orientation] = find_orientation(memoryview(data), lambda _: image)
+            is_turned = turned[ExifTags.Base.Orientation] != 1
+            reduced.save(out, "JPEG", quality=95, exif=turned if is_turned else b"")
             data = out.getvalue()
     text = json.dumps(exif)
     return {
