@@ -124,6 +124,16 @@ def test_headers_have_the_lengths(tmp_path, monkeypatch):
     assert max(sum(2 * LENGTHS[n] for n in batch) for batch in batches) <= 3 * LIMIT
 
 
+@pytest.mark.parametrize(("dtype", "width"), [("uint8", 8), ("float16", 300)])
+def test_the_length_of_arrays_of_two_dimensions_is_that_of_the_first(tmp_path, dtype, width):
+    shape = f"ndarray:{dtype}"  # sizes of these arrays are also those of vectors
+    out = plain(tmp_path / "set", tokens=(shape, lambda n: np.zeros((1 + n % 5, width), dtype)))
+    batches = read(make(out, budget={"limit": 50, "column": "tokens"}))
+    costs = [sum(1 + n % 5 for n in batch) for batch in batches]
+    assert max(costs) <= 50
+    assert np.mean(costs) > 45
+
+
 def test_many_samples_are_measured_in_processes(tmp_path, monkeypatch):
     monkeypatch.setattr("streamplug_budget.length_counter.SAMPLES_PER_PROCESS", 200)
     monkeypatch.setattr("os.cpu_count", lambda: 2)

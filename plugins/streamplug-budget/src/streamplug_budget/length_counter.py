@@ -18,6 +18,7 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError, CorruptShardError, DataError, UnsafeTypeError
 from streamplug.interfaces import VectorColumn
 from streamplug.interfaces.encoding import bypasses
+from streamplug.read import RangeShards, Reader
 from streamplug.session.open_stream import OpenStream, read_all
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
@@ -146,8 +147,27 @@ class LengthCounter:
                 ),
             ):
                 lengths[starts[shard] : starts[shard + 1]] = sizes
-            return lengths if selection is None else lengths[selection.rows(np.arange(self.size))]
+            if selection is not None:
+                lengths = lengths[selection.rows(np.arange(self.size))]
+            if self.measure == "bytes" or self._is_vector(stored, column, lengths):
+                return lengths
         return None
+
+    def _is_vector(self, stored: OpenStream, column: str, lengths: Lengths) -> bool:
+        """Return whether the value of the first sample, if it can be read, has the length by its header.
+
+        Some arrays of more dimensions have the size of a vector.
+        """
+        if not self.size:
+            return True
+        rows = np.zeros(1, np.int64)
+        if stored.selection is not None:
+            rows = stored.selection.rows(rows)
+        with suppress(ConfigError, DataError):
+            shards = RangeShards(stored.index, stored.ranges, [column])
+            [sample] = Reader([stored.index.starts], [shards]).rows(rows)
+            return bool(np.shape(sample[column]) == (lengths[0],))
+        return True
 
     def _shard_lengths(self, stored: OpenStream, name: str, shard: int) -> Int64:
         column = stored.index.schema(shard).column(name)
