@@ -552,6 +552,8 @@ def test_a_document_of_another_length_than_counted_is_refused(tmp_path):
         ("ndarray:uint16", np.ones(3, np.uint16), {"column": "other"}, "'other'"),
         ("ndarray:uint16", np.ones(3, np.uint16), {"separator": 1 << 16}, "separator=65536"),
         ("ndarray", np.ones(3, np.uint16), {"dtype": "uint17"}, "dtype='uint17'"),
+        ("bytes", b"1234", {"dtype": ">u2"}, "dtype='>u2': .* little-endian"),
+        ("bytes", b"1234", {"dtype": np.dtype(">i4")}, "dtype='>i4': .* little-endian"),
     ],
 )
 def test_what_holds_no_tokens_is_refused(tmp_path, spec, value, options, match):

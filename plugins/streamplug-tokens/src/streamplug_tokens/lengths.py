@@ -66,11 +66,17 @@ def _schema_dtype(
     if dtype_name is None and column.encoding.item is None:
         raise ConfigError(f"{what}, does not say of what dtype its tokens are: pass dtype=")
     try:
-        given_dtype = np.dtype(dtype_name).newbyteorder("<") if dtype_name is not None else None
+        given_dtype = np.dtype(dtype_name) if dtype_name is not None else None
     except (TypeError, ValueError):
         raise ConfigError(
             f"dtype={dtype_name!r}: expected the name of one, such as 'uint16'"
         ) from None
+    if given_dtype is not None:
+        if given_dtype.byteorder == ">":
+            raise ConfigError(
+                f"dtype={dtype_name!r}: tokens are read in little-endian byte order; write them in that"
+            )
+        given_dtype = given_dtype.newbyteorder("<")
     dtype = column.encoding.item or given_dtype
     if dtype is None or (given_dtype is not None and given_dtype != dtype):
         raise ConfigError(f"{what}, has tokens of {dtype}, not dtype={dtype_name!r}")
