@@ -696,6 +696,31 @@ def test_a_data_set_that_is_resized_below_packs_is_refused(folder):
         list(packs)
 
 
+def test_a_data_set_that_is_resized_between_loops_with_open_bins_is_refused(folder):
+    worlds = [World(ranks_per_node=2, rank=rank) for rank in range(2)]
+    ranks = [StreamingDataset(local=folder, batch_size=4, world=world) for world in worlds]
+    packs = [PackedSamples(dataset, **LIMIT, transform=add_noise) for dataset in ranks]
+    read = [n for of_rank in packs for pack in of_rank for n in pack["sample_ids"]]
+    ranks[0].resize(World())
+    states = [of_rank.state_dict() for of_rank in packs]
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="load the list of the states of all ranks"):
+            next(iter(packs[0]))
+    packs[0].load_state_dict(states)
+    read += [n for pack in packs[0].flush() for n in pack["sample_ids"]]
+    assert sorted(read) == list(range(SIZE))
+
+
+def test_a_data_set_may_be_resized_without_open_bins(folder):
+    world = World(ranks_per_node=2)
+    dataset = StreamingDataset(local=folder, batch_size=4, world=world)
+    packs = PackedSamples(dataset, **LIMIT, transform=add_noise)
+    _ = [*packs, *packs.flush()]
+    dataset.resize(World())
+    read = [n for pack in [*packs, *packs.flush()] for n in pack["sample_ids"]]
+    assert sorted(read) == list(range(SIZE))
+
+
 def test_lengths_of_numpy_types_are_saved(folder):
     dataset = StreamingDataset(local=folder, shuffle=True, batch_size=8)
     json.dumps(PackedSamples(dataset, length=np.int64(64), size="tokens").state_dict())

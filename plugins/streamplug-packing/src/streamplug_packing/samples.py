@@ -102,9 +102,11 @@ class PackIterable:
         self._follow_dataset()
         session, state = self._stream.source.session, self._yielded
         options = self._stream.options.to_state()
+        # After resize(), the samples of open bins are still those of a rank of the world before.
+        world = self._stream.world if state.places else session.world
         return {
             "order": session.state_at(state.epoch, state.step),
-            "packing": {**state.save(options, session.world), "packs": self._num_packs},
+            "packing": {**state.save(options, world), "packs": self._num_packs},
         }
 
     def load_state_dict(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
@@ -124,6 +126,7 @@ class PackIterable:
         source, options = self._stream.source, self._stream.options.to_state()
         if isinstance(saved, Mapping) and "packing" not in saved:
             source.go_to(saved)
+            self._stream.accept_world()
             self._begin(PackingState(*source.session.run.clock.next()))
             self._num_packs = self._resumed_packs = 0
             return
@@ -135,6 +138,7 @@ class PackIterable:
         ]
         num_packs = max(count_packs(state["packing"]) for _, state in ranks)
         source.go_to(latest_order(ranks))
+        self._stream.accept_world()
         worlds = [world for world, _ in ranks]
         is_own = worlds == [source.session.world]
         self._begin(states[0] if is_own else hand_over(list(zip(worlds, states)), source.session))

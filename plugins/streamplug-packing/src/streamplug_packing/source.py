@@ -20,6 +20,10 @@ from streamplug_packing.state import SamplePlace
 
 _IDS_PER_BLOCK = 1024
 _SAMPLES_PER_READ = 64
+RESIZE_ERROR = (
+    "resize() of a data set that is packed: load the list of the states of all ranks in the other world, "
+    "which hands over the samples of open bins"
+)
 
 
 class PackSource:
@@ -99,10 +103,7 @@ class PackSource:
         # The epoch first: it starts workers, before this process has any thread.
         for samples in self.read_epoch():
             if self.session.run.clock.changes != changes:
-                raise ConfigError(
-                    "resize() of a data set that is packed: load the list of the states of all ranks in the "
-                    "other world, which hands over the samples of open bins"
-                )
+                raise ConfigError(RESIZE_ERROR)
             step, places = next(steps, (-1, []))
             if len(places) != len(samples):
                 raise DataError(

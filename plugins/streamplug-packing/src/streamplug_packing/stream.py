@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from streamplug.errors import StateError
+from streamplug.errors import ConfigError, StateError
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.packer import BestFitPacker, Bin
-from streamplug_packing.source import PackSource
+from streamplug_packing.source import RESIZE_ERROR, PackSource
 from streamplug_packing.state import PackingState, SamplePlace
 
 _Item: TypeAlias = "tuple[SamplePlace, int, Any]"
@@ -23,10 +23,14 @@ class PackStream:
     """The packs of a run, which continue over the ends of epochs.
 
     It refers to no object that is iterated over: loaders end their workers late if they are in a cycle.
+
+    Attributes:
+        world: Place of the rank that read the samples of open bins.
     """
 
     def __init__(self, source: PackSource, options: PackingOptions) -> None:
         self.source, self.options = source, options
+        self.accept_world()
         self.begin(PackingState(*source.session.run.clock.next()))
 
     def begin(self, state: PackingState, sets: int | None = None) -> None:
@@ -43,6 +47,10 @@ class PackStream:
         self._unread: PackingState | None = state
         self._steps: Iterator[tuple[int, list[SamplePlace], list[Any]]] | None = None
         self.sets = self.source.session.run.clock.sets if sets is None else sets
+
+    def accept_world(self) -> None:
+        """Read in the data set's world from now on, as samples of open bins are of it, or there are none."""
+        self.world = self.source.session.world
 
     def is_outdated(self) -> bool:
         """Return whether a position was set on the data set itself."""
@@ -105,6 +113,10 @@ class PackStream:
         """Append the samples of the next step to the backlog; return False at the end of the epoch."""
         if self._steps is None:
             self.follow_clock()
+            if not (self._packer.bins or self._backlog):
+                self.accept_world()
+            elif self.world != self.source.session.world:
+                raise ConfigError(RESIZE_ERROR)
             self._steps = self.source.read_steps(self._epoch, self._step)
         step = next(self._steps, None)
         if step is None:
