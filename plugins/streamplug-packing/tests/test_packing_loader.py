@@ -270,6 +270,16 @@ def test_a_sample_that_is_too_long_is_named(folder):
 
 
 @pytest.mark.parametrize(
+    "size", [np.array(2.5), torch.tensor(2.5), np.array([2, 3]), np.array([2])]
+)
+def test_a_size_that_is_no_whole_number_is_refused(folder, size):
+    dataset = StreamingDataset(local=folder, batch_size=8)
+    packs = PackedSamples(dataset, length=6, size=lambda _: size)
+    with pytest.raises(DataError, match=r"sample 0 .* has size .*of a whole number from 1 to that"):
+        next(iter(packs))
+
+
+@pytest.mark.parametrize(
     ("wrong", "error"),
     [
         ({"drop_last": True}, "drop_last=True"),

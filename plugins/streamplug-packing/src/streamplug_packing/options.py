@@ -37,6 +37,7 @@ class PackingOptions:
         Raises:
             DataError: If the size is no whole number in ``[1, length]``.
         """
+        is_whole = True  # a length
         if isinstance(self.size, str):
             try:
                 size: Any = len(sample[self.size])
@@ -47,7 +48,8 @@ class PackingOptions:
                 ) from error
         else:
             size = self.size(sample)
-        if hasattr(size, "__index__") and 1 <= size <= self.length:
+            is_whole = _is_whole_number(size)
+        if is_whole and 1 <= size <= self.length:
             return int(size)
         raise DataError(
             f"{location()} has size {size!r:.80}; packs of length={self.length} take samples of a whole "
@@ -59,3 +61,11 @@ class PackingOptions:
         """Return the options on which packs depend, for states."""
         names = ("length", "open_bins", "max_samples")
         return {name: getattr(self, name) for name in names}
+
+
+def _is_whole_number(value: Any) -> bool:
+    # Arrays and tensors of any dtype and shape have `__index__`.
+    try:
+        return hasattr(value, "__index__") and bool(int(value) == value)
+    except (TypeError, ValueError, OverflowError):
+        return False
