@@ -137,11 +137,18 @@ class PackIterable:
             for _, state in ranks
         ]
         num_packs = max(count_packs(state["packing"]) for _, state in ranks)
+        before = self.state_dict()["order"]
         source.go_to(latest_order(ranks))
-        self._stream.accept_world()
         worlds = [world for world, _ in ranks]
         is_own = worlds == [source.session.world]
-        self._begin(states[0] if is_own else hand_over(list(zip(worlds, states)), source.session))
+        try:
+            begin = states[0] if is_own else hand_over(list(zip(worlds, states)), source.session)
+        except BaseException:
+            source.go_to(before)
+            self._begin(self._yielded)
+            raise
+        self._stream.accept_world()
+        self._begin(begin)
         self._num_packs = self._resumed_packs = num_packs
 
     def _begin(self, state: PackingState) -> None:
