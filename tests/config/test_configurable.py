@@ -224,6 +224,18 @@ def test_variables_of_the_environment_are_filled_in(place, monkeypatch):
     assert config.load({"a": ["$${env:X}", "$5"]}) == {"a": ["${env:X}", "$5"]}
 
 
+@pytest.mark.parametrize(("data", "filled"), [(None, "a/x-{00..12}.tar"), ("b/y", "b/y")])
+def test_a_default_may_have_pairs_of_braces(monkeypatch, data, filled):
+    monkeypatch.delenv("DATA_OF_TEST", raising=False)
+    if data is not None:
+        monkeypatch.setenv("DATA_OF_TEST", data)
+    text = "${env:DATA_OF_TEST:-a/x-{00..12}.tar}"
+    assert config.load({"remote": text, "split": f"{text}-{text}"}) == {
+        "remote": filled,
+        "split": f"{filled}-{filled}",
+    }
+
+
 @pytest.mark.parametrize(("text", "version"), [("1", 1), ("v1", "v1"), ("²", "²")])
 def test_a_variable_is_a_number_where_numbers_and_text_are_allowed(monkeypatch, text, version):
     monkeypatch.setenv("V", text)
@@ -260,7 +272,9 @@ def test_a_variable_that_is_not_set_is_an_error_with_its_key_and_name():
         StreamingDataset.from_config({"remote": "${HOME}"})
 
 
-@pytest.mark.parametrize("text", ["${env:A:-${env:B}}", "${env:A", "a${", "${env:A:-${x}"])
+@pytest.mark.parametrize(
+    "text", ["${env:A:-${env:B}}", "${env:A", "a${", "${env:A:-${x}", "${env:A:-{a,{b}}}"]
+)
 def test_references_with_an_open_brace_are_refused(text):
     with pytest.raises(
         ConfigError, match=r"^writer\.out: \$\{.* has no meaning; write \$\{env:NAME}"

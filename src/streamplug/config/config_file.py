@@ -16,7 +16,8 @@ from streamplug.errors import ConfigError
 Source: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str]"
 """A mapping, or the path of a configuration file."""
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<what>[^}]*\}?)")
+# A default may have pairs of braces, such as those of the pattern "*.{jpg,png}".
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<what>(?:[^{}]|\{[^{}]*\})*\}?)")
 # A reference in a default would end at its own brace, and leave the outer one open.
 _VARIABLE = re.compile(
     r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>(?:(?!\$\{).)*))?\}", re.DOTALL
