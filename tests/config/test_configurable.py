@@ -207,6 +207,21 @@ def test_streams_as_arguments_are_objects(streams):
         StreamingDataset.from_config({"batch_size": 4}, streams=streams)
 
 
+class Untyped(StreamingDataset):
+    def __init__(self, streams=None, batch_size=8, own=None, **kwargs):
+        super().__init__(streams=streams, batch_size=batch_size, **kwargs)
+        self.own = own
+
+
+def test_subclasses_need_not_repeat_types(place, monkeypatch):
+    monkeypatch.setenv("B", "4")
+    given = {"streams": {"a": {"local": place}}, "batch_size": "${env:B}", "own": ["x"]}
+    dataset = Untyped.from_config(given)
+    assert (dataset.size, dataset.batch_size, dataset.own) == (40, 4, ["x"])
+    with pytest.raises(ConfigError, match=r"^streams\.a\.locl: no such key"):
+        Untyped.from_config({"streams": {"a": {"locl": place}}})
+
+
 def test_variables_of_the_environment_are_filled_in(place, monkeypatch):
     monkeypatch.setenv("ROOT_OF_SET", place.removesuffix("/set"))
     monkeypatch.setenv("MIX", "TRUE")

@@ -44,15 +44,20 @@ def _parameters(cls: type) -> dict[str, Parameter]:
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         texts.update(_described_parameters(base))
-    result: dict[str, Parameter] = {}
+    hints: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for owner, signature in constructors(cls.__mro__):
         names = sys.modules[owner.__module__].__dict__
         for name, parameter in list(signature.parameters.items())[1:]:
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                hint = _resolve_hint(parameter.annotation, names)
-                text = texts.get(name, "")
-                result.setdefault(name, Parameter(hint, parameter.default, text))
-    return result
+                defaults.setdefault(name, parameter.default)
+                # A subclass need not repeat the type of a parameter that it passes on.
+                if parameter.annotation is not REQUIRED:
+                    hints.setdefault(name, _resolve_hint(parameter.annotation, names))
+    return {
+        name: Parameter(hints.get(name, Any), default, texts.get(name, ""))
+        for name, default in defaults.items()
+    }
 
 
 def constructors(classes: Sequence[type]) -> Iterator[tuple[type, inspect.Signature]]:
@@ -71,8 +76,6 @@ def has_any_keywords(signature: inspect.Signature) -> bool:
 
 
 def _resolve_hint(hint: Any, names: dict[str, Any]) -> Any:
-    if hint is REQUIRED:
-        return Any
     # One at a time: a name imported only for type checkers must not affect other hints.
     annotated = SimpleNamespace(__annotations__={"hint": hint})
     try:
