@@ -496,3 +496,27 @@ def test_loops_that_are_left_early_free_their_slots(folder):
     assert [each._taken.tolist() for each in loader._iterator._dataset._shared_arrays] == [
         [0] * 4
     ] * 2
+
+
+@pytest.mark.parametrize("options", [{"in_order": False}, {"prefetch_factor": 2}, {"device": "x"}])
+def test_a_loader_that_cannot_be_made_sets_no_batch_size(folder, options):
+    dataset = StreamingDataset(local=folder)
+    with pytest.raises((ValueError, RuntimeError)):
+        StreamingDataLoader(dataset, batch_size=4, **options)
+    assert dataset.batch_size is None
+    loader = StreamingDataLoader(dataset, batch_size=8, drop_last=True)
+    assert (loader.batch_size, loader.batch_sampler.batch_size, len(loader)) == (8, 8, SIZE // 8)
+    assert len(next(iter(loader))["id"]) == 8
+
+
+class UntypedLoader(StreamingDataLoader):
+    def __init__(self, dataset, batch_size=BATCH, own=None, **kwargs):
+        super().__init__(dataset, batch_size, **kwargs)
+        self.own = own
+
+
+def test_configs_of_subclasses_without_types_make_the_data_set(folder):
+    config = {"dataset": {"local": folder}, "loader": {"own": "x", "num_workers": 0}}
+    loader = UntypedLoader.from_config(config, dataset={"columns": ["id"]})
+    assert (loader.own, loader.batch_size) == ("x", BATCH)
+    assert [list(batch) for batch in loader] == [["id"]] * (SIZE // BATCH)

@@ -179,7 +179,6 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 f"StreamingDataLoader loads a streamplug.StreamingDataset, not {dataset!r}"
             )
         num_threads = whole_number("num_threads", num_threads, 0) or 0
-        dataset.session.run.use_batch_size(batch_size)
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many batches were used, in order")
         if kwargs.get("timeout") and not kwargs.get("num_workers"):
@@ -208,9 +207,11 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 "transform="
             )
         self._device = find_device(device)
-        super().__init__(
-            dataset, batch_size=dataset.session.run.batch, collate_fn=collate_fn, **kwargs
-        )
+        super().__init__(dataset, batch_size=1, collate_fn=collate_fn, **kwargs)
+        dataset.session.run.use_batch_size(
+            batch_size
+        )  # a call that fails before leaves it as it was
+        self._follow_batch_size()
         self._by_sample = transform is not None or collate_fn is not None or changes_samples
         self._transform = used_transform
         self._threads = num_threads
