@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import http.server
 import json
+import shutil
 import threading
 import time
 from typing import ClassVar
@@ -127,6 +128,21 @@ def test_videos_can_be_taken_out(site, tmp_path, converted, refused):
         line.replace("--in converted", "--in paths").replace("--out paths", "--out more")
     )
     assert "paths: sample 0 has no video" in error
+
+
+def test_videos_are_written_to_another_place(site, tmp_path, converted, refused):
+    videos(site, tmp_path)
+    converted(LINE)
+    for line in (
+        "webvid-extract --in converted --out paths --videos",
+        f"{LINE} --out files --videos",
+    ):
+        converted(f"{line} one")
+        assert "already holds a data set" in refused(f"{line} two")
+        assert not (tmp_path / "two").exists()
+        converted(f"{line} two --exist-ok")
+        assert len(list((tmp_path / "two").rglob("*.mp4"))) == COUNT
+        shutil.rmtree(tmp_path / "two")
 
 
 def test_videos_of_a_data_set_that_has_changed_are_taken_out(tmp_path, converted):

@@ -89,10 +89,12 @@ def command(
             crawl=settings,
             max_failed=max_failed,
             failures=f"{place}/failures",
-            videos=f"{videos.rstrip('/')}/{word}".rstrip("/") if videos else None,
         )
+        common = {"csv": str(root), "word": word}
+        if videos:  # where another run must not leave its own
+            common["videos"] = f"{videos.rstrip('/')}/{word}".rstrip("/")
         parts = [
-            {"csv": str(root), "number": number, "start": start, "rows": rows, "word": word}
+            {**common, "number": number, "start": start, "rows": rows}
             for number, (start, rows) in enumerate(starts)
         ]
         columns = OUTSIDE if videos else INSIDE
@@ -167,12 +169,12 @@ def _checked(row: dict[str, str], where: str) -> int:
 
 
 def samples(
-    part: dict[str, Any], *, crawl: Crawl, max_failed: float, failures: str, videos: str | None
+    part: dict[str, Any], *, crawl: Crawl, max_failed: float, failures: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the samples of a part, as far as their videos can be had."""
     table = _Table(Path(part["csv"]), part["start"])
     rows = [row for row in islice(table.rows(), part["rows"]) if part["word"] in row["name"]]
-    storage = open_storage(videos) if videos else None
+    storage = open_storage(part["videos"]) if "videos" in part else None
     lost = FailureReport()
     fetched = fetch_all((row["contentUrl"] for row in rows), crawl)
     for number, (row, video) in enumerate(zip(rows, fetched)):

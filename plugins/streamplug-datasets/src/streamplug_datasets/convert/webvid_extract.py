@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import click
@@ -32,10 +32,16 @@ def command(root: str, *, videos: str, part: int) -> list[Split]:
     if not count:
         raise DataError(f"{root}: a data set without samples")
     parts = [
-        {"set": root, "number": number, "start": start, "stop": min(start + part, count)}
+        {
+            "set": root,
+            "videos": videos,
+            "number": number,
+            "start": start,
+            "stop": min(start + part, count),
+        }
         for number, start in enumerate(range(0, count, part))
     ]
-    return [Split("", OUTSIDE, partial(samples, videos=videos), parts)]
+    return [Split("", OUTSIDE, samples, parts)]
 
 
 @lru_cache(1)
@@ -43,9 +49,9 @@ def _opened(remote: str) -> StreamingDataset:
     return StreamingDataset(remote=remote)
 
 
-def samples(part: dict[str, Any], *, videos: str) -> Iterator[dict[str, Any]]:
+def samples(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the samples of a part."""
-    storage, dataset = open_storage(videos), _opened(part["set"])
+    storage, dataset = open_storage(part["videos"]), _opened(part["set"])
     for number, at in enumerate(range(part["start"], part["stop"])):
         stored = dataset[at]
         if "content" not in stored:
