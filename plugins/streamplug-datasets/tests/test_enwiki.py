@@ -3,6 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from streamplug_datasets import StreamingEnWiki
+from streamplug_datasets.convert.bert import Vocabulary
+from streamplug_datasets.convert.enwiki import _tokenizer
 
 from streamplug import StreamingDataLoader, StreamingDataset
 
@@ -83,6 +85,14 @@ def test_a_vocabulary_that_has_changed_is_read_again(home, converted):
         ids = sample["masked_lm_ids"][sample["masked_lm_weights"] > 0]
         assert len(ids)
         assert (ids >= first).all()
+
+
+def test_tokens_may_have_separators_of_lines(tmp_path):
+    path = tmp_path / "vocab.txt"
+    tokens = ["[PAD]", "a\u2028b", "\x85", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the"]
+    path.write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    assert Vocabulary.of(path) == (4, 5, 6, len(tokens))
+    assert _tokenizer(str(path), lower=True).get_vocab_size() == len(tokens)
 
 
 def test_text_comes_out_as_it_was(home, converted):

@@ -69,8 +69,9 @@ class Vocabulary(NamedTuple):
             DataError: If it lacks one that is needed, the first is not that which fills up, or the text is
                 not UTF-8.
         """
-        with parsing(str(path)):
-            tokens = path.read_text(encoding="utf-8").splitlines()
+        # Not str.splitlines, which splits tokens that have other separators, such as U+2028.
+        with parsing(str(path)), path.open(encoding="utf-8", newline="\n") as lines:
+            tokens = list(lines)
         places = {token.strip(): number for number, token in enumerate(tokens)}
         for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"):
             if name not in places:
