@@ -520,3 +520,28 @@ def test_configs_of_subclasses_without_types_make_the_data_set(folder):
     loader = UntypedLoader.from_config(config, dataset={"columns": ["id"]})
     assert (loader.own, loader.batch_size) == ("x", BATCH)
     assert [list(batch) for batch in loader] == [["id"]] * (SIZE // BATCH)
+
+
+class Filtered(StreamingDataset):
+    def __iter__(self):
+        return (sample for sample in super().__iter__() if sample["flag"])
+
+
+class Changed(StreamingDataset):
+    def __iter__(self):
+        return ({"n": -sample["id"]} for sample in super().__iter__())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_sets_that_drop_samples_are_warned_of(folder, workers, caplog, monkeypatch):
+    monkeypatch.setattr("streamplug.session.hints._logged", set())
+    changed = Changed(local=folder, batch_size=BATCH)
+    loader = StreamingDataLoader(changed, num_workers=workers)
+    next(iter(loader))
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    assert [len(list(loader)), len(list(loader))] == [SIZE // BATCH - 1, SIZE // BATCH]
+    assert not caplog.records
+    loader = StreamingDataLoader(Filtered(local=folder, batch_size=BATCH), num_workers=workers)
+    assert len(list(loader)) == SIZE // BATCH // 2
+    assert "Filtered.__iter__ drops or adds samples: an epoch ended after 6 of 12" in caplog.text

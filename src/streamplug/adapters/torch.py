@@ -18,6 +18,7 @@ from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import (
     WorkerBatches,
     are_workers_alive,
+    compare_with_order,
     drop_workers_on_interrupt,
     identity,
     release_after_error,
@@ -192,15 +193,14 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         used_transform = random_transform(
             seed_torch, transform=transform, batch_transform=batch_transform
         )
-        changes_samples = (
-            dataset.one_by_one or type(dataset).__iter__ is not StreamingDataset.__iter__
-        )
+        has_own_iter = type(dataset).__iter__ is not StreamingDataset.__iter__
+        changes_samples = dataset.one_by_one or has_own_iter
         if changes_samples and (num_threads or batch_transform is not None):
             raise ConfigError(
                 f"num_threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
                 "makes samples of its own"
             )
-        if dataset.session.run.varies and type(dataset).__iter__ is not StreamingDataset.__iter__:
+        if dataset.session.run.varies and has_own_iter:
             raise ConfigError(
                 f"batching_method={dataset.batching_method!r}: batches end where its steps end, but "
                 f"{type(dataset).__name__} has an __iter__ of its own; change samples in __getitem__ or in "
@@ -208,9 +208,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             )
         self._device = find_device(device)
         super().__init__(dataset, batch_size=1, collate_fn=collate_fn, **kwargs)
-        dataset.session.run.use_batch_size(
-            batch_size
-        )  # a call that fails before leaves it as it was
+        # A call that fails before leaves it as it was.
+        dataset.session.run.use_batch_size(batch_size)
         self._follow_batch_size()
         self._by_sample = transform is not None or collate_fn is not None or changes_samples
         self._transform = used_transform
@@ -238,8 +237,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
         more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
         settings = {name: getattr(self, name) for name in (*same, *more)}
-        settings |= {"batch_size": None, "collate_fn": identity}
-        return start_iterator(DataLoader(batches, **settings))
+        return start_iterator(DataLoader(batches, batch_size=None, collate_fn=identity, **settings))
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of the next one if batches vary in size."""
@@ -251,8 +249,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         if not SharedArrays.possible():
             return []
         # One slot for each prefetched batch, for the batch in use, and for the one being made.
-        slots = (self.prefetch_factor or 0) + 2
-        return [SharedArrays(slots) for _ in range(self.num_workers)]
+        return [SharedArrays((self.prefetch_factor or 0) + 2) for _ in range(self.num_workers)]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         run = self.dataset.session.run
@@ -279,6 +276,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                     run.set_loader_position(epoch, step + 1)
                     self._position = epoch, step + 1
                     yield batch
+            compare_with_order(self, *self._position)
         self._loop = None
 
     @contextmanager

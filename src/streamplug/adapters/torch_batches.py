@@ -32,6 +32,7 @@ from streamplug.adapters.shared_memory import (
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
+from streamplug.session.hints import warn_about_own_samples
 from streamplug.session.sample_errors import note_batch, note_sample
 from streamplug.session.training_run import TrainingRun
 
@@ -188,6 +189,14 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         """Return whether a batch of some samples is not dropped as a short one."""
         run = self.dataset.session.run
         return not self._drop_last or size == run.batch or run.varies
+
+
+def compare_with_order(loader: adapters.StreamingDataLoader, epoch: int, step: int) -> None:
+    """Warn if an epoch that ended before a step has another one, by an `__iter__` that is not the order's."""
+    session, cls = loader.dataset.session, type(loader.dataset)
+    if cls.__iter__ is not StreamingDataset.__iter__ and not loader.drop_last:
+        steps = session.run.epoch(epoch, session.world).steps
+        warn_about_own_samples(cls.__name__, step, steps, session.world)
 
 
 def rewind_after_error(

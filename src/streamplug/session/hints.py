@@ -57,6 +57,19 @@ def warn_about_batches(batch_size: int | None, world: World) -> None:
         )
 
 
+def warn_about_own_samples(name: str, batches: int, steps: int, world: World) -> None:
+    """Warn if a class whose `__iter__` drops or adds samples had other batches than the steps of an epoch."""
+    if batches == steps:
+        return
+    _warn_once(
+        world,
+        ("own samples", name),
+        f"{name}.__iter__ drops or adds samples: an epoch ended after {batches:,} of {steps:,} batches. "
+        "States count batches, so one within an epoch repeats samples or leaves some out; choose samples by "
+        "select= of a stream, and change them in __getitem__ or by transform= of the loader",
+    )
+
+
 def warn_about_cache(needed: int, limit: int, world: World) -> None:
     """Warn if a cache of `limit` bytes is less than twice the `needed` bytes of a single batch.
 
