@@ -199,6 +199,29 @@ def test_transforms_are_applied_wherever_samples_come_from(home, converted):
         StreamingCIFAR10(local="converted/val", transforms=zip, transform=len)
 
 
+@pytest.mark.parametrize("bad", [16, 19])
+def test_a_batch_whose_last_sample_fails_is_not_done(home, converted, bad):
+    converted(LINE)
+    options = {"local": "converted/train", "batch_size": 5, "shuffle": True}
+    plain = [x.tolist() for x, _ in StreamingCIFAR10(**options)]
+    calls = []
+
+    def transform(image):
+        calls.append(image)
+        if len(calls) == bad + 1:
+            raise OSError("gone")
+        return as_array(image)
+
+    dataset = StreamingCIFAR10(**options, transform=transform)
+    with pytest.raises(OSError, match="gone"):
+        list(dataset)
+    state = dataset.state_dict()
+    assert state["sample_in_epoch"] == 15
+    again = StreamingCIFAR10(**options)
+    again.load_state_dict(state)
+    assert [x.tolist() for x, _ in again] == plain[15:]
+
+
 def test_subclass_has_the_last_word(home, converted):
     class Own(StreamingCIFAR10):
         def __getitem__(self, at):

@@ -34,11 +34,20 @@ class TransformedDataset(StreamingDataset):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this worker's samples of the next epoch."""
-        own = self.one_by_one
-        samples: Any = super().__iter__()
-        with closing(samples):
-            for sample in samples:
-                yield sample if own else self.change(sample)
+        if self.one_by_one:
+            yield from super().__iter__()
+            return
+        self.check_epoch()
+        session = self.session
+        read = lambda block: session.reader.rows(block.ids)  # noqa: E731
+        with closing(session.read_epoch(read, session.source.rows)) as blocks:
+            for epoch, block, rows in blocks:
+                for step, part in block.batches():
+                    for row in rows[part.start : part.stop - 1]:
+                        yield self.change(row)
+                    sample = self.change(rows[part.stop - 1])  # if it fails, the step is not done
+                    session.run.set_position(epoch, step + 1)
+                    yield sample
 
     @property
     def one_by_one(self) -> bool:

@@ -90,7 +90,7 @@ def command(
             max_failed=max_failed,
             failures=f"{place}/failures",
         )
-        common = {"csv": str(root), "word": word}
+        common: dict[str, Any] = {"csv": str(root), "word": word}
         if videos:  # where another run must not leave its own
             common["videos"] = f"{videos.rstrip('/')}/{word}".rstrip("/")
         parts = [
