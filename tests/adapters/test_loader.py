@@ -17,7 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.utils.data import DataLoader, default_collate  # noqa: E402, TID251
+from torch.utils.data import DataLoader, default_collate, get_worker_info  # noqa: E402, TID251
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.adapters import torch_batches  # noqa: E402
@@ -545,3 +545,28 @@ def test_data_sets_that_drop_samples_are_warned_of(folder, workers, caplog, monk
     loader = StreamingDataLoader(Filtered(local=folder, batch_size=BATCH), num_workers=workers)
     assert len(list(loader)) == SIZE // BATCH // 2
     assert "Filtered.__iter__ drops or adds samples: an epoch ended after 6 of 12" in caplog.text
+
+
+class Scaled(StreamingDataset):
+    factor = 1
+
+    def __getitem__(self, at):
+        assert get_worker_info().dataset is self
+        return super().__getitem__(at)["id"] * self.factor
+
+
+def set_factor(worker: int) -> None:
+    get_worker_info().dataset.factor = 10
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_worker_init_fn_finds_the_data_set(folder, persistent):
+    for function, factor in ((set_factor, 10), (None, 1)):
+        loader = StreamingDataLoader(
+            Scaled(local=folder, batch_size=BATCH),
+            num_workers=2,
+            worker_init_fn=function,
+            persistent_workers=persistent,
+        )
+        for _ in range(2):
+            assert torch.cat(list(loader)).tolist() == [n * factor for n in range(SIZE)]

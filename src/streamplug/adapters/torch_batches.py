@@ -250,6 +250,8 @@ def start_iterator(loader: DataLoader[Any]) -> Any:
     When a cycle is collected, callbacks of weak references come first: they would end the queues of the
     iterator before it tells the workers to end, and torch would wait 5 s for each of them.
     """
+    if loader.num_workers:
+        loader.worker_init_fn = partial(_start_worker, loader.worker_init_fn)
     iterator: Any = iter(loader)
     iterator.streamplug_queues = _OpenQueues(iterator)
     return iterator
@@ -271,6 +273,14 @@ def drop_workers_on_interrupt(loader: DataLoader[Any]) -> Iterator[None]:
     except KeyboardInterrupt:
         vars(loader)["_iterator"] = None
         raise
+
+
+def _start_worker(start: Callable[[int], object] | None, worker: int) -> None:
+    """Call a `worker_init_fn` in a worker, where `get_worker_info` has the data set of the loader."""
+    info: Any = get_worker_info()
+    object.__setattr__(info, "dataset", info.dataset.dataset)  # torch forbids to set it
+    if start is not None:
+        start(worker)
 
 
 def identity(batch: Any) -> Any:
