@@ -161,7 +161,7 @@ class Audio(MediaFile):
             self.rate,
             new_rate,
             margin * new_rate // self.rate,
-            _count_samples(seconds, rate),
+            _count_samples(seconds, new_rate),
         )
 
     def window(
