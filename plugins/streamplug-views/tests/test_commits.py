@@ -114,6 +114,15 @@ def test_a_view_is_written_and_opened_through_links(base, tmp_path, scheme):
         assert numbers(place) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("scheme", ["file:", "file://", "local:", "FILE://"])
+def test_a_view_is_opened_and_written_again_by_a_url(base, tmp_path, scheme):
+    View.of(base).select([1, 2]).commit(tmp_path / "view")
+    assert numbers(f"{scheme}{tmp_path}/view") == [1, 2]
+    View.of(f"{scheme}{tmp_path}/view").exclude([0]).commit()
+    assert numbers(tmp_path / "view") == [2]
+    assert [version.sources for version in log(tmp_path / "view")] == [["../set"]] * 2
+
+
 def test_a_source_is_referred_to_by_its_link_where_that_is_possible(base, tmp_path):
     (tmp_path / "latest").symlink_to(base)
     View.of(tmp_path / "latest").where("n < 3").commit(tmp_path / "view")

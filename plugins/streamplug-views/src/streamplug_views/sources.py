@@ -14,7 +14,7 @@ import xxhash
 from streamplug.errors import DataError
 from streamplug.index import Index
 from streamplug.index.columns import DigestColumns, TextColumn
-from streamplug.plugin.location import is_url, strip_client
+from streamplug.plugin.location import is_url, local_path, strip_client
 from streamplug.scan.glob import glob_prefix
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.stream_location import StreamLocation
@@ -176,11 +176,11 @@ def resolve_url(url: str, base_url: str) -> str:
     """
     if is_url(url) or Path(url).is_absolute():
         return url
-    if not is_url(base_url):
-        return _join_path(str(_absolute(base_url)), url)
+    base_path = local_path(base_url)
+    if base_path is not None:
+        return _join_path(str(base_path.absolute()), url)
     scheme, _, path = base_url.partition("://")
-    join_path = _join_path if scheme == "file" else _join_lexically
-    return f"{scheme}://{join_path(path, url)}"
+    return f"{scheme}://{_join_lexically(path, url)}"
 
 
 def _join_path(base: str, path: str) -> str:
