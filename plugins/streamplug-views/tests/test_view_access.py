@@ -6,9 +6,10 @@ import multiprocessing
 
 import numpy as np
 import pytest
-from streamplug_testing.http import serving
+from streamplug_testing.http import _Handler, serving
 from streamplug_tools.verification import verify
 from streamplug_views import View
+from streamplug_views.sources import resolve_url
 
 from streamplug import MDSWriter, Stream
 from streamplug.dataset import StreamingDataset  # without torch, which processes would import
@@ -55,6 +56,29 @@ def test_only_what_is_selected_is_asked_for(root, tmp_path, access):
             kept = {path.name for path in (tmp_path / "cache").rglob("source-*/shard*.mds")}
             assert "shard.00002.mds" in kept
             assert not kept & {"shard.00006.mds"}
+
+
+@pytest.mark.parametrize("token", ["secret", "a/b/c"])
+def test_sources_are_read_with_the_query_of_the_view(root, tmp_path, monkeypatch, token):
+    answer = _Handler.do_GET
+
+    def answer_with_token(handler):
+        if handler.path.endswith(f"?token={token}"):
+            answer(handler)
+        else:
+            handler.send_error(403)
+
+    monkeypatch.setattr(_Handler, "do_GET", answer_with_token)
+    with serving(root) as server:
+        remote = f"{server.url}/other?token={token}"
+        assert ids(StreamingDataset(remote=remote, local=str(tmp_path / "cache"))) == [199]
+
+
+def test_the_query_of_a_view_is_sent_to_no_other_host():
+    base = "https://host/views/clean?token=secret"
+    assert resolve_url("../../set", base) == "https://host/set?token=secret"
+    assert "secret" not in resolve_url("../../../other/set", base)
+    assert "secret" not in resolve_url("https://other/set", base)
 
 
 def test_a_view_whose_cache_is_itself_is_read_where_it_is(root):

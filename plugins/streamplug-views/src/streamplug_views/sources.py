@@ -180,7 +180,13 @@ def resolve_url(url: str, base_url: str) -> str:
     if base_path is not None:
         return _join_path(str(base_path.absolute()), url)
     scheme, _, path = base_url.partition("://")
-    return f"{scheme}://{_join_lexically(path, url)}"
+    query = ""
+    if strip_client(base_url).startswith(("http://", "https://")):
+        path, mark, query = path.partition("?")
+        query = mark + query
+    joined = _join_lexically(path, url)
+    is_same_host = joined.partition("/")[0] == path.partition("/")[0]
+    return f"{scheme}://{joined}{query if is_same_host else ''}"
 
 
 def _join_path(base: str, path: str) -> str:
