@@ -74,6 +74,25 @@ def test_sources_are_read_with_the_query_of_the_view(root, tmp_path, monkeypatch
         assert ids(StreamingDataset(remote=remote, local=str(tmp_path / "cache"))) == [199]
 
 
+@pytest.mark.parametrize("name", ["my set", "50%25", "a#b", "a?b", "a+b", "ü"])
+def test_sources_with_any_name_are_read_over_http(root, tmp_path, name):
+    (root / "set").rename(root / name)
+    View.of(root / name).select([5, 3]).commit(root / "any")
+    with serving(root) as server:
+        remote = f"{server.url}/any"
+        assert ids(StreamingDataset(remote=remote, local=str(tmp_path / "cache"))) == [3, 5]
+
+
+@pytest.mark.parametrize("name", ["my rows.csv", "50%25.csv"])
+def test_a_file_with_any_name_is_read_over_http(root, tmp_path, name):
+    pytest.importorskip("streamplug_text")
+    (root / name).write_text("id\n1\n2\n3\n")
+    View.of(root / name, format="csv").select([1]).commit(root / "any")
+    with serving(root) as server:
+        remote = f"{server.url}/any"
+        assert ids(StreamingDataset(remote=remote, local=str(tmp_path / "cache"))) == [2]
+
+
 def test_the_query_of_a_view_is_sent_to_no_other_host():
     base = "https://host/views/clean?token=secret"
     assert resolve_url("../../set", base) == "https://host/set?token=secret"

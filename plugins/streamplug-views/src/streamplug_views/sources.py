@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2s
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import xxhash
@@ -79,7 +80,7 @@ def source_stream(source: SourceEntry, view: Stream, base_url: str) -> Stream:
         view: Stream of the view.
         base_url: Location of the view, to which relative locations are relative.
     """
-    url = resolve_url(source.url, base_url)
+    url = resolve_url(source.url, base_url, source.format)
     return SourceStream(
         remote=url,
         split=source.split,
@@ -168,8 +169,14 @@ def _relative_path(path: str, base: str) -> str:
     return lexical if is_same else os.path.relpath(real, real_base)
 
 
-def resolve_url(url: str, base_url: str) -> str:
+def resolve_url(url: str, base_url: str, format_: str | None = None) -> str:
     """Return the location that `relative_url` made relative.
+
+    Args:
+        url: The relative or absolute location of a source.
+        base_url: Location of the view.
+        format_: Format of a source without index.json, which may be a file or a pattern; else it is a
+            directory.
 
     >>> resolve_url("../../crawl", "s3://bucket/views/clean")
     's3://bucket/crawl'
@@ -184,6 +191,8 @@ def resolve_url(url: str, base_url: str) -> str:
     if strip_client(base_url).startswith(("http://", "https://")):
         path, mark, query = path.partition("?")
         query = mark + query
+        # Views are written where paths are literal. Storages quote the names of files themselves.
+        url = quote(url) if format_ is None else url
     joined = _join_lexically(path, url)
     is_same_host = joined.partition("/")[0] == path.partition("/")[0]
     return f"{scheme}://{joined}{query if is_same_host else ''}"

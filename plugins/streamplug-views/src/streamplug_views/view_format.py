@@ -79,7 +79,7 @@ def open_snapshot(
     with _not_nested(where):
         sources = [
             OpenSource(
-                resolve_url(source.url, store.location),
+                resolve_url(source.url, store.location, source.format),
                 source,
                 open_source(source, stream, store.location, observer, where),
             )
