@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import multiprocessing
+import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 from streamplug_testing.http import _Handler, serving
 from streamplug_tools.verification import verify
-from streamplug_views import View
-from streamplug_views.sources import resolve_url
+from streamplug_views import View, workspace
+from streamplug_views.sources import resolve_url, source_digest
 
 from streamplug import MDSWriter, Stream
 from streamplug.dataset import StreamingDataset  # without torch, which processes would import
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError, DataError, StateError
 
 
 @pytest.fixture
@@ -91,6 +94,31 @@ def test_a_file_with_any_name_is_read_over_http(root, tmp_path, name):
     with serving(root) as server:
         remote = f"{server.url}/any"
         assert ids(StreamingDataset(remote=remote, local=str(tmp_path / "cache"))) == [2]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "folder"])
+def test_views_of_files_without_an_index_can_be_copied_elsewhere(tmp_path, name):
+    pytest.importorskip("streamplug_text")
+    place = tmp_path / "first"
+    (place / "folder").mkdir(parents=True)
+    (place / "rows.csv").write_text("id\n1\n2\n3\n")
+    (place / "folder" / "a.csv.gz").write_bytes(gzip.compress(b"id\n1\n2\n"))
+    (place / "folder" / "b.csv").write_text("id\n3\n")
+    View.of(place / name, format="csv").select([0, 2]).commit(place / "view")
+    shutil.copytree(place, tmp_path / "second", copy_function=shutil.copyfile)
+    assert ids(StreamingDataset(remote=str(tmp_path / "second" / "view"))) == [1, 3]
+    (place / "rows.csv").write_text("id\n1\n23\n")
+    (place / "folder" / "b.csv").rename(place / "folder" / "c.csv")
+    with pytest.raises(DataError, match="changed since the view was written"):
+        StreamingDataset(remote=str(place / "view"))
+
+
+def test_views_that_recorded_the_names_of_scanned_files_are_read(tmp_path, monkeypatch):
+    pytest.importorskip("streamplug_text")
+    (tmp_path / "rows.csv").write_text("id\n1\n2\n3\n")
+    monkeypatch.setattr(workspace, "source_digest", partial(source_digest, all_names=True))
+    View.of(tmp_path / "rows.csv", format="csv").select([0, 2]).commit(tmp_path / "view")
+    assert ids(StreamingDataset(remote=str(tmp_path / "view"))) == [1, 3]
 
 
 def test_the_query_of_a_view_is_sent_to_no_other_host():

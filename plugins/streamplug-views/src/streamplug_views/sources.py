@@ -24,9 +24,21 @@ from streamplug.transfer.observer import Observer
 from streamplug_views.manifest import SourceEntry
 
 
-def source_digest(index: Index) -> str:
-    """Return the xxh3_128 hex digest of columns, sizes, names and digests of the shards of a data set."""
+def source_digest(index: Index, *, all_names: bool = False) -> str:
+    """Return the xxh3_128 hex digest of columns, sizes, names and digests of the shards of a data set.
+
+    Args:
+        index: Its index.
+        all_names: Whether to include the names of files that a scan made, which change with the location and
+            the modification times of the data set; earlier versions of this package did.
+    """
     digest = xxhash.xxh3_128()
+    all_names = all_names or index.versions is None
+    if not all_names:
+        stored = [index.tables[key] for key in ("zip_data", "raw_data") if key in index.tables]
+        for shard in range(len(index)):
+            name = next(filter(None, (files.basenames[shard] for files in stored)), "")
+            digest.update(f"{name}\n".encode(errors="surrogateescape"))
     for schema in index.schemas:
         columns = [f"{column.name}\0{column.spec}" for column in schema.columns]
         digest.update("\n".join(columns).encode())
@@ -34,7 +46,7 @@ def source_digest(index: Index) -> str:
     for name, files in sorted(index.tables.items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(files.bytes, "<i8").data)
-        if isinstance(files.basenames, TextColumn):
+        if all_names and isinstance(files.basenames, TextColumn):
             digest.update(files.basenames.data.data)
         if isinstance(files.hashes, DigestColumns):
             for algorithm, column in sorted(files.hashes.columns.items()):
@@ -130,7 +142,9 @@ def open_source(
             f"{where}: its source {opened.stream.shown_url} is a view; sources must be data sets"
         )
     found = opened.index.size
-    if found != source.samples or source_digest(opened.index) != source.digest:
+    if found != source.samples or not any(
+        source.digest == source_digest(opened.index, all_names=flag) for flag in (False, True)
+    ):
         size = (
             f"it has {found:,} samples, and had {source.samples:,}"
             if found != source.samples
