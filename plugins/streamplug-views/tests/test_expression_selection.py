@@ -108,6 +108,17 @@ def test_a_data_set_that_was_written_again_is_evaluated_again(crawl):
     assert numbers(remote=crawl, select="n > 97") == list(range(98, 200))
 
 
+def test_a_view_whose_source_was_written_again_is_evaluated_again(tmp_path):
+    for first, second in [(1, 7), (7, 1)]:  # of the same sizes, and without checksums
+        columns = {"n": "int"}
+        with MDSWriter(out=tmp_path / "set", columns=columns, hashes=[], exist_ok=True) as out:
+            out.write({"n": first})
+            out.write({"n": second})
+        if first == 1:
+            View.of(tmp_path / "set").commit(tmp_path / "view")
+        assert numbers(remote=str(tmp_path / "view"), select="n == 7") == [7]
+
+
 def test_views_and_their_streams_take_expressions(crawl, tmp_path):
     View.of(crawl).where("n % 2 == 0").rename({"n": "m"}).commit(tmp_path / "even")
     dataset = StreamingDataset(remote=str(tmp_path / "even"), select="m < 10")

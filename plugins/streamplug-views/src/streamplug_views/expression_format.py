@@ -79,7 +79,7 @@ def _select(opened: OpenStream, stream: Stream, text: str) -> RowSelection:
     """Return the selected rows; evaluates them unless the user's cache has them."""
     url = opened.stream.shown_url
     blocks = _evaluate(opened, stream, text, f"select {text:.40} of {url}")
-    content = opened.version or _version_of_index(opened)
+    content = _version_of(opened)
     if not content:
         return make_row_set(blocks)
     identity = [content, opened.index.digest, source_digest(opened.index), text]
@@ -96,10 +96,12 @@ def _select(opened: OpenStream, stream: Stream, text: str) -> RowSelection:
         return RowSet(path, str(path))
 
 
-def _version_of_index(opened: OpenStream) -> str:
-    """Return what changes when a data set is written again; empty if that is not known."""
+def _version_of(opened: OpenStream) -> str:
+    """Return what changes when a data set, or a source of a view, is written again; empty if not known."""
     stream = opened.stream
     try:
+        if opened.version:
+            return f"{opened.version} {opened.file_versions}"
         info = call_with_retries(lambda: stream.storage.stat(INDEX_NAME), stream.retries)
     except StorageError:  # there is none, or it cannot be reached
         return ""
