@@ -61,6 +61,18 @@ def test_only_what_is_selected_is_asked_for(root, tmp_path, access):
             assert not kept & {"shard.00006.mds"}
 
 
+def test_few_selected_samples_of_a_view_are_read_by_ranges(root, tmp_path):
+    View.of(root / "other").concat(root / "set").commit(root / "all")
+    with serving(root) as server:
+        options = {"remote": f"{server.url}/all", "local": str(tmp_path / "cache")}
+        dataset = StreamingDataset(**options, access="auto", select=[0, 8, 151], batch_size=1)
+        assert ids(dataset) == [199, 7, 150]
+        assert dataset.size == 3
+        requests = [at for _, path, at in server.requests if path.startswith("set/shard")]
+        assert len(requests) >= 3
+        assert all(at is not None and at[1] - at[0] < 10_000 for at in requests)
+
+
 @pytest.mark.parametrize("token", ["secret", "a/b/c"])
 def test_sources_are_read_with_the_query_of_the_view(root, tmp_path, monkeypatch, token):
     answer = _Handler.do_GET

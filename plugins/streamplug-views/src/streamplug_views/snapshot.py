@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import cast
 
 import numpy as np
@@ -132,13 +132,27 @@ class Snapshot:
                     f"{mismatch.remedy(*both)}"
                 )
 
-    def reader(self, columns: Sequence[str] | None) -> SampleReader:
-        """Return a reader of some columns; None for all."""
-        readers = [self._part_reader(groups, columns) for groups in self.parts]
+    def reader(
+        self, columns: Sequence[str] | None, selection: RowSelection | None = None
+    ) -> SampleReader:
+        """Return a reader of all samples.
+
+        Args:
+            columns: Columns to read; None for all.
+            selection: Positions that will be read, for ``access="auto"``; None for all.
+        """
+        readers = [
+            self._part_reader(groups, columns, selection, bounds)
+            for groups, bounds in zip(self.parts, pairwise(self.bounds))
+        ]
         return readers[0] if len(readers) == 1 else ConcatReader(readers, one_stream=True)
 
     def _part_reader(
-        self, groups: Sequence[GroupState], columns: Sequence[str] | None
+        self,
+        groups: Sequence[GroupState],
+        columns: Sequence[str] | None,
+        selection: RowSelection | None,
+        bounds: tuple[int, int],
     ) -> SampleReader:
         joined: list[ColumnGroup] = []
         main: ColumnGroup | None = None
@@ -149,8 +163,11 @@ class Snapshot:
             if not names and group is not groups[0]:
                 continue
             opened = self.sources[group.source].opened
-            if isinstance(group.rows, RowSelection):
-                opened = replace(opened, selection=group.rows)
+            rows = group.rows
+            if isinstance(rows, RowSelection):
+                if selection is not None and opened.stream.access == "auto":
+                    rows = _SelectedPart(rows, selection, bounds)
+                opened = replace(opened, selection=rows)
             index = opened.index
             reader = Reader([index.starts], [opened.shards(list(names or group.columns) or None)])
             column_group = ColumnGroup(
@@ -211,6 +228,35 @@ class Snapshot:
 def _renamed(schema: Schema, names: Mapping[str, str]) -> list[Column]:
     found = ((schema.column(old), new) for old, new in names.items())
     return [replace(column, name=new) for column, new in found if column is not None]
+
+
+class _SelectedPart(RowSelection):
+    """Rows of a source at the selected positions of a part; nothing is computed until it is used."""
+
+    def __init__(
+        self, rows: RowSelection, selection: RowSelection, bounds: tuple[int, int]
+    ) -> None:
+        """Select rows.
+
+        Args:
+            rows: Rows of the part.
+            selection: Selected positions in the view.
+            bounds: First position of the part in the view, and the position behind its last.
+        """
+        self._rows, self._selection, self._first = rows, selection, bounds[0]
+        self._start, self._stop = selection.ranks(np.array(bounds)).tolist()
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def rows(self, positions: Int64) -> Int64:
+        return self._rows.rows(self._selection.rows(positions + self._start) - self._first)
+
+    def row(self, position: int) -> int:
+        return self._rows.row(self._selection.row(position + self._start) - self._first)
+
+    def ranks(self, bounds: Int64) -> Int64:
+        return self._selection.ranks(self._rows.ranks(bounds) + self._first) - self._start
 
 
 @dataclass(frozen=True)

@@ -233,5 +233,5 @@ def version_of(opened: OpenView) -> int:
 
 def _reader(stream: OpenStream, columns: Sequence[str] | None) -> SampleReader:
     if isinstance(stream, OpenView):
-        return stream.snapshot.reader(columns)
+        return stream.snapshot.reader(columns, stream.selection)
     return cast("SampleReader", Reader([stream.index.starts], [stream.shards(columns)]))
