@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import multiprocessing
+import pickle
 import shutil
 from functools import partial
 
@@ -59,6 +60,17 @@ def test_only_what_is_selected_is_asked_for(root, tmp_path, access):
             kept = {path.name for path in (tmp_path / "cache").rglob("source-*/shard*.mds")}
             assert "shard.00002.mds" in kept
             assert not kept & {"shard.00006.mds"}
+
+
+def test_a_view_at_a_relative_path_is_read_in_another_working_directory(root, monkeypatch):
+    monkeypatch.chdir(root)
+    dataset = StreamingDataset(remote="view")
+    view = View.of(Stream(remote="view")).exclude([0])
+    assert len(view) == len(EXPECTED) - 1
+    monkeypatch.chdir(root / "set")
+    assert ids(pickle.loads(pickle.dumps(dataset))) == EXPECTED
+    assert view.commit().version == 2
+    assert ids(StreamingDataset(remote="../view")) == EXPECTED[1:]
 
 
 def test_few_selected_samples_of_a_view_are_read_by_ranges(root, tmp_path):

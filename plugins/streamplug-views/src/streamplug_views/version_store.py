@@ -40,7 +40,7 @@ from streamplug.errors import (
     Transient,
 )
 from streamplug.index import INDEX_NAME
-from streamplug.plugin.location import local_path, open_storage
+from streamplug.plugin.location import absolute_location, local_path, open_storage
 from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
 from streamplug.transfer.retry import call_with_retries
 from streamplug_views.errors import ConflictError
@@ -74,7 +74,7 @@ class VersionStore:
             options: ViewOptions of its storage.
             retries: Number of retries of failed requests.
         """
-        self.location = url
+        self.location = absolute_location(url)  # other processes may have another working directory
         self._storage = open_storage(url, options)
         self._retries = retries
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from streamplug_tools.options import ProgressCallback, ignore_progress, job_streams
+from streamplug_tools.row_access import absolute_streams
 
 from streamplug.config import check_flags, whole_number
 from streamplug.display.object_summary import ObjectSummary, SummaryRepr
@@ -119,7 +120,8 @@ class View(SummaryRepr):
             raise ConfigError(
                 "View.of(Stream(…)): give version=, format= and storage_options= to the stream"
             )
-        [location] = job_streams(location)  # raises for weights, which are for epochs
+        # It raises for weights, which are for epochs.
+        [location] = absolute_streams(job_streams(location))
         location = location.with_defaults(download_retry=_RETRIES)
         options = EvaluationOptions(engine, workspace, allow_unsafe_types, on_progress)
         if location.select is not None:
