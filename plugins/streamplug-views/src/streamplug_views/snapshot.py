@@ -244,7 +244,8 @@ class _SelectedPart(RowSelection):
             bounds: First position of the part in the view, and the position behind its last.
         """
         self._rows, self._selection, self._first = rows, selection, bounds[0]
-        self._start, self._stop = selection.ranks(np.array(bounds)).tolist()
+        ranks: list[int] = selection.ranks(np.array(bounds)).tolist()
+        self._start, self._stop = ranks
 
     def __len__(self) -> int:
         return self._stop - self._start
