@@ -13,9 +13,11 @@ from streamplug_parquet import footer as footers
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.format import Parquet
 from streamplug_parquet.thrift import check_schema_depth, chunks_of
+from streamplug_parquet.writer import LISTS_OR_NONE
 from streamplug_testing.memory_shard import MemoryFile
 from streamplug_testing.shard_headers import info_of
 
+from streamplug import StreamingDataset
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.index import make_encoding
 
@@ -132,3 +134,51 @@ def test_a_footer_that_ends_within_a_value_is_damaged(parse, kind):
     footer = bytes([0x10 | kind, 0x80])
     with pytest.raises(CorruptShardError, match="footer is damaged"):
         parse(footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+# -- null counts of other writers -------------------------------------------------------------
+
+
+def without_nested_null_counts(table, writer):
+    """Return a file whose 77 missing lists or structs are not counted, as in the files of some writers."""
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    data = out.getvalue()
+    for head in (b"\x16", b"\x36"):
+        data = data.replace(head + b"\x9a\x01", head + b"\x80\x00")  # 77 and 0, as zigzag varints
+    created_by = f"parquet-cpp-arrow version {pa.__version__}".encode()
+    assert data.count(created_by) == 1
+    return data.replace(created_by, writer.encode().ljust(len(created_by)))
+
+
+@pytest.mark.parametrize("writer", ["Polars", "DuckDB v1", "parquet-cpp-arrow version 6.0.1"])
+@pytest.mark.parametrize(
+    ("value", "type_", "spec"),
+    [
+        ([1, 2], pa.list_(pa.int32()), "list<int32>?"),
+        pytest.param(
+            [1, 2],
+            pa.list_(pa.int32(), 2),
+            "fixed_size_list<int32>[2]?",
+            marks=pytest.mark.skipif(not LISTS_OR_NONE, reason="needs pyarrow 26"),
+        ),
+        ({"a": 1}, pa.struct([("a", pa.int32())]), "struct<a: int32>?"),
+    ],
+)
+def test_missing_lists_and_structs_that_a_writer_does_not_count_are_none(
+    writer, value, type_, spec, tmp_path
+):
+    table = pa.table({"x": pa.array([value] * 100 + [None] * 77, type_)})
+    data = without_nested_null_counts(table, writer)
+    statistics = pq.read_metadata(io.BytesIO(data)).row_group(0).column(0).statistics
+    assert statistics.null_count == 0
+    (tmp_path / "x.parquet").write_bytes(data)
+    dataset = StreamingDataset(remote=str(tmp_path), format="parquet", batch_size=1)
+    assert scanned(MemoryFile(data)).entry["columns"] == {"x": spec}
+    assert [dataset[0]["x"], dataset[176]["x"]] == [value, None]
+
+
+def test_lists_of_one_size_of_other_writers_are_arrays_if_none_is_missing():
+    table = pa.table({"x": pa.array([[1, 2]] * 100, pa.list_(pa.int32(), 2))})
+    data = without_nested_null_counts(table, "Polars")
+    assert scanned(MemoryFile(data)).entry["columns"] == {"x": "fixed_size_list<int32>[2]"}

@@ -39,7 +39,7 @@ from streamplug.transfer.pool import map_threads
 from streamplug.transfer.scan_files import INDEX_SUFFIX, add_digest, read_with_digest
 
 _LOCK_NAME = "scan"
-_VERSION = 3
+_VERSION = 4
 _MAX_SCANS_IN_FLIGHT = 8
 _LOG = logging.getLogger("streamplug.scan")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import ScanResult, ScanSource
 from streamplug_parquet.thrift import Chunk, check_schema_depth, chunks_of
 from streamplug_parquet.types import plain, spec_of
+from streamplug_parquet.values import fixed_of
 
 MIN_FILE_BYTES = 12
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -20,6 +23,9 @@ _LIKELY = 1 << 16
 _NULL = "null"
 _MAX_SHALLOW_BYTES = 10_000
 """Bytes of a footer whose schema cannot be nested so deeply that pyarrow crashes."""
+
+_EXACT_WRITERS = re.compile(r"parquet-mr |parquet-cpp-arrow version ([7-9]|\d\d)")
+"""Writers whose null counts include missing lists and structs. Those of others, such as Polars, may be 0."""
 
 _LIMITS_DEPTH = int(pa.__version__.partition(".")[0]) >= 26
 
@@ -39,7 +45,8 @@ def scanned(file: ScanSource) -> ScanResult:
         raise InvalidIndexError("it has no columns")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidIndexError(f"it has the column {twice[0]!r} {names.count(twice[0])} times")
-    missing = _missing(chunks_of(footer))
+    chunks = chunks_of(footer)
+    missing = _missing(chunks) | _uncounted(metadata, schema, chunks)
     specs = {}
     for field in schema:
         try:
@@ -109,6 +116,29 @@ def schema_of(metadata: pq.FileMetaData) -> pa.Schema:
 def _missing(chunks: Sequence[Sequence[Chunk]]) -> set[str]:
     """Return the columns that have nulls or no null count."""
     return {chunk.name for group in chunks for chunk in group if chunk.missing}
+
+
+def _uncounted(
+    metadata: pq.FileMetaData, schema: pa.Schema, chunks: Sequence[Sequence[Chunk]]
+) -> set[str]:
+    """Return the nested columns that may have missing values which their null counts do not include."""
+    try:
+        is_exact = _EXACT_WRITERS.match(metadata.created_by or "") is not None
+    except UnicodeDecodeError:
+        is_exact = False
+    if is_exact:
+        return set()
+    sizes = {}
+    for field in schema:
+        if pa.types.is_nested(type_ := plain(field.type)):
+            dtype_and_shape = fixed_of(type_)
+            sizes[field.name] = 1 if dtype_and_shape is None else prod(dtype_and_shape[1])
+    # A missing list counts as a single value.
+    full = {name for name, size in sizes.items() if size > 1}
+    for number, group in enumerate(chunks):
+        rows = metadata.row_group(number).num_rows
+        full -= {c.name for c in group if c.name in full and c.values != rows * sizes[c.name]}
+    return sizes.keys() - full
 
 
 def _all_given(field: pa.Field) -> bool:
