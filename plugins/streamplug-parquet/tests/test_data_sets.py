@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -255,6 +256,23 @@ def test_extensions_are_what_they_are_stored_as_and_dictionaries_their_values(tm
     assert same(one_column(tmp_path / "c", many), np.array([7, 5, 7]))
     large = pa.array([["x"], None], pa.large_list(pa.large_string()))
     assert one_column(tmp_path / "d", large) == [["x"], None]
+
+
+@pytest.mark.skipif(not hasattr(pa, "decimal32"), reason="this pyarrow has no such types")
+def test_short_decimals_are_read_and_written_as_those_of_128_bits(tmp_path):
+    price = Decimal("1.25")
+    for type_ in (pa.decimal32(5, 2), pa.decimal64(12, 2)):
+        name = str(type_)[:9]
+        prices = pa.array([price, None], type_)
+        assert one_column(tmp_path / name, prices) == [price, None]
+        lists = pa.array([[price], None], pa.list_(type_))
+        assert one_column(tmp_path / f"{name}-lists", lists) == [[price], None]
+        spec = f"decimal128({type_.precision}, 2)?"
+        with Writer(
+            out=str(tmp_path / f"{name}-new"), columns={"x": spec}, format="parquet"
+        ) as out:
+            out.write_batch({"x": prices})
+        assert StreamingDataset(local=str(tmp_path / f"{name}-new"), batch_size=1)[0]["x"] == price
 
 
 def test_nanoseconds_are_arrays_and_integers_inside_of_others(tmp_path):

@@ -26,11 +26,12 @@ _FIXED_SIZE_BINARY = re.compile(r"fixed_size_binary\[([0-9]+)\]")
 _COUNT = re.compile(r"\[([0-9]+)\]")
 
 
-def plain(type_: pa.DataType, *, inside: bool = False) -> pa.DataType:  # noqa: PLR0911 - one for each kind
+def plain(type_: pa.DataType, *, inside: bool = False) -> pa.DataType:  # noqa: C901, PLR0911 - one for each kind
     """Return the type that values of a type are read as, one that `spec_of` has a name for.
 
-    Extension types become their storage types, dictionaries their value types, and nanoseconds within
-    lists and structs integers, as Python has no value that always represents them.
+    Extension types become their storage types, dictionaries their value types, decimals of 32 and 64 bits
+    those of 128, and nanoseconds within lists and structs integers, as Python has no value that always
+    represents them.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return plain(type_.storage_type, inside=inside)
@@ -49,6 +50,8 @@ def plain(type_: pa.DataType, *, inside: bool = False) -> pa.DataType:  # noqa: 
         return pa.string()
     if of.is_large_binary(type_) or str(type_) == "binary_view":
         return pa.binary()
+    if of.is_decimal(type_) and type_.bit_width < 128:
+        return pa.decimal128(type_.precision, type_.scale)
     fine = of.is_timestamp(type_) or of.is_duration(type_)
     if (fine and inside and type_.unit == "ns") or (of.is_time64(type_) and type_.unit == "ns"):
         return pa.int64()
