@@ -48,6 +48,17 @@ def test_directories(media, tmp_path):
     assert [sample["path"] for sample in found] == ["a/x.mp4", "z.MP4"]
 
 
+def test_hidden_files_are_left_out_as_with_the_format_folder(tmp_path):
+    for name in ("a/x.wav", "a/._x.wav", ".Trash/y.wav", "__MACOSX/a/._x.wav", "__MACOSX/z.wav"):
+        path = tmp_path / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"sound")
+    found = media_files(tmp_path / "files", "audio")
+    assert list(found) == [{"path": "a/x.wav", "class": "a", "audio": b"sound"}]
+    dataset = StreamingDataset(remote=str(tmp_path / "files"), format="folder", batch_size=1)
+    assert [sample["path"] for sample in dataset] == ["a/x.wav"]
+
+
 def test_tar_archives(media, tmp_path):
     files = [media(0.5, seed=n) for n in range(3)]
     sound = media(0.5, container="flac", codec="", audio="flac")

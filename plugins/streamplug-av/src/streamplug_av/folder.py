@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from streamplug.errors import ConfigError
+from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
 from streamplug.types import Sample
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts")
@@ -18,6 +19,9 @@ def media_files(
     suffixes: Sequence[str] | None = None,
 ) -> Iterator[Sample]:
     """Yield a sample for each file of video or sound below a directory, in the order of their paths.
+
+    As with ``format="folder"``, files and directories whose names begin with a dot are left out, and
+    directories that systems make, such as ``__MACOSX``.
 
     Args:
         root: The directory.
@@ -41,9 +45,12 @@ def media_files(
     endings = [suffix.lower() for suffix in suffixes]
     base, count = Path(root), 0
     for path in sorted(base.rglob("*")):
-        if path.suffix.lower() in endings and path.is_file():
+        name = path.relative_to(base)
+        is_hidden = name.parts[0] in SYSTEM_DIRECTORIES or any(
+            p.startswith(".") for p in name.parts
+        )
+        if path.suffix.lower() in endings and not is_hidden and path.is_file():
             count += 1
-            name = path.relative_to(base)
             class_ = "" if name.parent == Path() else name.parent.name
             yield {"path": name.as_posix(), "class": class_, column: path.read_bytes()}
     if not count:
