@@ -291,3 +291,16 @@ def test_shards_that_were_written_are_read_as_plain_files_too(tmp_path):
                 out.write(each)
         remote = f"{folder}/shard.*.{'json' if name == 'jsonl' else 'csv'}"
         assert list(StreamingDataset(remote=remote, format=name, batch_size=8)) == rows
+
+
+def test_files_whose_names_end_in_upper_case_are_read_with_the_others(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"id\n1\n")
+    (tmp_path / "B.CSV").write_bytes(b"id\n2\n")
+    (tmp_path / "C.CSV.GZ").write_bytes(gzip.compress(b"id\n3\n"))
+    whole = StreamingDataset(remote=str(tmp_path), format="csv:id=int", batch_size=1)
+    assert sorted(sample["id"] for sample in whole) == [1, 2, 3]
+    for name, number in (("B.CSV", 2), ("C.CSV.GZ", 3)):
+        single = StreamingDataset(remote=str(tmp_path / name), format="csv:id=int", batch_size=1)
+        assert list(single) == [{"id": number}]
+    printed = CliRunner().invoke(main, ["cat", str(tmp_path / "B.CSV")])
+    assert printed.output.endswith('{"id": "2"}\n')

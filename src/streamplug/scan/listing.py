@@ -37,17 +37,20 @@ class DataFile:
 def split_compression(name: str, endings: Sequence[str]) -> tuple[str, str | None] | None:
     """Return the raw name of a file and its compression; None if it is not a data file.
 
+    Suffixes may be in upper case.
+
     >>> split_compression("a/b.tgz", ["tar"]), split_compression("b.tar.places", ["tar"])
     (('a/b.tar', 'gz'), None)
     """
-    dotted = tuple(f".{ending}" for ending in endings)
-    if name.endswith(dotted):
+    dotted = tuple(f".{ending.lower()}" for ending in endings)
+    if name.lower().endswith(dotted):
         return name, None
     stem, _, suffix = name.rpartition(".")
+    suffix = suffix.lower()
     raw_suffix, compression = _SHORT_SUFFIXES.get(suffix, ("", ""))
     if raw_suffix in endings:
         return f"{stem}.{raw_suffix}", compression
-    if suffix in _COMPRESSIONS and stem.endswith(dotted):
+    if suffix in _COMPRESSIONS and stem.lower().endswith(dotted):
         return stem, _COMPRESSIONS[suffix]
     return None
 

@@ -98,4 +98,4 @@ def _formats_by_suffix() -> dict[str, str]:
 def _format_of(key: str, formats: dict[str, str]) -> str | None:
     suffixes: Sequence[str] = [*formats]
     found = split_compression(key.rstrip("/"), suffixes)
-    return None if found is None else formats[found[0].rpartition(".")[2]]
+    return None if found is None else formats[found[0].rpartition(".")[2].lower()]
