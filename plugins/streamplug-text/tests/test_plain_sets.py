@@ -16,7 +16,13 @@ from streamplug_text import CSVWriter, JSONLWriter
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.cli import main
-from streamplug.errors import CacheConflictError, CorruptShardError, DecodeError, NotFound
+from streamplug.errors import (
+    CacheConflictError,
+    CorruptShardError,
+    DecodeError,
+    InvalidIndexError,
+    NotFound,
+)
 from streamplug.interfaces import Encoding
 from streamplug.plugin.registry import is_known
 from streamplug.scan import scanner as scanning
@@ -304,3 +310,14 @@ def test_files_whose_names_end_in_upper_case_are_read_with_the_others(tmp_path):
         assert list(single) == [{"id": number}]
     printed = CliRunner().invoke(main, ["cat", str(tmp_path / "B.CSV")])
     assert printed.output.endswith('{"id": "2"}\n')
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\r\n \n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n"])
+def test_files_without_lines_of_json_are_empty_parts_of_a_data_set(tmp_path, content):
+    (tmp_path / "a.jsonl").write_bytes(content)
+    (tmp_path / "b.jsonl").write_bytes(b'{"id": 1}')
+    dataset = StreamingDataset(remote=str(tmp_path), format="jsonl", batch_size=1)
+    assert list(dataset) == [{"id": 1}]
+    (tmp_path / "b.jsonl").unlink()
+    with pytest.raises(InvalidIndexError, match="columns must be distinct and at least one"):
+        StreamingDataset(remote=str(tmp_path), format="jsonl", batch_size=1)

@@ -63,10 +63,11 @@ class PlainJSONL(PlainFormat):
     def scan(self, file: ScanSource) -> ScanResult:
         keys, starts = _Keys(), [np.empty(0, np.int64)]
         starts += [part.at + keys.look(part) for part in parts(file, _ends_of)]
-        if file.size and not keys.names:
+        samples = sum(map(len, starts))
+        if samples and not keys.names:
             raise CorruptShardError("there is no line that is an object with keys")
         entry = {"columns": sorted(keys.names), "format": NAME, "version": 2}
-        return ScanResult(sum(map(len, starts)), entry, {"meta": packed(starts, file.size)})
+        return ScanResult(samples, entry, {"meta": packed(starts, file.size)})
 
     def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         # Missing keys are None, so that all files can have all columns.
