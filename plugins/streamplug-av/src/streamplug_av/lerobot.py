@@ -176,6 +176,8 @@ def _frames(tables: Sequence[Any], number: int, names: Sequence[str]) -> tuple[i
 
 def _array(values: list[Any], type_: Any) -> Any:
     """Return values of an Arrow type as an array of the dtype of its items; a list if they are no numbers."""
+    import pyarrow as pa
+
     try:
         array = np.array(values)
     except ValueError:  # of unequal lengths
@@ -184,7 +186,9 @@ def _array(values: list[Any], type_: Any) -> Any:
         return values
     while hasattr(type_, "value_type"):
         type_ = type_.value_type
-    return array.astype(type_.to_pandas_dtype(), copy=False) if values else array
+    # Not to_pandas_dtype, which needs pandas before version 26.
+    dtype = pa.nulls(0, type_).to_numpy(zero_copy_only=False).dtype
+    return array.astype(dtype, copy=False) if values else array
 
 
 def _video(

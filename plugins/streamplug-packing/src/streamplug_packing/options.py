@@ -66,6 +66,7 @@ class PackingOptions:
 def _is_whole_number(value: Any) -> bool:
     # Arrays and tensors of any dtype and shape have `__index__`.
     try:
-        return hasattr(value, "__index__") and bool(int(value) == value)
+        is_scalar = hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+        return is_scalar and bool(int(value) == value)
     except (TypeError, ValueError, OverflowError):
         return False
