@@ -900,6 +900,32 @@ def test_persistent_workers_go_on(tars):
     assert state["epoch"] == 3
 
 
+def worker_that_fails(_):
+    assert isinstance(torch.utils.data.get_worker_info().dataset, wds.WebDataset)
+    raise OSError("no worker")
+
+
+@pytest.mark.parametrize("where", ["sample", "start"])
+def test_workers_end_with_an_error_of_one_while_it_is_kept(tars, where):
+    pipeline = wds.WebDataset(tars).decode()
+    options = {"batch_size": None, "num_workers": 2}
+    if where == "sample":
+        loader = wds.WebLoader(pipeline.map(refuse_thirty), **options)
+    else:
+        loader = wds.WebLoader(pipeline, worker_init_fn=worker_that_fails, **options)
+    before = {child.pid for child in multiprocessing.active_children()}
+    with pytest.raises(OSError) as kept:
+        list(loader)
+    assert {child.pid for child in multiprocessing.active_children()} <= before
+    assert kept.value is not None
+
+
+def refuse_thirty(sample):
+    if sample["cls"] == 30:
+        raise OSError("no sample")
+    return sample
+
+
 def test_a_loop_after_an_interrupt_has_new_persistent_workers(tars):
     settings = {"batch_size": None, "num_workers": 1, "persistent_workers": True}
     loader = wds.WebLoader(made(tars, "selected"), **settings)

@@ -13,7 +13,11 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from streamplug.adapters.torch_batches import are_workers_alive
+from streamplug.adapters.torch_batches import (
+    are_workers_alive,
+    release_after_error,
+    start_iterator,
+)
 from streamplug.errors import ConfigError, StateError
 from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable import IterablePipeline
@@ -167,21 +171,26 @@ class WebLoader(Fluent):
         positions = self._pipeline.start_positions(workers)
         even_positions, made, extra_outputs = positions, 0, 0
         progress.rest_mark = ((), tuple(positions), skipped)
+        kept = self._loader if self._kwargs.get("persistent_workers") else None
         # Ctrl-C ends persistent workers.
-        if self._loader is None or not are_workers_alive(vars(self._loader).get("_iterator")):
+        if kept is not None and are_workers_alive(vars(kept).get("_iterator")):
+            outputs = iter(kept)
+        else:
             self._loader = DataLoader(
                 _WithPositions(self._pipeline, self._convert),
                 batch_size=None,
                 collate_fn=_identity,
                 **self._kwargs,
             )
-        outputs, attributes = iter(self._loader), vars(self._loader)
+            outputs = start_iterator(self._loader)
+        attributes = vars(self._loader)
         attributes["current_loop"] = progress
         session = self._pipeline.dataset.session
         session.own_counters()
         sets = session.run.clock.sets
         if self._kwargs.get("num_workers"):
             self._pipeline.mark_started()  # the workers have copies of the pipeline
+            outputs = release_after_error(outputs)
         for worker, number, epoch, first, position, output in outputs:
             if number > made:
                 even_positions, made, extra_outputs = list(positions), number, 0
@@ -246,13 +255,13 @@ class _WithPositions(IterableDataset[Any]):
     """A pipeline that yields its position with each converted output."""
 
     def __init__(self, pipeline: Pipeline, convert: Callable[[Any], Any]) -> None:
-        self._pipeline, self._convert = pipeline, convert
+        self.dataset, self._convert = pipeline, convert
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         worker = get_worker_info()
         number = worker.id if worker else 0
-        for output in self._pipeline:
-            progress = self._pipeline.progress
+        for output in self.dataset:
+            progress = self.dataset.progress
             position = (
                 progress.position.used,
                 progress.position.after,
