@@ -920,6 +920,31 @@ def test_workers_end_with_an_error_of_one_while_it_is_kept(tars, where):
     assert kept.value is not None
 
 
+def test_a_loop_whose_workers_could_not_start_is_begun_again_where_it_was(tars, tmp_path):
+    broken = tmp_path / "broken"
+
+    def start(_):
+        if broken.exists():
+            raise OSError("no worker")
+
+    def loader():
+        options = {"batch_size": 4, "num_workers": 2, "worker_init_fn": start}
+        return wds.WebLoader(made(tars, "selected"), collate_fn=list, **options)
+
+    expected = list(loader())
+    outputs, resumed = loader(), loader()
+    for _, _ in zip(range(3), outputs):
+        state = outputs.state_dict()
+    assert state["given"]
+    resumed.load_state_dict(state)
+    broken.touch()
+    with pytest.raises(OSError, match="no worker"):
+        next(iter(resumed))
+    broken.unlink()
+    assert resumed.state_dict() == state
+    assert list(resumed) == expected[3:]
+
+
 def refuse_thirty(sample):
     if sample["cls"] == 30:
         raise OSError("no sample")

@@ -146,6 +146,9 @@ class WebLoader(Fluent):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the outputs of the next loop."""
+        latest, clock = self._progress, self._pipeline.dataset.session.run.clock
+        if latest is not None and latest.epoch is None and self._loaded and not clock.begun():
+            self.load_state_dict(self._loaded)  # the latest loop failed before a worker began
         if self._progress is not None or self._loaded is None:
             self._loaded = self._pipeline.dataset.session.next_state()
         start, skipped = self._start, self._skipped_outputs
