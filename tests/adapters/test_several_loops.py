@@ -69,6 +69,18 @@ def test_the_state_of_a_loader_is_that_of_its_own_loop(folder, dataset, workers)
     assert loader.state_dict()["epoch"] == 2
 
 
+def test_the_end_of_another_loop_does_not_move_that_of_a_loader(folder, dataset):
+    other, loader = StreamingDataLoader(dataset), StreamingDataLoader(dataset)
+    earlier, batches = iter(other), iter(loader)
+    next(earlier)
+    for _ in range(3):
+        next(batches)
+    list(earlier)
+    resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
+    resumed.load_state_dict(loader.state_dict())
+    assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[1][3:]
+
+
 @pytest.mark.timeout(120)
 def test_a_loop_whose_persistent_workers_are_taken_ends_with_an_error(folder, dataset):
     loader = StreamingDataLoader(dataset, num_workers=1, persistent_workers=True)

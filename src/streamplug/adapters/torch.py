@@ -265,7 +265,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
             self._loop, self._loops = sets, self._loops + 1
             run.set_loader_position(epoch, first)
-            self._position = epoch, first
+            self._position, self._changes = (epoch, first), run.clock.changes
             if self.persistent_workers:
                 source = self._messages_of_loop(source, self._loops)
             if self.num_workers:
@@ -315,7 +315,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         """
         run = self.dataset.session.run
         while True:
-            changes, batches = run.clock.changes, rewind_after_error(source, run, epoch, step)
+            changes = self._changes = run.clock.changes
+            batches = rewind_after_error(source, run, epoch, step)
             if self._shared is not None:
                 batches = worker_batches(source, changes, self.num_workers, self._shared[1:])
             for number, batch in enumerate(move_batches(batches, self._device), step):
@@ -326,7 +327,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 break
             run.check_sets(sets)
             if (change := run.clock.change) is not None:  # else another process is writing it
-                step = change.step
+                self._position, step = (epoch, change.step), change.step
                 self._follow_batch_size()
                 if not self.num_workers:
                     run.resume_loop(change)
@@ -358,8 +359,9 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
 
     @property
     def _loop_position(self) -> tuple[int, int]:
-        position = self.dataset.session.run.position  # `resize` may have moved it back
-        return position if position[0] == self._position[0] else self._position  # or another loop
+        clock, position = self.dataset.session.run.clock, self._position
+        change = clock.change if clock.changes != self._changes else None  # may have moved it back
+        return (position[0], change.step) if change and change.epoch == position[0] else position
 
     def resize(self, world: World, *, rewind: int = 0) -> None:
         """Go on in another world from the next global batch on; see `StreamingDataset.resize`.
@@ -375,7 +377,6 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         """
         session = self.dataset.session
         session.resize(world, rewind, self._loop_position if self._in_loop else (-1, 0))
-        self._position = session.run.position
         self._follow_batch_size()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
