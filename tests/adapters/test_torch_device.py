@@ -272,6 +272,17 @@ def folder(tmp_path_factory) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning")
+def test_the_state_of_the_data_set_after_an_epoch_is_the_next_epoch(fake, folder):
+    data = StreamingDataset(local=folder, shuffle=True, batch_size=4)
+    loader = StreamingDataLoader(data, device="cuda")
+    for _ in loader:
+        fake.run()
+    state = data.state_dict()
+    assert (state["epoch"], state["sample_in_epoch"]) == (1, 0)
+    assert state == loader.state_dict()
+
+
+@pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_copies_batches_of_workers_and_keeps_its_state_exact(fake, folder, workers):
     def load(number: int) -> StreamingDataLoader:

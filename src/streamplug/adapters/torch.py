@@ -212,8 +212,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         dataset.session.run.use_batch_size(batch_size)
         self._follow_batch_size()
         self._by_sample = transform is not None or collate_fn is not None or changes_samples
-        self._transform = used_transform
-        self._threads = num_threads
+        self._transform, self._threads = used_transform, num_threads
         self._version = dataset.session.run.version
         # Some trainers call set_epoch of the sampler only, or of that of a copy of the loader.
         vars(self.sampler)["set_epoch"] = partial(_follow_trainer, dataset)
@@ -333,6 +332,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                     run.resume_loop(change)
                     source = super().__iter__()
         run.clock.end(epoch)
+        run.set_loader_position(epoch + 1, 0)  # copies ahead of use ended before the last batch
         for _ in source:  # exhaust the iterator, so that workers end
             pass
 
