@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from types import MappingProxyType
 
 import numpy as np
@@ -943,6 +944,22 @@ def test_a_loop_whose_workers_could_not_start_is_begun_again_where_it_was(tars, 
     broken.unlink()
     assert resumed.state_dict() == state
     assert list(resumed) == expected[3:]
+
+
+def start_late(worker):
+    time.sleep(worker)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["selected", "mixed"])
+def test_loops_side_by_side_have_an_epoch_each(tars, name):
+    options = {"batch_size": None, "num_workers": 2}
+    loader = wds.WebLoader(made(tars, name), **options)
+    expected = [[plain(output) for output in loader] for _ in range(2)]
+    loader = wds.WebLoader(made(tars, name), worker_init_fn=start_late, **options)
+    pairs = [(plain(one), plain(other)) for one, other in zip(loader, loader)]
+    assert [list(outputs) for outputs in zip(*pairs)] == [e[: len(pairs)] for e in expected]
+    assert len(pairs) == min(map(len, expected))
 
 
 def refuse_thirty(sample):

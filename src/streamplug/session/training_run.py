@@ -51,6 +51,7 @@ class TrainingRun(RunOrder):
         self.completed_steps = 0  # by this process, over all epochs
         self._change: WorldChange | None = None  # with which the current loop goes on
         self.num_changes, self.loop_epoch = 0, -1  # changes of the world before it, and its epoch
+        self.loop_start = -1, 0  # epoch and first step of the current loop
 
     def with_options(self, **changes: Any) -> TrainingRun:
         """Return a new run over the same streams with changed `OrderOptions`."""
@@ -84,7 +85,7 @@ class TrainingRun(RunOrder):
                 step = change.step
         self.num_changes = 0 if change is None else change.number
         self._cursor, self.loop_epoch = (self.clock.begun(), epoch, step), epoch
-        self.in_worker = bool(loop.ticket)
+        self.loop_start, self.in_worker = (epoch, step), bool(loop.ticket)
         self._sets, self._events = self.clock.sets, -1 if self.in_worker else self.clock.events
         return epoch, step
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch.utils.data import (
     DataLoader,
     IterableDataset,
@@ -18,6 +19,7 @@ from streamplug.adapters.torch_batches import (
     release_after_error,
     start_iterator,
 )
+from streamplug.adapters.torch_transfers import share_memory
 from streamplug.errors import ConfigError, StateError
 from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable import IterablePipeline
@@ -174,26 +176,22 @@ class WebLoader(Fluent):
         positions = self._pipeline.start_positions(workers)
         even_positions, made, extra_outputs = positions, 0, 0
         progress.rest_mark = ((), tuple(positions), skipped)
-        kept = self._loader if self._kwargs.get("persistent_workers") else None
+        loader = self._loader if self._kwargs.get("persistent_workers") else None
         # Ctrl-C ends persistent workers.
-        if kept is not None and are_workers_alive(vars(kept).get("_iterator")):
-            outputs = iter(kept)
-        else:
-            self._loader = DataLoader(
+        if loader is None or not are_workers_alive(vars(loader).get("_iterator")):
+            loader = self._loader = DataLoader(
                 _WithPositions(self._pipeline, self._convert),
                 batch_size=None,
                 collate_fn=_identity,
                 **self._kwargs,
             )
-            outputs = start_iterator(self._loader)
-        attributes = vars(self._loader)
+        attributes = vars(loader)
         attributes["current_loop"] = progress
         session = self._pipeline.dataset.session
         session.own_counters()
         sets = session.run.clock.sets
-        if self._kwargs.get("num_workers"):
-            self._pipeline.mark_started()  # the workers have copies of the pipeline
-            outputs = release_after_error(outputs)
+        has_workers = bool(self._kwargs.get("num_workers"))
+        outputs: Iterator[Any] = self._messages(loader) if has_workers else iter(loader)
         for worker, number, epoch, first, position, output in outputs:
             if number > made:
                 even_positions, made, extra_outputs = list(positions), number, 0
@@ -214,6 +212,17 @@ class WebLoader(Fluent):
                     "another loop over the loader has taken its persistent workers; end a loop before the "
                     "next one, or make two loaders over two pipelines"
                 )
+
+    def _messages(self, loader: DataLoader[Any]) -> Iterator[Any]:
+        """Start an epoch for workers, as those of several loops may start late; yield what they send."""
+        batches: Any = loader.dataset
+        with self._pipeline.dataset.session.run.clock.starting() as (begun, _):
+            batches.begun.fill_(begun)
+            is_started = vars(loader).get("_iterator") is not None
+            messages: Any = iter(loader) if is_started else start_iterator(loader)
+            self._pipeline.mark_started()  # the workers have copies of the pipeline
+            messages = release_after_error(messages)
+            yield from messages
 
     # -- state ------------------------------------------------------------------------
 
@@ -259,10 +268,13 @@ class _WithPositions(IterableDataset[Any]):
 
     def __init__(self, pipeline: Pipeline, convert: Callable[[Any], Any]) -> None:
         self.dataset, self._convert = pipeline, convert
+        self.begun = share_memory(torch.zeros(1, dtype=torch.int64))  # see `WorkerLoop.begun`
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         worker = get_worker_info()
         number = worker.id if worker else 0
+        if worker is not None:
+            self.dataset.dataset.session.placement.begun = int(self.begun[0])
         for output in self.dataset:
             progress = self.dataset.progress
             position = (

@@ -161,7 +161,7 @@ class Source(StreamingDataset):
         bound, position = stop, progress.position
         for sample in self:
             if progress.epoch is None:
-                progress.epoch, progress.first = self.session.current_epoch()
+                progress.epoch, progress.first = self.session.run.loop_start
                 stop = self._own_samples(progress.first)
                 bound = min(stop, skip + self.size) if self._is_endless else stop
             if progress.used == bound == stop:
@@ -181,7 +181,7 @@ class Source(StreamingDataset):
                 progress.mark = progress.used
                 yield {name: v for name, v in sample.items() if v is not None}
         if progress.epoch is None:
-            progress.epoch, progress.first = self.session.current_epoch()
+            progress.epoch, progress.first = self.session.run.loop_start
 
     def _own_samples(self, first: int) -> int:
         """Return the number of samples of this process from a step, without the padding of the last batch."""
