@@ -946,6 +946,16 @@ def test_a_loop_whose_workers_could_not_start_is_begun_again_where_it_was(tars, 
     assert list(resumed) == expected[3:]
 
 
+def test_a_data_set_refuses_a_state_in_the_middle_of_batches(tars):
+    pipeline = made(tars, "selected")
+    outputs = iter(pipeline)
+    next(outputs)
+    state = pipeline.state_dict()
+    assert state["parts"]
+    with pytest.raises(StateError, match="load it into that pipeline or its WebLoader"):
+        made(tars, "selected").dataset.load_state_dict(state)
+
+
 def start_late(worker):
     time.sleep(worker)
 

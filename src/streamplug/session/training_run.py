@@ -253,6 +253,11 @@ class TrainingRun(RunOrder):
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
+        if saved.get("parts") or saved.get("loader"):  # a data set would repeat samples
+            raise StateError(
+                "the state is in the middle of batches of a pipeline: load it into that pipeline or its "
+                "WebLoader, or save it at the end of an epoch"
+            )
         before, order = (self._start, self.batch_size), self._order(world)
         # Options that were not given are taken from the state.
         self._start = RunStart.from_state(saved)
