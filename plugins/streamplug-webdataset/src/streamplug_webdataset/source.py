@@ -24,6 +24,8 @@ from streamplug_webdataset.progress import Progress
 
 ENDLESS = 1 << 42
 """Samples of an unlimited epoch."""
+MAX_SAMPLES_LEFT_OUT = 10_000
+"""Samples beyond a pass that stages may leave out in a row, as `rsample` may leave out a small pass."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,11 +161,12 @@ class Source(StreamingDataset):
         """
         skip, progress.used, stop = progress.used, 0, ENDLESS
         bound, position = stop, progress.position
+        most_left_out = self.size + MAX_SAMPLES_LEFT_OUT
         for sample in self:
             if progress.epoch is None:
                 progress.epoch, progress.first = self.session.run.loop_start
                 stop = self._own_samples(progress.first)
-                bound = min(stop, skip + self.size) if self._is_endless else stop
+                bound = min(stop, skip + most_left_out) if self._is_endless else stop
             if progress.used == bound == stop:
                 if self._end is not None:
                     return
@@ -171,11 +174,11 @@ class Source(StreamingDataset):
             if progress.used == bound:
                 if progress.position == position and not progress.held:
                     raise DataError(
-                        f"the stages have left out {self.size} samples in a row in this process, as many as "
-                        "the data set has: the loop could go on without end; see what select() and handlers "
-                        "leave out"
+                        f"the stages have left out {most_left_out} samples in a row in this process, more "
+                        "than the data set has: the loop could go on without end; see what select() and "
+                        "handlers leave out"
                     )
-                bound, position = min(stop, bound + self.size), progress.position
+                bound, position = min(stop, bound + most_left_out), progress.position
             progress.used += 1
             if progress.used > skip:
                 progress.mark = progress.used
