@@ -537,9 +537,17 @@ def test_stages_that_end_do_not_shorten_a_nominal_epoch_in_silence(tars):
     ended = wds.WebDataset(tars).batched(1).compose(lambda source: itertools.islice(source, 3))
     with pytest.raises(ConfigError, match="after 3 of 5"):
         list(wds.WebLoader(ended, batch_size=None).unbatched().with_epoch(5))
-    for repeated in (lambda: sliced.repeat(2), lambda: wds.WebDataset(tars).repeat(2).slice(10)):
+    loaded = wds.WebLoader(wds.WebDataset(tars), batch_size=None).slice(10)
+    for repeated in (
+        lambda: sliced.repeat(2),
+        lambda: wds.WebDataset(tars).repeat(2).slice(10),
+        lambda: loaded.repeat(2),
+        loaded.repeat,
+    ):
         with pytest.raises(ConfigError, match=r"slice\(\) counts over all passes"):
             repeated()
+    assert len(list(loaded.repeat(1))) == 10
+    assert len(list(wds.FluidWrapper(loaded).repeat(2))) == 20
     wrapped = wds.FluidWrapper(sliced)
     assert numbers(wrapped.repeat(2)) == [*range(10)] * 2
     assert numbers(wrapped.with_epoch(15)) == [*range(10), *range(5)]

@@ -25,7 +25,7 @@ from streamplug_webdataset.fluent import Fluent
 from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline, checked_length, number_of_outputs
 from streamplug_webdataset.progress import Position, Progress
-from streamplug_webdataset.stages import Batched, Limit, Shuffle, Stage, as_stage
+from streamplug_webdataset.stages import Batched, Limit, Shuffle, Slice, Stage, as_stage
 
 
 class WebLoader(Fluent):
@@ -128,6 +128,8 @@ class WebLoader(Fluent):
         """Return a loader that reads the data set several times; see `Fluent.repeat`."""
         if nbatches > 0 and nepochs <= 0:
             return self.with_epoch(nbatches)
+        if nepochs != 1 and any(isinstance(stage, Slice) for stage in self._stages):
+            raise ConfigError("slice() counts over all passes: FluidWrapper(….slice(…)).repeat(…)")
         return self.changed(_inner=self._inner.repeat(nepochs, nbatches), _epoch=None)
 
     def with_length(self, n: int, silent: bool = False) -> WebLoader:
