@@ -70,6 +70,20 @@ def test_batches_of_rows_without_none_are_arrays_whatever_is_read_with_them(path
         assert type(batch["maybe"]) is (list if sample["maybe"] is None else np.ndarray)
 
 
+@pytest.mark.parametrize("path", ROWS, ids=name_of)
+def test_rows_of_arrow_are_read_for_the_lengths_of_a_batch_budget(path):
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("streamplug_budget")
+    options = {"remote": str(path), "format": "litdata", "batching_method": "budget"}
+    limit = max(len(MADE["plain"](number)["raw"]) for number in range(COUNT))
+    dataset = StreamingDataset(**options, batch_budget={"limit": limit, "column": "raw"})
+    found = [number for batch in dataset.batches() for number in batch["id"]]
+    assert set(found) == {MADE["plain"](number)["id"] for number in range(COUNT)}
+    by_bytes = {"limit": limit, "column": "raw", "measure": "bytes"}
+    with pytest.raises(ConfigError, match="does not store the sizes of column 'raw'"):
+        StreamingDataset(**options, batch_budget=by_bytes)
+
+
 @pytest.mark.parametrize("path", TOKENS, ids=name_of)
 @pytest.mark.parametrize("access", ["shard", "range"])
 def test_tokens_are_read_as_documents_and_in_blocks(path, access):

@@ -138,8 +138,8 @@ class LengthCounter:
         shards: Sequence[int] = range(len(index))
         if selection is not None:
             shards = np.flatnonzero(np.diff(selection.ranks(index.starts))).tolist()
-        # A damaged header is reported by reading the shard.
-        with suppress(_NoSizesError, CorruptShardError):
+        # A damaged header is reported by reading the shard; some shards can only be read as a whole.
+        with suppress(_NoSizesError, ConfigError, CorruptShardError):
             for shard, sizes in zip(
                 shards,
                 map_threads(
