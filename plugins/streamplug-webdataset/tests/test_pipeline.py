@@ -289,6 +289,19 @@ def test_handlers_do_not_leave_out_all_samples_for_an_error_of_the_pipeline(tmp_
         list(wds.WebDataset(archives).to_tuple("cls").decode(handler=handler))
 
 
+def test_handlers_do_not_leave_out_all_samples_where_torch_is_missing(tmp_path, monkeypatch):
+    archives = write_tars(tmp_path, count=2, shards=1, extra=[("pth", wds.torch_dumps([1]))])
+    dataset = wds.WebDataset(archives, allow_unsafe_types=True)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match="extension pth need torch: install it"):
+        list(dataset.decode(handler=wds.ignore_and_continue))
+    for use in (wds.torch_loads, wds.torch_dumps):
+        with pytest.raises(ConfigError, match="extension pth need torch: install it"):
+            use(b"")
+    with pytest.raises(ConfigError, match=r"decode\('torchrgb8'\) needs torch"):
+        dataset.decode("torchrgb8")
+
+
 def test_what_runs_code_needs_leave(tmp_path):
     path = str(tmp_path / "a.tar")
     with wds.TarWriter(path) as out:

@@ -69,16 +69,17 @@ class Pth(Encoding):
     unsafe: ClassVar[bool] = True
 
     def encode(self, value: Any) -> bytes:
-        out = BytesIO()
+        out, torch = BytesIO(), _torch()
         try:
-            _torch().save(value, out)
+            torch.save(value, out)
         except Exception as error:  # what pickle runs into
             raise EncodeError(f"pth: {type(error).__name__}: {error}") from error
         return out.getvalue()
 
     def decode(self, data: memoryview) -> Any:
+        torch = _torch()
         try:
-            return _torch().load(BytesIO(data), map_location="cpu", weights_only=False)
+            return torch.load(BytesIO(data), map_location="cpu", weights_only=False)
         except Exception as error:  # what pickle runs into
             raise DecodeError(f"not a file of torch: {type(error).__name__}: {error}") from error
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from functools import partial as applied
 from importlib import import_module
+from importlib.util import find_spec
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -153,7 +154,7 @@ class Decoder:
             )
         try:
             return self._decoded(f".{name}", value)
-        except UnsafeTypeError:
+        except (ConfigError, UnsafeTypeError):  # of all samples
             raise
         except Exception as error:
             kind = f"{len(value)} bytes"
@@ -267,7 +268,7 @@ def imagehandler(imagespec: str, extensions: Iterable[str] | None = None) -> Dec
         extensions: Extensions of image files; None for those that Pillow reads.
 
     Raises:
-        ConfigError: If there is no such image type, or Pillow is not installed.
+        ConfigError: If there is no such image type, or Pillow or torch is needed and not installed.
     """
     if imagespec not in IMAGE_SPECS:
         raise ConfigError(
@@ -279,6 +280,8 @@ def imagehandler(imagespec: str, extensions: Iterable[str] | None = None) -> Dec
         raise ConfigError(f"decode({imagespec!r}) needs Pillow: pip install pillow") from None
     endings = _readable(Image) if extensions is None else frozenset(extensions)
     kind, numbers, mode = IMAGE_SPECS[imagespec]
+    if kind == "torch" and find_spec("torch") is None:
+        raise ConfigError(f"decode({imagespec!r}) needs torch: pip install torch")
     return applied(_image, kind, _MODES[mode], numbers == "float", endings)
 
 
