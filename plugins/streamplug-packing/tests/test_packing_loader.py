@@ -723,6 +723,18 @@ def test_a_data_set_that_is_resized_between_loops_with_open_bins_is_refused(fold
     assert sorted(read) == list(range(SIZE))
 
 
+def test_states_of_several_worlds_are_refused(folder):
+    worlds = [World(ranks_per_node=2, rank=rank) for rank in range(2)]
+    ranks = [StreamingDataset(local=folder, batch_size=4, world=world) for world in worlds]
+    packs = [PackedSamples(dataset, **LIMIT, transform=add_noise) for dataset in ranks]
+    _ = [*packs[0], *packs[0].flush(), *packs[1]]  # only the other rank has open bins
+    ranks[0].resize(World())
+    states = [of_rank.state_dict() for of_rank in packs]
+    with pytest.raises(StateError, match=r"of several worlds.*save the states of all ranks before"):
+        packs[0].load_state_dict(states)
+    packs[0].load_state_dict(states[0])
+
+
 def test_a_data_set_may_be_resized_without_open_bins(folder):
     world = World(ranks_per_node=2)
     dataset = StreamingDataset(local=folder, batch_size=4, world=world)

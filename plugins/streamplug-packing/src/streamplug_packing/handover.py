@@ -37,7 +37,8 @@ def select_states(saved: Any, session: Session) -> RankStates:
     With replication, the ranks that read the same samples count as one rank.
 
     Raises:
-        StateError: If this rank's state is missing, some of another world are, or two of one rank differ.
+        StateError: If this rank's state is missing, some of another world are, they are of several worlds, or
+            two of one rank differ.
     """
     states = [saved] if isinstance(saved, Mapping) else saved
     if not isinstance(states, (list, tuple)) or not states or not all(map(_is_state, states)):
@@ -49,6 +50,12 @@ def select_states(saved: Any, session: Session) -> RankStates:
         sorted(((world_of_state(s["packing"]), s) for s in states), key=lambda r: r[0].rank)
     )
     own = session.world
+    sizes = sorted({(world.nodes, world.ranks_per_node) for world, _ in ranks})
+    if len(sizes) > 1:  # the own state alone would lose what others hold
+        raise StateError(
+            f"the list has states of several worlds, (nodes, ranks per node) = {sizes}: save the states of "
+            "all ranks before resize()"
+        )
     for world, state in ranks:
         if world == own:
             return [(world, state)]
