@@ -232,6 +232,40 @@ def test_features_keep_their_dtype(media, tmp_path):
     assert sample["empty"] == [None] * 18
 
 
+def test_features_of_an_extension_type_keep_their_dtype(media, tmp_path):
+    class Array2D(pa.ExtensionType):
+        """As that of the package datasets, which is registered where it is imported."""
+
+        def __init__(self):
+            self.value_type = "float32"
+            super().__init__(pa.list_(pa.list_(pa.float32())), "test.Array2D")
+
+        def __arrow_ext_serialize__(self):
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage_type, serialized):
+            return cls()
+
+    make_lerobot(media, tmp_path / "robot", 3)
+    path = tmp_path / "robot/data/chunk-000/file-000.parquet"
+    table = parquet.read_table(path)
+    values = pa.array([[[n, n + 0.5]] for n in range(len(table))], Array2D().storage_type)
+    info = json.loads((tmp_path / "robot/meta/info.json").read_text())
+    info["features"] = {"image": {"dtype": "float32"}}
+    (tmp_path / "robot/meta/info.json").write_text(json.dumps(info))
+    pa.register_extension_type(Array2D())
+    try:
+        image = pa.ExtensionArray.from_storage(Array2D(), values)
+        parquet.write_table(
+            pa.table({"episode_index": table["episode_index"], "image": image}), path
+        )
+        sample = list(lerobot_episodes(tmp_path / "robot"))[1]
+    finally:
+        pa.unregister_extension_type("test.Array2D")
+    assert (sample["image"].shape, sample["image"].dtype) == ((18, 1, 2), np.float32)
+
+
 def test_chunks_of_a_data_set_have_its_own_size(media, tmp_path):
     make_lerobot(media, tmp_path / "robot", 2)
     path = tmp_path / "robot" / "meta" / "info.json"

@@ -184,8 +184,9 @@ def _array(values: list[Any], type_: Any) -> Any:
         return values
     if array.dtype.kind not in "biuf":
         return values
-    while hasattr(type_, "value_type"):
-        type_ = type_.value_type
+    # Extension types come first: the value_type of those of the package datasets is text.
+    while inner := getattr(type_, "storage_type", None) or getattr(type_, "value_type", None):
+        type_ = inner
     # Not to_pandas_dtype, which needs pandas before version 26.
     dtype = pa.nulls(0, type_).to_numpy(zero_copy_only=False).dtype
     return array.astype(dtype, copy=False) if values else array
