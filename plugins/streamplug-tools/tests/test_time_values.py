@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
@@ -207,6 +208,19 @@ def test_decimals_become_exact_text_without_being_asked_for(write, tmp_path):
     whole = ["--columns", "x:int64", "--format", "mds"]
     refused = run("convert", source, tmp_path / "whole", "--src-format", "parquet", *whole)
     assert "1.50 is no whole number; store decimals as str_decimal or float64" in refused.stderr
+
+
+@pytest.mark.parametrize("format_", ["mds", "parquet"])
+def test_a_program_gives_back_the_decimals_that_it_reads(format_, write, tmp_path):
+    source = write(pa.array([Decimal("1.50"), Decimal("-2.00")], pa.decimal128(10, 2)))
+    done = run("proc", source, tmp_path / "set", "--format", format_, "--", "cat")
+    assert done.exit_code == 0, done.stderr
+    assert values(tmp_path / "set") == [Decimal("1.50"), Decimal("-2.00")]
+    encodings = ["--format", "mds", "--columns", "id:int,x:str_decimal"]
+    wrong = [sys.executable, "-c", 'print(\'{"id": 0, "x": "much"}\')']
+    refused = run("proc", source, tmp_path / "wrong", *encodings, "--", *wrong)
+    assert "column 'x': " in refused.stderr
+    assert "much" in refused.stderr
 
 
 def test_other_formats_are_offered_what_they_have(write, tmp_path):

@@ -6,6 +6,7 @@ import json
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from streamplug_tools.raw_values import has_own_encoding
 from streamplug_tools.row_access import Batch, Table, cache_locally
 from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.sort_keys import batch_rows
-from streamplug_tools.time_values import is_temporal, make_converter
+from streamplug_tools.time_values import DECIMAL_PREFIXES, is_temporal, make_converter
 
 _JSON_ENCODINGS = {"bytes", "json", "str", "str_decimal", "str_float", "str_int"}
 _BYTES_KEY = "base64"
@@ -115,12 +116,13 @@ def _value(column: Column, value: Any) -> Any:
             return b64decode(value[_BYTES_KEY], validate=True)
         dtype = _dtype(column)
         if dtype is None:
-            return value
+            is_decimal = isinstance(value, str) and column.spec.startswith(DECIMAL_PREFIXES)
+            return Decimal(value) if is_decimal else value
         array = np.asarray(value, dtype)
         if array.dtype.kind in "iub" and array.tolist() != value:
             raise ValueError(f"not an array of {array.dtype}")
         return array
-    except (Base64Error, TypeError, ValueError, OverflowError) as error:
+    except (ArithmeticError, Base64Error, TypeError, ValueError) as error:
         raise DataError(f"column {column.name!r}: {error}: {value!r:.200}") from error
 
 

@@ -14,6 +14,9 @@ import numpy as np
 from streamplug.errors import EncodeError
 from streamplug.types import ColumnValues
 
+DECIMAL_PREFIXES = ("decimal", "str_decimal")
+"""What the names of encodings of decimals begin with."""
+
 _TEMPORAL = re.compile(r"timestamp|date|time|duration|decimal")
 _NESTED = re.compile(r"(list|struct|map|fixed_size_list)<|.*\?$", re.DOTALL)
 _KIND = re.compile(r"date[0-9]+|[a-z]+")
