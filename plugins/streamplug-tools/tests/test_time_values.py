@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from streamplug_tools import Columns, Output, convert
 
-from streamplug import Stream, StreamingDataset
+from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.cli import main
 from streamplug.errors import ConfigError
 
@@ -208,6 +208,23 @@ def test_decimals_become_exact_text_without_being_asked_for(write, tmp_path):
     whole = ["--columns", "x:int64", "--format", "mds"]
     refused = run("convert", source, tmp_path / "whole", "--src-format", "parquet", *whole)
     assert "1.50 is no whole number; store decimals as str_decimal or float64" in refused.stderr
+
+
+def test_decimals_of_mds_are_not_taken_for_times(tmp_path):
+    pytest.importorskip("streamplug_text")
+    numbers = {"int64": 7, "str_decimal": Decimal(-2)}
+    for encoding, value in numbers.items():
+        with MDSWriter(out=str(tmp_path / encoding), columns={"x": encoding}) as writer:
+            writer.write({"x": value})
+    refused = run("convert", tmp_path / "str_decimal", tmp_path / "set", "--format", "csv")
+    assert re.findall(r"(x:\S+) \((\w+)\)", refused.stderr) == [
+        ("x:str", "exact"),
+        ("x:float", "rounded"),
+    ]
+    columns = Columns(encodings={"x": "int64"})
+    sources = [str(tmp_path / encoding) for encoding in numbers]
+    convert(sources, Output(tmp_path / "set", processes=0), columns=columns)
+    assert values(tmp_path / "set") == [7, -2]
 
 
 @pytest.mark.parametrize("format_", ["mds", "parquet"])

@@ -41,7 +41,7 @@ def encoding_choices(spec: str) -> dict[str, str]:
     """Return the encodings that can store values of a temporal encoding, and the meaning of each."""
     if _NESTED.match(spec):
         return {"json": "times as ISO 8601 text, decimals as text, null where a value is missing"}
-    if spec.startswith("decimal"):
+    if spec.startswith(DECIMAL_PREFIXES):
         return {"str_decimal": "exact", "str": "exact", "float64": "rounded", "float": "rounded"}
     since = "since 1970"
     if spec.startswith("duration"):
@@ -68,10 +68,9 @@ def is_converted_alike(specs: Sequence[str], target: str) -> bool:
     temporal = [spec for spec in specs if is_temporal(spec)]
     name = target.partition(":")[0]
     if name in _INTEGER_ENCODINGS:
-        has_times = any(not spec.startswith("decimal") for spec in temporal)
-        kinds = [
-            (_KIND.match(spec), _UNIT.search(spec)) for spec in (specs if has_times else temporal)
-        ]
+        if all(spec.startswith(DECIMAL_PREFIXES) for spec in temporal):
+            return True
+        kinds = [(_KIND.match(spec), _UNIT.search(spec)) for spec in specs]
         return len({(kind and kind[0], unit and unit[1]) for kind, unit in kinds}) <= 1
     if name in _TEXT_ENCODINGS or name == "json":
         return len({"tz=" in spec for spec in temporal}) <= 1
