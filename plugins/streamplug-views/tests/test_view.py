@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 from streamplug_testing.equality import same
-from streamplug_tools import Output
+from streamplug_tools import Columns, Output
 from streamplug_tools.options import JobProgress
 from streamplug_tools.transforms import convert
 from streamplug_views import View, compact, log
@@ -557,6 +558,23 @@ def test_a_view_takes_no_samples_with_columns_of_other_types(root, tmp_path):
     alike = write(tmp_path / "alike", [base_row(0)], {**COLUMNS, "n": "int64"})
     View.of(root / "mds").concat(alike).commit(tmp_path / "view")
     assert StreamingDataset(remote=str(tmp_path / "view"))[COUNT] == base_row(0)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_to_do_about_columns_of_which_one_has_none_works(order, tmp_path):
+    pytest.importorskip("streamplug_parquet")
+    for name, values in {"all": [1, 2], "some": [3, None]}.items():
+        (tmp_path / name).mkdir()
+        parquet.write_table(pa.table({"x": values}), tmp_path / name / "a.parquet")
+    first, second = (tmp_path / name for name in ("all", "some")[::order])
+    with pytest.raises(ConfigError, match=r"\(streamplug convert … --columns x:int64\?\)"):
+        View.of(first, format="parquet").concat(second, format="parquet").commit(tmp_path / "view")
+    source = Stream(local=str(tmp_path / "all"), format="parquet")
+    output = Output(tmp_path / "new", format="parquet", processes=0)
+    convert(source, output, columns=Columns(encodings={"x": "int64?"}))
+    View.of(tmp_path / "new").concat(tmp_path / "some", format="parquet").commit(tmp_path / "view")
+    samples = StreamingDataset(remote=str(tmp_path / "view"), batch_size=1)
+    assert [sample["x"] for sample in samples] == [1, 2, 3, None]
 
 
 def test_a_view_has_a_place_of_its_own(root, tmp_path, monkeypatch):

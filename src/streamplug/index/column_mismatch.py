@@ -33,7 +33,9 @@ class ColumnMismatch:
     def remedy(self, here: str, there: str) -> str:
         """Describe how to resolve the difference; arguments are those of `describe`."""
         if self.expected is not None and self.found is not None:
-            spec = f"{self.column}:{self.expected}"
+            # The shorter one takes no None.
+            is_nullable = self.found == f"{self.expected}?"
+            spec = f"{self.column}:{self.found if is_nullable else self.expected}"
             return f"write one of them anew (streamplug convert … --columns {spec})"
         where = there if self.found is None else here
         return f"write {where} anew without it (streamplug convert … --drop {self.column})"
