@@ -138,7 +138,11 @@ def _of_columns(data: Mapping[str, Any], size: int) -> Iterator[Mapping[str, Any
     if len(set(counts.values())) > 1:
         raise ConfigError(f"the columns differ in length: {counts}")
     for start in range(0, max(counts.values(), default=0), size):
-        yield {name: values[start : start + size] for name, values in data.items()}
+        # A Series of pandas 2 whose labels are floats would be sliced by them.
+        yield {
+            name: getattr(values, "iloc", values)[start : start + size]
+            for name, values in data.items()
+        }
 
 
 def _of_record_batches(batches: Iterable[Any], size: int) -> Iterator[Mapping[str, Any]]:
