@@ -339,7 +339,11 @@ def test_a_batch_may_be_anything(folder, workers):
 class Record(dict):  # type: ignore[type-arg]
     """A dict whose keys are attributes."""
 
-    __getattr__ = dict.__getitem__
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
 
 
 def record(columns):
