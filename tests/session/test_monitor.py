@@ -136,8 +136,7 @@ def test_callbacks_get_what_the_data_set_returns(make, noted):
     dataset = make()
     stats, _, _ = noted.about
     for count, _ in enumerate(dataset.batches(), 1):
-        assert stats() == dataset.stats()
-        assert stats().batches == count
+        assert stats().batches == dataset.stats().batches == count  # others may be downloading
     assert pickle.loads(pickle.dumps(stats))() == Stats()
     last, dead = dataset.stats(), weakref.ref(dataset)
     del dataset
