@@ -71,13 +71,13 @@ class _Decompressor:
             self.library.tj3Destroy(self.handle)
 
 
-class _OfThread(threading.local):
+class _ThreadState(threading.local):
     # Not the decompressor itself: the end of a thread frees its attributes without calling `__del__`.
     def __init__(self) -> None:
         self.decompressor = _Decompressor()
 
 
-_of_thread = _OfThread()
+_thread_state = _ThreadState()
 
 
 def decode_region(
@@ -97,7 +97,7 @@ def decode_region(
             of ``4 * eighths``, which is a multiple of the width of its blocks.
         out: Array to write to, contiguous, of shape ``[height, width, channels]``.
     """
-    decompressor = _of_thread.decompressor
+    decompressor = _thread_state.decompressor
     library, handle = decompressor.library, decompressor.handle
     if library is None or not handle:
         return False
