@@ -346,16 +346,6 @@ def _array(value: Any) -> np.ndarray[Any, Any] | None:
     return value if has_torch_dtype(value) else None
 
 
-class _DictBatch:
-    """Message of a batch of a subclass of dict; it is unpickled by `_tensors`."""
-
-    def __init__(self, batch: dict[Any, Any]) -> None:
-        self._batch = batch
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _tensors, (self._batch,)
-
-
 class _PackedBatch:
     """Message of a batch; it is unpickled by `_unpack`."""
 
