@@ -189,3 +189,9 @@ def test_nothing_is_overwritten(tmp_path):
     new_plugin("x", "encoding", tmp_path)
     with pytest.raises(OutputExistsError, match="already exists"):
         new_plugin("x", "shuffle", tmp_path)
+
+
+def test_a_directory_that_cannot_be_created_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="Not a directory; choose another directory"):
+        new_plugin("ours", "encoding", tmp_path / "file")

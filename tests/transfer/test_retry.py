@@ -51,6 +51,13 @@ def test_after_the_last_retry_the_error_itself_is_raised(kind, retries, made):
     assert operation.calls == retries + 1
 
 
+def test_errors_name_only_options_that_exist():
+    with pytest.raises(Transient, match=r"^busy; gave up after 3 attempts$"):
+        call_with_retries(Failing(100, Transient("busy")))
+    with pytest.raises(Transient, match=r"^busy; gave up after 1 attempt; raise retry= for more$"):
+        call_with_retries(Failing(100, Transient("busy")), 0, option="retry")
+
+
 @pytest.mark.parametrize("error", [NotFound("x"), AccessDenied("x"), StorageError("x"), KeyError()])
 def test_other_errors_are_not_tried_again(error):
     operation = Failing(1, error)

@@ -98,7 +98,7 @@ def test_passing_failures_are_tried_again_so_often(tmp_path, far):
     it = uploader(far, tmp_path, retries=3)
     far.error = Transient("busy")
     it.put("file.0")
-    with pytest.raises(Transient):
+    with pytest.raises(Transient, match="gave up after 4 attempts; raise retry= for more"):
         it.drain()
     assert far.begun == 4
     it.close()

@@ -106,7 +106,13 @@ def test_a_data_set_that_is_not_there_is_told(tmp_path):
 
 
 def test_options_of_epochs_are_refused(place):
-    for options in ({"shuffle": True}, {"epoch_size": 10}, {"world": World(2)}):
+    for options in (
+        {"shuffle": True},
+        {"epoch_size": 10},
+        {"batch_size": 8},
+        {"num_canonical_nodes": 2},
+        {"world": World(2)},
+    ):
         with pytest.raises(
             ConfigError, match="Ray Data reads each sample once, in an order of its own"
         ):

@@ -189,6 +189,26 @@ def test_a_file_that_holds_no_state_is_refused(folder, tmp_path, text, message):
     assert output.startswith(f"error: {saved} {message}")
 
 
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"batch_budget": 3}, "batch_budget=3"),
+        ({"batch_options": []}, "batch_options=[]"),
+        ({"global_batch": "x"}, "global_batch='x'"),
+        ({"curriculum": 3}, "curriculum=3"),
+        ({"curriculum": [1]}, "1 in its curriculum"),
+        ({"curriculum": [{"step": []}]}, "{'step': []} in its curriculum"),
+        ({"choose": [1], "shares": 3}, "shares=3"),
+    ],
+)
+def test_a_state_with_values_of_another_type_is_refused(folder, tmp_path, state, message):
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(state))
+    code, output = run(folder, "--step", 0, "--state", saved)
+    assert code == 2
+    assert output == f"error: the state has {message}: it was changed\n"
+
+
 @pytest.mark.parametrize("batch", [8, "${env:BATCH_OF_TEST}"])
 def test_a_config_of_samples_tells_the_order_too(folder, tmp_path, monkeypatch, batch):
     monkeypatch.setenv("BATCH_OF_TEST", "8")

@@ -70,6 +70,13 @@ def test_it_does_not_write_over_what_is_there(tmp_path):
     assert (tmp_path / "data/precious").read_text() == "x"
 
 
+def test_a_directory_that_cannot_be_created_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(main, ["quickstart", "--out", str(tmp_path / "file/inside")])
+    assert result.exit_code == 2
+    assert result.output.startswith(f"error: {tmp_path}/file/inside: Not a directory; ")
+
+
 def test_clean_prints_json(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/shard").write_bytes(bytes(70))

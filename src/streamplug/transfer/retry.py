@@ -13,6 +13,7 @@ from streamplug.transfer.observer import emit_retry
 
 T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.transfer")
+_DEFAULT_RETRIES = 2
 _FIRST_WAIT_SECONDS = 0.5
 _MAX_WAIT_SECONDS = 30.0
 _MAX_JITTER_SECONDS = 0.5
@@ -22,14 +23,25 @@ RETRYABLE_ERRORS = (Transient, CorruptShardError, TruncatedIndexError)
 
 
 def call_with_retries(
-    operation: Callable[[], T], retries: int, first_error: Exception | None = None
+    operation: Callable[[], T],
+    retries: int | None = None,
+    first_error: Exception | None = None,
+    *,
+    option: str = "download_retry",
 ) -> T:
     """Call `operation`, retrying `RETRYABLE_ERRORS` with exponential backoff.
 
     Waits grow from 0.5 to 30 seconds, with jitter, and are no shorter than the server asks for, up to a
-    minute. The last error is raised, with the number of attempts. `first_error` is the error of a first
-    attempt that the caller has made.
+    minute. The last error is raised, with the number of attempts.
+
+    Args:
+        operation: Called until it does not fail.
+        retries: Maximum number of retries; None is two, which no option changes.
+        first_error: Error of a first attempt that the caller has made.
+        option: Name, for the error, of the argument that `retries` is of.
     """
+    advice = "" if retries is None else f"; raise {option}= for more"
+    retries = _DEFAULT_RETRIES if retries is None else retries
     attempt = 0
     while True:
         attempt += 1
@@ -40,7 +52,7 @@ def call_with_retries(
         except RETRYABLE_ERRORS as error:
             if attempt > retries:
                 attempts = f"{attempt} attempt{'s'[: attempt > 1]}"
-                error.args = (f"{error}; gave up after {attempts}; raise download_retry= for more",)
+                error.args = (f"{error}; gave up after {attempts}{advice}",)
                 raise
             retry_after = error.retry_after if isinstance(error, Transient) else 0.0
             seconds = max(backoff_seconds(attempt), min(retry_after, _MAX_RETRY_AFTER_SECONDS))

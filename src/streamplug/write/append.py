@@ -40,8 +40,8 @@ class AppendedDataset:
         url = storage.url_of(INDEX_NAME)
         try:
             # Before the content: a change between the two is noticed by a comparison of the content.
-            version = call_with_retries(lambda: _version(storage), retries)
-            data = call_with_retries(lambda: storage.read(INDEX_NAME), retries)
+            version = call_with_retries(lambda: _version(storage), retries, option="retry")
+            data = call_with_retries(lambda: storage.read(INDEX_NAME), retries, option="retry")
         except NotFound:
             raise NotFound(
                 f"{url} does not exist: there is no data set to append to; leave out append=True"
@@ -89,13 +89,16 @@ class AppendedDataset:
 
         The index is read only if its version says that it may have changed.
         """
-        version = call_with_retries(lambda: _version(self.storage), self.retries)
+        version = call_with_retries(lambda: _version(self.storage), self.retries, option="retry")
         if version is None or version != self.version:
             self._check_content()
 
     def _check_content(self) -> None:
         url = self.storage.url_of(INDEX_NAME)
-        if call_with_retries(lambda: self.storage.read(INDEX_NAME), self.retries) != self.data:
+        if (
+            call_with_retries(lambda: self.storage.read(INDEX_NAME), self.retries, option="retry")
+            != self.data
+        ):
             raise WriterError(
                 f"{url} was changed while shards were added to it; add the new shards again"
             )

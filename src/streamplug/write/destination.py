@@ -24,7 +24,6 @@ from streamplug.types import FileInfo
 from streamplug.write.append import AppendedDataset
 
 _MAX_NAMES_IN_ERROR = 3
-_RETRIES = 2
 
 _owners: WeakValueDictionary[str, Destination] = WeakValueDictionary()
 """The destinations of this process's writers, by real paths of their directories, and by their storages."""
@@ -135,7 +134,7 @@ class Destination:
         with map_output_errors(path):
             path.unlink(missing_ok=True)
         if storage is not None and local_path(storage.url) is not None:
-            call_with_retries(partial(storage.delete, raw.basename), _RETRIES)
+            call_with_retries(partial(storage.delete, raw.basename))
 
     def write_index(self, data: bytes, *, durable: bool) -> None:
         """Write the local index, if it stays, unless another writer has written one meanwhile.
@@ -183,11 +182,11 @@ class Destination:
         storage = self.storage
         if storage and self._has_data_set(storage):
             # Without an index, a partly replaced data set is not mistaken for a complete one.
-            call_with_retries(lambda: delete_durably(storage, INDEX_NAME), _RETRIES)
+            call_with_retries(lambda: delete_durably(storage, INDEX_NAME))
 
     def _has_data_set(self, storage: Storage) -> bool:
         """Return whether a storage holds a data set."""
-        return call_with_retries(partial(storage.exists, INDEX_NAME), _RETRIES)
+        return call_with_retries(partial(storage.exists, INDEX_NAME))
 
     def close(self) -> None:
         """Let other writers in, and remove the local directory if it is temporary."""

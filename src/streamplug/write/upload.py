@@ -68,7 +68,9 @@ class Uploader:
             path = folder / INDEX_NAME
             with map_output_errors(path, len(data)):
                 path.write_bytes(data)
-            call_with_retries(lambda: storage.upload(path, INDEX_NAME), self._retries)
+            call_with_retries(
+                lambda: storage.upload(path, INDEX_NAME), self._retries, option="retry"
+            )
 
     def drain(self) -> None:
         """Wait until all files are uploaded, or on the disk."""
@@ -89,7 +91,7 @@ class Uploader:
         if self._storage is None:
             return
         storage, before = self._storage, path.stat()
-        call_with_retries(lambda: storage.upload(path, basename), self._retries)
+        call_with_retries(lambda: storage.upload(path, basename), self._retries, option="retry")
         # Replaced by its own upload if both locations are the same, such as by a mount or a chain of URLs.
         if not self._keep_local and os.path.samestat(before, path.stat()):
             path.unlink()

@@ -16,7 +16,10 @@ from streamplug.errors import ConfigError
 from streamplug.types import Int64
 from streamplug_ray.remote_batches import DatasetCopy, row_bytes, take
 
-_OF_EPOCHS = ("shuffle", "curriculum", "epoch_size", "batch_budget", "replication", "world")
+_OF_EPOCHS = (
+    *("batch_budget", "batch_size", "curriculum", "epoch_size", "num_canonical_nodes"),
+    *("predownload", "replication", "shuffle", "world"),
+)
 """Options of `StreamingDataset` that would be ignored."""
 
 _BLOCK_ROWS = 4096

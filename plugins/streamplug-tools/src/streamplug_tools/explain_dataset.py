@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamplug.config import load
+from streamplug.config import is_integer, load
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StateError
 from streamplug.plan import BATCHING_METHODS
 from streamplug.stream import Stream
 from streamplug.types import World
@@ -18,12 +18,22 @@ if TYPE_CHECKING:
     from streamplug_tokens.dataset import TokenDataset
 
 CONFIG_ENDINGS = (".toml", ".yaml", ".yml", ".json")
+_STATE_TYPES: dict[str, type] = {
+    "batch_budget": dict,
+    "batch_options": dict,
+    "choose": list,
+    "curriculum": list,
+    "global_batch": int,
+    "shares": list,
+}
+"""Types of the values of a state that are used here, not only passed to the data set."""
 
 
 def open_dataset(
     locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any]
 ) -> StreamingDataset:
     """Open the data set of a config file, or of URLs and a state, without decoding and without torch."""
+    _check_types(state)
     world = _world(options["ranks"], options["nodes"])
     global_batch = state.get("global_batch")
     if global_batch is not None and global_batch % world.ranks:
@@ -54,6 +64,16 @@ def open_dataset(
     if state.get("tokens") is None:
         return StreamingDataset(**arguments)
     return _token_dataset_class().from_state_tokens(state["tokens"], **arguments)
+
+
+def _check_types(state: Mapping[str, Any]) -> None:
+    for name, type_ in _STATE_TYPES.items():
+        value = state.get(name)
+        if value is not None and not isinstance(value, type_):
+            raise StateError(f"the state has {name}={value!r:.60}: it was changed")
+    for change in state.get("curriculum") or ():
+        if not (isinstance(change, Mapping) and is_integer(change.get("step"))):
+            raise StateError(f"the state has {change!r:.60} in its curriculum: it was changed")
 
 
 def _batching(state: Mapping[str, Any], default: str) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from streamplug.index import INDEX_NAME, Schema, find_mismatches, format_index, 
 from streamplug.interfaces import Storage
 from streamplug.transfer.retry import call_with_retries
 
-_RETRIES = 2
-
 
 def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
     """Return one index for data sets in folders below it, and its number of shards.
@@ -32,7 +30,7 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
     for storage, folder in parts:
         key, part = f"{folder}/{INDEX_NAME}", storage.url_of(folder)
         try:
-            data = call_with_retries(partial(storage.read, key), _RETRIES)
+            data = call_with_retries(partial(storage.read, key))
         except NotFound:
             raise NotFound(
                 f"{storage.url_of(key)} does not exist: {part} is no part, or its writer has not finished"
@@ -54,7 +52,7 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
 def write_index(index: bytes, homes: Sequence[Storage]) -> None:
     """Write an index to storages."""
     for home in homes:
-        call_with_retries(partial(home.write, INDEX_NAME, index), _RETRIES)
+        call_with_retries(partial(home.write, INDEX_NAME, index))
 
 
 def _check_columns(part: str, schema: Schema, first_part: str, expected: Schema) -> None:

@@ -20,7 +20,7 @@ from streamplug.scan.scan_cache import ScanCache
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 
-_RETRIES = 2
+_SCAN_RETRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def scan_index(
             f"{storage.url_of(INDEX_NAME)} exists; pass exist_ok=True (--force) to replace it"
         )
     with TemporaryDirectory() as folder:
-        cache = ScanCache(storage, local_path(files.root), format, _RETRIES)
+        cache = ScanCache(storage, local_path(files.root), format, _SCAN_RETRIES)
         scanned = cache.get_index(
             files, folder, lambda done, total: report(f"{done} of {total} files scanned")
         )
@@ -78,10 +78,10 @@ def scan_index(
             _check_unused(storage, uploads)
         for target, path in uploads.items():
             report(f"writing {storage.url_of(target)}")
-            call_with_retries(partial(storage.upload, path, target), _RETRIES)
+            call_with_retries(partial(storage.upload, path, target))
         data = format_index(entries, {})
         index = parse_index(data, storage.url_of(INDEX_NAME))
-        call_with_retries(lambda: storage.write(INDEX_NAME, data), _RETRIES)
+        call_with_retries(lambda: storage.write(INDEX_NAME, data))
     columns = {column.name: column.spec for s in index.schemas for column in s.columns}
     return ScanSummary(storage.url_of(INDEX_NAME), len(index), index.size, columns)
 

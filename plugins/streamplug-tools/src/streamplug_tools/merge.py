@@ -19,8 +19,6 @@ from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, Timeou
 from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.part_task import PLAN_NAME
 
-_RETRIES = 2
-
 
 @suggest_keywords
 def merge_index(
@@ -141,7 +139,7 @@ def _check_no_own_shards(home: Storage) -> None:
 
 def _basenames(home: Storage, key: str) -> Iterator[str]:
     """Yield the files that an index names."""
-    index = parse_index(call_with_retries(partial(home.read, key), _RETRIES), home.url_of(key))
+    index = parse_index(call_with_retries(partial(home.read, key)), home.url_of(key))
     for files in index.tables.values():
         yield from filter(None, (files.basenames[shard] for shard in range(len(index))))
 

@@ -16,8 +16,6 @@ from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug.types import FileInfo
 
-_RETRIES = 2
-
 
 def part_folder(number: int) -> str:
     """Return the name of the folder of a part."""
@@ -52,20 +50,20 @@ def is_copied(home: Storage, copy: Path, number: int) -> bool:
     name = part_folder(number)
     if not is_whole(copy / name):
         return False
-    index = call_with_retries(partial(home.read, f"{name}/{INDEX_NAME}"), _RETRIES)
+    index = call_with_retries(partial(home.read, f"{name}/{INDEX_NAME}"))
     return (copy / name / INDEX_NAME).read_bytes() == index
 
 
 def fetch_part(home: Storage, number: int, folder: Path, *, durable: bool) -> None:
     """Copy a part of a storage to a new local folder, and sync it to the disk if `durable`."""
     source, name = TimeoutStorage(home, DOWNLOAD_TIMEOUT_SECONDS), part_folder(number)
-    data = call_with_retries(partial(source.read, f"{name}/{INDEX_NAME}"), _RETRIES)
+    data = call_with_retries(partial(source.read, f"{name}/{INDEX_NAME}"))
     index = parse_index(data, home.url_of(f"{name}/{INDEX_NAME}"))
     with map_output_errors(folder):
         make_directory(folder)
         for file in _files(index):
             fetch = partial(_fetch, source, f"{name}/{file.basename}", folder, file)
-            call_with_retries(fetch, _RETRIES)
+            call_with_retries(fetch)
         (folder / INDEX_NAME).write_bytes(data)
         if durable:
             for path in folder.iterdir():

@@ -46,7 +46,6 @@ from streamplug_tools.part_files import is_copied, is_whole_in, kept_copy, part_
 from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME, remove_attempts
 
 _LOG = logging.getLogger("streamplug.write")
-_RETRIES = 2
 _MAX_READS_IN_FLIGHT = 16
 _PART_INDEX = re.compile(rf"part-([0-9]{{5,18}})/{re.escape(INDEX_NAME)}")
 
@@ -148,7 +147,7 @@ class PartitionedOutput:
     def _read_index(self) -> tuple[bytes, Index | None]:
         """Return the index of all parts, and its content; empty and None if it is missing or damaged."""
         with suppress(NotFound, InvalidIndexError):  # damaged by a loss of power
-            data = call_with_retries(partial(self._source().read, INDEX_NAME), _RETRIES)
+            data = call_with_retries(partial(self._source().read, INDEX_NAME))
             return data, parse_index(data, self._storage.url)
         return b"", None
 

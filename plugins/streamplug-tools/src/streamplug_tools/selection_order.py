@@ -20,7 +20,6 @@ from streamplug.types import Int64
 _ID = np.dtype("<i8")
 _IDS_PER_BLOCK = 1 << 16
 """Ids that are read from a storage at once."""
-_RETRIES = 2
 
 
 class SelectionOrder(Protocol):
@@ -130,7 +129,7 @@ class SharedOrder:
             stop = min(start + _IDS_PER_BLOCK, self.size)
             bounds = start * _ID.itemsize, stop * _ID.itemsize
             storage = open_storage(self._location, self._options)
-            data = call_with_retries(partial(storage.read_range, self._key, *bounds), _RETRIES)
+            data = call_with_retries(partial(storage.read_range, self._key, *bounds))
             ids = np.frombuffer(data, _ID).astype(np.int64)
             self._last = number, ids
         return ids

@@ -46,7 +46,6 @@ _MIN_TASK_ROWS = 50_000
 """Number of samples from which on starting another process is worth its time."""
 _MAX_TASKS = 256
 _ROWS_PER_BLOCK = 1 << 20
-_RETRIES = 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,7 +124,7 @@ class EvaluationTask:
             name = names.get(rows.path)
             if name is None:
                 name = names[rows.path] = f"shared-{len(names)}{rows.path.suffix}"
-                call_with_retries(partial(storage.upload, rows.path, name), _RETRIES)
+                call_with_retries(partial(storage.upload, rows.path, name))
             limit = self.stream.snapshot.sources[group.source].index.size
             shared = _SharedRows(name, len(rows), limit, rows.where)
             return cast("RowMapping", shared)  # opened before they are read
@@ -150,7 +149,7 @@ class EvaluationTask:
             path = folder / rows.name
             if directory is not None and not path.exists():
                 with map_disk_errors(path):
-                    call_with_retries(partial(storage.download, rows.name, path), _RETRIES)
+                    call_with_retries(partial(storage.download, rows.name, path))
             return rows.open(folder)
 
         stream = _change_rows(self.stream, open_rows)

@@ -94,7 +94,9 @@ class CloudUploader:
         if self.remote is not None:
             path = Path(self.local, filename)
             before = path.stat() if path.exists() else None
-            call_with_retries(partial(self._storage.upload, path, filename), self.retry)
+            call_with_retries(
+                partial(self._storage.upload, path, filename), self.retry, option="retry"
+            )
             # Otherwise, both locations are the same, and the upload replaced the file by itself.
             if before is not None and samestat(before, path.stat()):
                 self.clear_local(str(path))

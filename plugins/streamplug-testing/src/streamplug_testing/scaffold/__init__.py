@@ -69,12 +69,17 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
     if folder.exists():
         raise OutputExistsError(f"{folder} already exists; remove it, or choose another name")
     for template, place in _templates(kind, values["module"]):
-        out = folder / place
-        out.parent.mkdir(parents=True, exist_ok=True)
         text = template.read_text(encoding="utf-8")
         if template.suffix == ".tmpl":
             text = Template(text).substitute(values)
-        out.write_text(text, encoding="utf-8")
+        out = folder / place
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"{out}: {error.strerror}; choose another directory to create the plugin in"
+            ) from error
     return folder
 
 

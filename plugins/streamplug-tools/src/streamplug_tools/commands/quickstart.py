@@ -25,6 +25,7 @@ from streamplug.display.tables import pairs_table, rows_table
 from streamplug.display.terminal import say, visible
 from streamplug.errors import OutputExistsError, StreamplugError
 from streamplug.plugin.registry import is_known
+from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.tempdir import make_temp_root
 from streamplug.types import World
 from streamplug.write import MDSWriter
@@ -72,8 +73,9 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
             f"--out {out} is not empty: choose another directory, or remove what an earlier run left there "
             "by --clean"
         )
-    home.mkdir(parents=True, exist_ok=True)
-    (home / MARKER_NAME).touch()
+    with map_output_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+        (home / MARKER_NAME).touch()
     results = write(folder, exist_ok=out is None, console=console)
     if out is None:
         shutil.rmtree(cache, ignore_errors=True)  # of the replaced data set
