@@ -15,9 +15,7 @@ TESTING = ROOT / "plugins" / "streamplug-testing"
 PIPELINES = ROOT / "plugins" / "streamplug-webdataset" / "src" / "streamplug_webdataset"
 MOSAIC = ROOT / "plugins" / "streamplug-mosaic" / "src" / "streamplug_mosaic" / "compat"
 TORCH = (
-    CORE / "adapters" / "torch.py", CORE / "adapters" / "torch_batches.py",
-    CORE / "adapters" / "torch_device.py", CORE / "adapters" / "torch_transform.py",
-    CORE / "adapters" / "torch_transfers.py",
+    *(CORE / "adapters").glob("torch*.py"),
     ROOT / "plugins" / "streamplug-torch",
     ROOT / "plugins" / "streamplug-packing" / "src" / "streamplug_packing" / "loader.py",
     ROOT / "plugins" / "streamplug-image" / "src" / "streamplug_image" / "device_jpegs.py",

@@ -7,10 +7,12 @@ import logging
 import pickle
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import streamplug_webdataset as wds
+from streamplug_webdataset.loop_counter import LoopCounter
 
 from streamplug.errors import (
     CacheConflictError,
@@ -214,6 +216,20 @@ def test_loops_of_new_workers_shuffle_in_another_order_which_is_that_of_all_work
     copied = pickle.loads(pickle.dumps(wds.DataPipeline(items, wds.rsample(0.5))))
     first, second = loops(copied, 1)
     assert first != second
+
+
+def test_a_loop_with_the_seed_of_one_that_was_left_before_all_workers_began_is_another(monkeypatch):
+    place = "streamplug.adapters.torch_placement"
+    counter = LoopCounter()
+
+    def begin(worker, process):
+        info = SimpleNamespace(id=worker, num_workers=2, seed=1234 + worker)
+        monkeypatch.setattr(f"{place}.get_worker_info", lambda: info)
+        monkeypatch.setattr(f"{place}.process_number", lambda: process)
+        return counter.begin()
+
+    assert begin(0, 1) == 0  # its other worker, process 2, was stopped before it began
+    assert [begin(1, 4), begin(0, 3)] == [1, 1]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at /proc")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from numpy.random import Generator
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from streamplug import dataset
 from streamplug.adapters.message_batching import MAX_BATCHES_PER_MESSAGE, worker_batches
@@ -26,59 +26,14 @@ from streamplug.adapters.torch_batches import (
     start_iterator,
 )
 from streamplug.adapters.torch_device import find_device, move_batches
-from streamplug.adapters.torch_transfers import TorchSource, prepare_worker, share_memory
+from streamplug.adapters.torch_placement import TorchPlacement
+from streamplug.adapters.torch_transfers import TorchSource, share_memory
 from streamplug.adapters.torch_transform import random_transform
-from streamplug.config import Configurable, detect_world, whole_number
+from streamplug.config import Configurable, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
-from streamplug.session.epoch_counter import CELLS, TICKETS, WorkerLoop
-from streamplug.session.placement import Placement
-from streamplug.transfer.observer import process_number
-from streamplug.types import ColumnValues, Int64, Sample, World
-
-
-class TorchPlacement(Placement):
-    """Place of a process from torch's process group and its loader's worker info."""
-
-    # Counters: workers share them under fork and spawn, and they leave no named file.
-    cells: torch.Tensor
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The data set pickles the cells separately, so that torch shares them rather than copying them.
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "cells"}
-
-    def make_cells(self, size: int) -> Int64:
-        """Return zeros that loader workers will share, shape ``[size]``."""
-        self.cells = share_memory(torch.zeros(size, dtype=torch.int64))
-        return self.cells.numpy()
-
-    def detect_rank(self) -> World:
-        """Return this rank's place according to its launcher, or else to the process group."""
-        group, names = torch.distributed, os.environ.keys() & {"RANK", "WORLD_SIZE"}
-        is_launched = len(names) == 2 or os.environ.get("WORLD_SIZE") == "1"
-        if is_launched or not (group.is_available() and group.is_initialized()):
-            return detect_world()
-        # Lightning sets WORLD_SIZE alone. Without a number of nodes, all ranks count as one node's.
-        ranks, launched = group.get_world_size(), World() if names else detect_world()
-        nodes = launched.nodes if launched.ranks == ranks else 1
-        return World(nodes, ranks // nodes, rank=group.get_rank())
-
-    def start_loop(self) -> None:
-        """Detect this rank's place for a loop, and prepare this process if it is a worker."""
-        super().start_loop()
-        prepare_worker()
-
-    def worker_loop(self) -> WorkerLoop:
-        """Return the loader loop that this process works for."""
-        worker = get_worker_info()
-        if worker is None:
-            return WorkerLoop()
-        # torch draws a seed for each loop over a loader and adds the worker's number. If the user seeds
-        # torch before each loop, seeds repeat, but process numbers do not.
-        ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
-        process = (process_number() or 0) - worker.id
-        return WorkerLoop(ticket, worker.id, worker.num_workers, process, self.begun)
+from streamplug.session.epoch_counter import CELLS
+from streamplug.types import ColumnValues, Sample, World
 
 
 class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only  # noqa: D101 - below

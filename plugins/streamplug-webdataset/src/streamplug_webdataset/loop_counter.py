@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.session.epoch_counter import CELLS, TICKETS, EpochCounter, WorkerLoop
+from streamplug.session.epoch_counter import CELLS, EpochCounter, WorkerLoop
 
 
 class LoopCounter:
@@ -40,10 +40,8 @@ def _shared(cells: Any) -> Any:
 
 
 def _worker_loop() -> WorkerLoop:
-    data = sys.modules.get("torch.utils.data")
-    worker = None if data is None else data.get_worker_info()
-    if worker is None:
+    if "torch.utils.data" not in sys.modules:  # then this is no worker of a loader
         return WorkerLoop()
-    # torch draws a seed for each loop of new workers, and adds the number of the worker.
-    ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
-    return WorkerLoop(ticket, worker.id, worker.num_workers)
+    from streamplug.adapters.torch_placement import worker_loop
+
+    return worker_loop()

@@ -237,7 +237,7 @@ def current_world() -> World:
     """Return where this process stands among ranks and the workers of a torch loader."""
     if "torch" not in sys.modules:
         return detect_world()
-    from streamplug.adapters.torch import TorchPlacement
+    from streamplug.adapters.torch_placement import TorchPlacement
 
     return TorchPlacement(None, 1, keep_nodes=False).worker()
 

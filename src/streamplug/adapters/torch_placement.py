@@ -1,0 +1,65 @@
+"""Place of a process that torch started, among ranks and the workers of loaders."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch.utils.data import get_worker_info
+
+from streamplug.adapters.torch_transfers import prepare_worker, share_memory
+from streamplug.config import detect_world
+from streamplug.session.epoch_counter import TICKETS, WorkerLoop
+from streamplug.session.placement import Placement
+from streamplug.transfer.observer import process_number
+from streamplug.types import Int64, World
+
+
+class TorchPlacement(Placement):
+    """Place of a process from torch's process group and its loader's worker info."""
+
+    # Counters: workers share them under fork and spawn, and they leave no named file.
+    cells: torch.Tensor
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The data set pickles the cells separately, so that torch shares them rather than copying them.
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "cells"}
+
+    def make_cells(self, size: int) -> Int64:
+        """Return zeros that loader workers will share, shape ``[size]``."""
+        self.cells = share_memory(torch.zeros(size, dtype=torch.int64))
+        return self.cells.numpy()
+
+    def detect_rank(self) -> World:
+        """Return this rank's place according to its launcher, or else to the process group."""
+        group, names = torch.distributed, os.environ.keys() & {"RANK", "WORLD_SIZE"}
+        is_launched = len(names) == 2 or os.environ.get("WORLD_SIZE") == "1"
+        if is_launched or not (group.is_available() and group.is_initialized()):
+            return detect_world()
+        # Lightning sets WORLD_SIZE alone. Without a number of nodes, all ranks count as one node's.
+        ranks, launched = group.get_world_size(), World() if names else detect_world()
+        nodes = launched.nodes if launched.ranks == ranks else 1
+        return World(nodes, ranks // nodes, rank=group.get_rank())
+
+    def start_loop(self) -> None:
+        """Detect this rank's place for a loop, and prepare this process if it is a worker."""
+        super().start_loop()
+        prepare_worker()
+
+    def worker_loop(self) -> WorkerLoop:
+        """Return the loader loop that this process works for."""
+        return worker_loop(self.begun)
+
+
+def worker_loop(begun: int = 0) -> WorkerLoop:
+    """Return the loop of a torch loader that this process works for; for `begun`, see `WorkerLoop`."""
+    worker = get_worker_info()
+    if worker is None:
+        return WorkerLoop()
+    # torch draws a seed for each loop over a loader and adds the worker's number. If the user seeds
+    # torch before each loop, seeds repeat, but process numbers do not.
+    ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
+    process = (process_number() or 0) - worker.id
+    return WorkerLoop(ticket, worker.id, worker.num_workers, process, begun)
