@@ -48,7 +48,7 @@ def test_a_full_output_disk_is_named_with_its_room(disk):
     )
     assert " of 1048576 bytes free, 700" in text
     assert text.endswith(
-        "bytes were needed; make room there, or write to another disk; the data set is unfinished: no index "
+        "bytes were needed; make room there, or write to another disk; the write is unfinished: no index "
         "was written"
     )
 

@@ -132,7 +132,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     ) -> None:
         if not isinstance(dataset, StreamingDataset):
             raise ConfigError(
-                f"StreamingDataLoader loads a streamplug.StreamingDataset, not {dataset!r}"
+                f"StreamingDataLoader loads a streamplug.StreamingDataset, not {dataset!r:.60}"
             )
         num_threads = whole_number("num_threads", num_threads, 0) or 0
         if not kwargs.get("in_order", True):

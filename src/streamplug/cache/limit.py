@@ -26,10 +26,10 @@ def parse_cache_limit(value: float | str, directory: Path) -> int:
     else:
         share = Fraction(match[1]) / 100
         if share > 1:
-            raise ConfigError(f"cache_limit={value!r}: a disk has no more than 100%")
+            raise ConfigError(f"cache_limit={value!r:.60}: a disk has no more than 100%")
         limit = int(share * _disk(directory))
     if limit < 1:
-        raise ConfigError(f"cache_limit={value!r}: must be more than 0; None is no limit")
+        raise ConfigError(f"cache_limit={value!r:.60}: must be more than 0; None is no limit")
     return limit
 
 

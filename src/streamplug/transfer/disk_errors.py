@@ -50,7 +50,7 @@ def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
         elif isinstance(error, PermissionError):
             kind, remedy = AccessDenied, "write to a directory that you may write to"
         raise kind(
-            f"{message}; {remedy}; the data set is unfinished: no index was written"
+            f"{message}; {remedy}; the write is unfinished: no index was written"
         ) from error
 
 
