@@ -15,6 +15,7 @@ from streamplug_testing.fakes import FailingInts
 from streamplug_testing.http import serving
 
 from streamplug import Callback, MDSWriter, Stream, World
+from streamplug.builtin.encodings.json import Json
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import (
     ConfigError,
@@ -448,6 +449,29 @@ def test_other_errors_are_raised(intact, error):
 
     with pytest.raises(error, match="not of the data"):
         next(iter(Odd(local=str(intact), batch_size=4, on_error="substitute")))
+
+
+class Unready(Json):
+    def __init__(self, error):
+        self.error = error
+
+    def decode(self, data):
+        raise self.error("not of the data")
+
+
+@pytest.mark.parametrize("how", [*HOW, "row"])
+@pytest.mark.parametrize("error", [ConfigError, MemoryError])
+def test_errors_of_decoders_that_are_not_of_the_data_are_raised(intact, tmp_path, error, how):
+    dataset = StreamingDataset(
+        remote=str(intact),
+        local=str(tmp_path / "cache"),
+        batch_size=4,
+        decoders={"thing": lambda _: Unready(error)},
+        on_error="substitute",
+    )
+    with pytest.raises(error, match="not of the data"):
+        dataset[0] if how == "row" else read(dataset, how)
+    assert (dataset.stats().repairs, dataset.stats().substitutions) == (0, 0)
 
 
 def test_if_every_sample_fails_the_first_error_is_raised(intact):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import DecodeError, StorageError
+from streamplug.errors import DataError, DecodeError, StorageError, StreamplugError, add_note
 from streamplug.interfaces.encoding import GatherBuffer
 from streamplug.interfaces.shard import Column
 from streamplug.types import Bytes1D, ColumnValues, Int64
@@ -64,6 +64,9 @@ def decode_error(
         values: Bytes of each value, or a `StoredRange`.
         error: Error of decoding the batch.
         where: As for `decoded`.
+
+    Raises:
+        Exception: An error that is not of the data; see `undecodable_error`.
     """
     size = column.encoding.size
     for row, value in zip(rows.tolist(), values):
@@ -76,13 +79,28 @@ def decode_error(
         except Exception as single:  # noqa: BLE001 - decoders can raise anything
             named = f"sample {row}, column {column.name!r}" if where is None else where(row)
             return undecodable_error(named, single)
+    _raise_unless_of_data(f"column {column.name!r}", error)
     return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
 
 
 def undecodable_error(where: str, error: Exception) -> DecodeError:
-    """Return the error for a value that cannot be decoded; `where` names its sample and column."""
+    """Return the error for a value that cannot be decoded; `where` names its sample and column.
+
+    Raises:
+        Exception: `error` itself with a note of `where`, if it is not of the data: a MemoryError, or one of
+            options, plugins or the storage. Another copy of the shard, or another sample, would not help.
+    """
+    _raise_unless_of_data(where, error)
     reason = str(error) if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
     return DecodeError(f"{where}: {reason}")
+
+
+def _raise_unless_of_data(where: str, error: BaseException | None) -> None:
+    if isinstance(error, MemoryError) or (
+        isinstance(error, StreamplugError) and not isinstance(error, DataError)
+    ):
+        add_note(error, f"raised for {where}")
+        raise error
 
 
 def windows(buffer: Bytes1D, dtype: np.dtype[Any]) -> NDArray[Any]:
