@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,13 @@ def test_that_too_many_files_are_open_is_not_blamed_on_the_directory(tmp_path):
     said = r"Too many open files; raise the limit .*ulimit -n"
     with pytest.raises(StorageError, match=said), map_disk_errors(tmp_path):
         raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_file_that_may_not_be_read_is_not_blamed_on_the_cache(path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda _, mode: mode == os.F_OK)  # root may read any
+    said = r"shard.mds: Permission denied; check the owner and mode of the file and of its"
+    with pytest.raises(AccessDenied, match=said), map_disk_errors(path.parent):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
 
 def test_the_file_that_the_system_names_is_named():

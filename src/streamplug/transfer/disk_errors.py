@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
 def _remedy(error: OSError, path: Path) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "raise the limit of open files (ulimit -n): connections count, too"
+    if os.access(path, os.F_OK) and path.is_file() and not os.access(path, os.R_OK):
+        return "check the owner and mode of the file and of its directories"
     temporary = Path(tempfile.gettempdir())
     if path.is_relative_to(temporary):
         inner = path.relative_to(temporary).parts
