@@ -62,6 +62,12 @@ def test_errors_before_a_command_stay():
             "unsafe; pass allow_unsafe_types=True",
         ),
         ("bad; read only others, with columns=, or convert it", "bad; convert it"),
+        (
+            "nothing arrived; check the network, or raise download_timeout=; gave up after 3 attempts",
+            "nothing arrived; check the network; gave up after 3 attempts",
+        ),
+        ("gave up after 3 attempts; raise download_retry= for more", "gave up after 3 attempts"),
+        ("gave up after 3 attempts; raise retry= for more", "gave up after 3 attempts"),
     ],
 )
 def test_advice_names_no_argument_that_the_command_lacks(text, expected):
@@ -74,6 +80,12 @@ def test_the_format_of_a_source_is_not_named_as_that_of_the_new_data_set():
     text = "; files that need no index, such as Parquet, are read with their format= (--src-format)"
     expected = "; files that need no index, such as Parquet, are read with --src-format"
     assert use_option_names(text, job) == expected
+
+
+def test_more_retries_are_named_by_the_option_of_the_command():
+    verify = click.Command("verify", params=[click.Option(["--retries"])])
+    text = "gave up after 3 attempts; raise download_retry= for more"
+    assert use_option_names(text, verify) == "gave up after 3 attempts; raise --retries for more"
 
 
 def test_columns_to_read_are_named_by_the_options_that_choose_them():

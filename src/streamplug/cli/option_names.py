@@ -26,8 +26,11 @@ _ADVICE = (
         "; files that need no index, such as Parquet, are read with their format= (--src-format)",
         "",
     ),
+    ("download_timeout", ", or raise download_timeout=", ""),
 )
 """Arguments, advice that names them, and what commands say that have no such option."""
+
+_MORE_RETRIES = re.compile(r"; raise (?:download_)?retry= for more")
 
 
 def use_option_names(text: str, command: click.Command | None) -> str:
@@ -45,6 +48,7 @@ def use_option_names(text: str, command: click.Command | None) -> str:
     for name, advice, replacement in _ADVICE:
         if name not in names:
             text = text.replace(advice, replacement)
+    text = _MORE_RETRIES.sub("; raise retries= for more" if "retries" in names else "", text)
     # Not --format, which in most commands is that of the new data set.
     text = text.replace("with their format= (--src-format)", "with --src-format")
     # Without a value, as in "pass split=, or …", the mark goes as well.
