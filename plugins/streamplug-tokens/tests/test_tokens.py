@@ -719,6 +719,28 @@ def test_only_shards_of_selected_documents_are_read(tmp_path):
         TokenDataset(streams=streams, **options, shuffle=True).load_state_dict(state)
 
 
+def test_a_value_that_is_no_document_is_an_error_that_names_the_sample(tmp_path):
+    docs = [*documents([4] * 3), np.zeros((2, 2), np.uint16)]
+    url = write(tmp_path / "set", docs, "ndarray", compression="gz")
+    text = (
+        r"^shard 0 \(.*\): sample 3, column 'tokens': uint16 \(2, 2\) where a one-dimensional array"
+    )
+    with pytest.raises(DataError, match=text):
+        TokenDataset(tokens=TokenBlocks(column="tokens", length=4, dtype="uint16"), local=url)
+
+
+def test_a_sample_of_an_archive_that_lacks_the_value_is_named(tmp_path):
+    pytest.importorskip("streamplug_webdataset")
+    columns = {"__key__": "str", "bin": "bytes", "txt": "str"}
+    with streamplug.Writer(out=tmp_path / "set", columns=columns, format="webdataset") as writer:
+        for number in range(4):
+            tokens = None if number == 2 else bytes(8)
+            writer.write({"__key__": str(number), "bin": tokens, "txt": "x"})
+    tokens = TokenBlocks(column="bin", length=4, dtype="uint16")
+    with pytest.raises(DataError, match=r": sample 2, column 'bin': no value where a one-dim"):
+        TokenDataset(tokens=tokens, local=str(tmp_path / "set"))
+
+
 @pytest.mark.parametrize("how", ["samples", "batches"])
 def test_rows_that_cannot_be_read_are_substituted(tmp_path, how):
     out = tmp_path / "set"

@@ -195,11 +195,18 @@ class DocumentCounter:
             rows = np.arange(start, min(start + ROWS_PER_READ, len(lengths)))
             try:
                 (values,) = opened.reader.take(rows, [column])
-                lengths[rows] = [
-                    len(as_tokens(v, self._dtype)) for v in column.encoding.unbatch(values)
-                ]
+                lengths[rows] = self._lengths(rows, column.encoding.unbatch(values))
             except DataError as error:
                 raise opened.located(error) from error
+
+    def _lengths(self, rows: Int64, values: Sequence[Any]) -> list[int]:
+        lengths: list[int] = []
+        for row, value in zip(rows.tolist(), values):
+            try:
+                lengths.append(len(as_tokens(value, self._dtype)))
+            except DataError as error:
+                raise DataError(f"sample {row}, column {self._name!r}: {error}") from None
+        return lengths
 
 
 def as_tokens(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -212,5 +219,8 @@ def as_tokens(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return np.frombuffer(value, dtype)
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype == dtype:
         return value
-    what = f"{len(value)} bytes" if isinstance(value, bytes) else f"{value.dtype} {value.shape}"
+    what = "no value"  # an archive may lack one
+    if value is not None:
+        is_bytes = isinstance(value, (bytes, memoryview))
+        what = f"{len(value)} bytes" if is_bytes else f"{value.dtype} {value.shape}"
     raise DataError(f"{what} where a one-dimensional array of {dtype.name} tokens was expected")
