@@ -409,6 +409,13 @@ def test_a_length_that_is_none_is_an_error_that_names_the_sample(folder, measure
         make(folder, budget={"limit": LIMIT, "column": "n", "measure": measure})
 
 
+def test_the_sample_of_an_error_is_that_of_the_data_set_where_some_are_selected(folder):
+    budget = {"limit": LIMIT, "column": "n", "measure": lambda n: 1 if n != 7 else -1}
+    text = r"/index.json: sample 7 \(number 1 of the selected ones\), column 'n': "
+    with pytest.raises(DataError, match=text):
+        make(folder, budget=budget, select=[3, 7])
+
+
 @pytest.mark.parametrize("measure", [{"measure": lambda sample: sample["n"]}, {"column": "bag"}])
 def test_unsafe_columns_are_measured_only_if_they_are_allowed(tmp_path, measure):
     with MDSWriter(out=tmp_path, columns={"n": "int", "bag": "pkl"}) as writer:

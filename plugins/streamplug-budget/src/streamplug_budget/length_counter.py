@@ -214,8 +214,12 @@ class LengthCounter:
         name = self.measure if isinstance(self.measure, str) else "a function"
         hint = _HINTS.get(name, "")
         of_column = "" if self.column is None else f", column {self.column!r}"
+        selection, named = self.stream.selection, f"sample {sample}"
+        if selection is not None:  # as the location is that of all samples
+            stored = int(selection.rows(np.array([sample]))[0])
+            named = f"sample {stored} (number {sample} of the selected ones)"
         return DataError(
-            f"{self.stream.where}: sample {sample}{of_column}: batch_budget with measure={name}: "
+            f"{self.stream.where}: {named}{of_column}: batch_budget with measure={name}: "
             f"{reason}{hint}"
         )
 
