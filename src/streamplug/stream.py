@@ -26,6 +26,7 @@ from streamplug.interfaces import Storage
 from streamplug.interfaces.encoding import Decoder
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import Weight, parse_selection
+from streamplug.plugin.location import is_url
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.stream_location import StreamLocation
 from streamplug.session.stream_opening import find_index, open_stream
@@ -296,8 +297,10 @@ class Stream(SummaryRepr, Configurable):
         names = ("split", "format", "version", "access", "validate_hash")
         options = [(n, str(getattr(self, n))) for n in names if getattr(self, n) is not None]
         if self.select is not None:
-            is_text = isinstance(self.select, str)
-            options.append(("rows", self.select if is_text else f"{len(self.select):,} selected"))
+            rows = self.select
+            if not isinstance(rows, str):
+                rows = f"{len(rows):,} selected"
+            options.append(("rows", public_url(rows) if is_url(rows) else rows))
         facts = [("data set", self.shown_url), ("share", self.shown_share), *options]
         return ObjectSummary("Stream", [*facts, ("kept in", self.shown_cache)])
 

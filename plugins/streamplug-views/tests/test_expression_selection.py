@@ -6,6 +6,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
+from streamplug_testing.http import serving
 from streamplug_views import View, expression_format
 
 from streamplug import Encoding, MDSWriter, Stream
@@ -169,6 +170,21 @@ def test_a_file_has_a_mask_or_row_numbers(crawl, tmp_path, rows, monkeypatch):
     (tmp_path / "rows.npy").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"rows\.npy: "):
         StreamingDataset(remote=crawl, select="rows.npy")
+
+
+def test_the_url_of_a_file_may_have_a_query(crawl, tmp_path):
+    np.save(tmp_path / "rows.npy", [1, 5])
+    with serving(tmp_path) as server:
+        stream = Stream(remote=crawl, select=f"{server.url}/rows.npy?token=secret")
+        assert numbers(streams=[stream]) == [1, 5]
+    assert ("rows", f"{server.url}/rows.npy") in stream.object_summary().facts
+
+
+@pytest.mark.parametrize("end", ["", "?token=secret"])
+def test_a_url_of_another_file_is_named_without_credentials(crawl, end):
+    with pytest.raises(ConfigError, match=r"'https://host/rows\.npz' is no Python exp") as caught:
+        StreamingDataset(remote=crawl, select=f"https://me:secret@host/rows.npz{end}")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("saved", [[3, 9], [n in (3, 9) for n in range(100)]])

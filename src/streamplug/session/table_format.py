@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from streamplug.errors import PluginError, StorageError, Transient, prefix_errors
 from streamplug.interfaces.plugin import Plugin
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin.catalog import EXPRESSION_FORMAT, MANIFESTS
 from streamplug.plugin.registry import is_known, make
 from streamplug.session.open_stream import OpenStream
@@ -43,7 +44,7 @@ def find_table_format(stream: Stream) -> TableFormat | None:
         StorageError: `Transient` if the storage cannot be reached.
     """
     if isinstance(stream.select, str):
-        with prefix_errors(f"select={stream.select!r:.60}", PluginError):
+        with prefix_errors(f"select={public_url(stream.select)!r:.60}", PluginError):
             return cast("TableFormat", make("table", EXPRESSION_FORMAT))
     if stream.format is not None:
         return make("table", stream.format) if is_known("table", stream.format) else None

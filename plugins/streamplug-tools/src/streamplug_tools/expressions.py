@@ -22,6 +22,8 @@ import numpy as np
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError
+from streamplug.interfaces.storage import public_url
+from streamplug.plugin.location import is_url
 
 _MODULES = {"json": json, "math": math, "np": np, "re": re}
 """Modules that expressions can use."""
@@ -69,9 +71,15 @@ class Expression:
             return compile(self.text.strip(), "<expression>", "eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ConfigError(
-                f"{self.text!r:.200} is no Python expression: {error}; write a column whose name has spaces "
-                "or other marks in it as sample['user id']"
+                f"{self._public_text!r:.200} is no Python expression: {error}; write a column whose name has "
+                "spaces or other marks in it as sample['user id']"
             ) from None
+
+    @property
+    def _public_text(self) -> str:
+        """The text, or a URL, such as one of a file of another kind than .npy, without credentials."""
+        text = self.text.strip()
+        return public_url(text) if is_url(text) else text
 
     def for_columns(self, known: Collection[str]) -> Expression:
         """Return the expression for a data set with these columns.
@@ -86,9 +94,8 @@ class Expression:
         try:
             _ = self._code
         except ConfigError:
-            check_names(
-                f"{self.text!r:.200} is no Python expression", "the data set", [text], known
-            )
+            shown = self._public_text
+            check_names(f"{shown!r:.200} is no Python expression", "the data set", [shown], known)
             raise
         return self
 

@@ -18,7 +18,7 @@ from streamplug.errors import ConfigError, StorageError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import RowSelection, parse_selection
-from streamplug.plugin.location import open_storage
+from streamplug.plugin.location import open_storage, strip_client
 from streamplug.session.open_stream import OpenStream
 from streamplug.session.table_format import TableFormat
 from streamplug.stream import Stream
@@ -60,12 +60,16 @@ def load_rows(stream: Stream) -> RowSelection | None:
         StorageError: If the file cannot be read.
         ConfigError: If it is no file of rows.
     """
-    location = stream.select
+    location, query = stream.select, ""
+    if strip_client(location).startswith(("http://", "https://")):
+        location, mark, query = location.partition("?")
+        query = mark + query
     if not location.endswith(".npy"):
         return None
     folder, _, name = location.rpartition("/")
     options = stream.storage_options if same_scheme(location, stream.location.parent) else None
-    storage = open_storage(folder or ("/" if location.startswith("/") else "."), options)
+    folder = folder or ("/" if location.startswith("/") else ".")
+    storage = open_storage(folder + query, options)
     data = call_with_retries(lambda: storage.read(name), stream.retries)
     try:
         return parse_selection(np.load(BytesIO(data), allow_pickle=False))
