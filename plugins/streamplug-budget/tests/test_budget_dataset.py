@@ -19,7 +19,8 @@ from streamplug_budget import BatchBudget
 from streamplug_testing import isolated_plugins
 from streamplug_testing.fakes import FailingInts
 
-from streamplug import MDSWriter, Stream, StreamingDataset, World
+from streamplug import MDSWriter, Stream, StreamingDataset, World, register_compression
+from streamplug.builtin.compressions.gzip import Gzip
 from streamplug.builtin.encodings.array import NDArrayEncoding
 from streamplug.cli import main
 from streamplug.errors import (
@@ -31,6 +32,7 @@ from streamplug.errors import (
     TooManyBadSamplesError,
     UnsafeTypeError,
 )
+from streamplug.plugin.registry import unregister
 
 RNG = np.random.default_rng(5)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 600), 1, 200).astype(int).tolist()
@@ -140,6 +142,25 @@ def test_many_samples_are_measured_in_processes(tmp_path, monkeypatch):
     out = plain(tmp_path / "set", text=("str", lambda n: "x" * LENGTHS[n]))
     batches = read(make(out, budget={"limit": LIMIT, "column": "text"}))
     assert max(sum(LENGTHS[n] for n in batch) for batch in batches) <= LIMIT
+
+
+def test_processes_that_measure_samples_have_registered_plugins(tmp_path, monkeypatch):
+    class Own(Gzip):
+        """Pickled by value, as the class of a script or a notebook."""
+
+        suffix = "own"
+
+    monkeypatch.setattr("streamplug_budget.length_counter.SAMPLES_PER_PROCESS", 200)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    register_compression("own", Own)
+    try:
+        with MDSWriter(out=tmp_path, columns={"text": "str"}, compression="own") as writer:
+            for length in LENGTHS:
+                writer.write({"text": "x" * length})
+        dataset = make(str(tmp_path), budget={"limit": LIMIT, "column": "text"})
+        assert max(sum(map(len, batch["text"])) for batch in dataset.batches()) <= LIMIT
+    finally:
+        unregister("compression", "own")
 
 
 def test_bins_are_counted_in_processes_and_kept(folder, monkeypatch, tmp_path):

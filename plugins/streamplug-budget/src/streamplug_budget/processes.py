@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from streamplug.errors import StreamplugError
+from streamplug.plugin.registry import registrations
 
 _SERVE = """
 import pickle, sys
@@ -17,6 +18,8 @@ answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what functions print must
 sys.path[:] = pickle.load(sys.stdin.buffer)
 import cloudpickle
 try:
+    from streamplug.plugin.registry import restore
+    restore(cloudpickle.load(sys.stdin.buffer))
     function, part = cloudpickle.load(sys.stdin.buffer)
     answer = function(part), None
 except BaseException as error:
@@ -41,7 +44,8 @@ def map_processes(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[
 def _call(function: Callable[[Any], Any], part: Any) -> Any:
     import cloudpickle
 
-    sent = pickle.dumps(sys.path) + cloudpickle.dumps((function, part))
+    sent = pickle.dumps(sys.path)
+    sent += cloudpickle.dumps(registrations()) + cloudpickle.dumps((function, part))
     done = subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, "-c", _SERVE], input=sent, stdout=subprocess.PIPE, check=False
     )
