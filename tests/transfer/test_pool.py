@@ -145,6 +145,12 @@ def test_no_further_item_is_begun_for_a_caller_that_was_stopped():
     assert len(begun) == count
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_stop_iteration_of_the_function_is_an_error_rather_than_the_end(count):
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(map_threads(lambda _: next(iter(())), range(count), 2))
+
+
 def test_a_fork_neither_waits_for_jobs_of_its_parent_nor_adds_some(workers):
     pool, gate = workers(1), threading.Event()
     done, running = pool.submit(lambda: 7), pool.submit(gate.wait)

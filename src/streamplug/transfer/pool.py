@@ -225,7 +225,8 @@ def map_threads(
     consumer of this thread stops, no further item is begun, and `Cancelled` is raised.
     """
     if len(items) <= 1:
-        yield from map(function, items)
+        for item in items:  # not map(), which a StopIteration of the function would end in silence
+            yield function(item)
         return
     pool = ThreadPool(max_threads)
     try:
