@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug.builtin.formats.mds import MDS
 from streamplug.builtin.formats.mds_reader import MDSLayout
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.interfaces import GatherBuffer
+from streamplug.plugin import registry
 from streamplug.read import OpenShards, Reader
 from streamplug.read import gather as gathered_module
 from streamplug.read import open_shards as shards_module
@@ -164,6 +166,27 @@ def test_other_columns_in_between_split_it(tmp_path, monkeypatch):
     order = np.random.default_rng(0).permutation(100)
     assert [int(value) for value in it.batch(order)["id"]] == order.tolist()
     assert taken == [60, 30]
+
+
+def test_formats_with_different_arguments_are_read_apart(tmp_path, monkeypatch):
+    class Variant(MDS):
+        @classmethod
+        def from_spec(cls, argument):
+            return cls()
+
+    monkeypatch.setitem(registry._registered["format"], "variant", Variant)
+    folders = []
+    for name, numbers in (("variant:1", range(60)), ("variant:2", range(60, 100))):
+        folders.append(write(tmp_path / name[-1], numbers, {"id": "int"}, size_limit=500))
+        index = Path(folders[-1], "index.json")
+        index.write_text(index.read_text().replace('"format": "mds"', f'"format": "{name}"'))
+        assert name in index.read_text()
+    it = reader(*folders)
+    taken = count_takes(monkeypatch)
+    order = np.random.default_rng(0).permutation(100)
+    assert it.batch(order)["id"].tolist() == order.tolist()
+    assert not it.decodes_lazily
+    assert taken == [60, 40]
 
 
 @pytest.mark.parametrize("damage", ["length", "value"])

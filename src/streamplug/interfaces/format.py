@@ -83,6 +83,9 @@ class Format(Plugin):
     def multi_shard_reader(self, columns: Sequence[Column]) -> MultiShardReader | None:
         """Return a reader for samples of many shards at once; None to read shard by shard.
 
+        It may also read shards of other data sets, of a format with the same class, name and argument and
+        with the same names and encodings of columns.
+
         Args:
             columns: All columns of the shards, as returned by `columns`.
         """

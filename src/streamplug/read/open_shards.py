@@ -41,12 +41,14 @@ class ColumnSelection:
         self.columns = tuple(c for c in schema.columns if columns is None or c.name in columns)
         self.layout = schema.format.multi_shard_reader(schema.columns)
         # Shards of equal kind, also of several streams, are uniform: they can be read at once. None if they
-        # cannot. Encodings of one spec, class and bound decode alike, by one decoder.
+        # cannot. Encodings of one spec, class and bound decode alike, by one decoder, and formats of one
+        # class and argument do, too.
         same = (
             (c.name, c.spec, type(c.encoding), c.encoding.max_value_bytes) for c in schema.columns
         )
         several = self.layout is None or len(schema.format.roles) > 1
-        self.kind = None if several else (type(schema.format), schema.decoders, *same)
+        form = type(schema.format), schema.entry.get("format")
+        self.kind = None if several else (*form, schema.decoders, *same)
 
 
 class OpenShard:
