@@ -21,6 +21,7 @@ import streamplug
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError, StateError, StreamplugError
+from streamplug.interfaces import Encoding, VectorColumn
 
 EXTRAS = ("targets", "documents", "positions", "mask")
 slow = settings(
@@ -221,6 +222,37 @@ def test_what_was_counted_is_kept_and_checked(tmp_path, monkeypatch):
         path.write_bytes(data)
     assert np.array_equal(TokenDataset(**options)[3]["tokens"], first)
     assert counted
+
+
+class WithoutFirst(VectorColumn, Encoding):
+    """Tokens without the first ones of each document."""
+
+    item = np.dtype("<u2")
+
+    def __init__(self, skipped: int) -> None:
+        self.skipped = skipped
+
+    def encode(self, value: Any) -> bytes:
+        raise NotImplementedError
+
+    def decode(self, data: memoryview) -> Any:
+        return np.frombuffer(data, self.item)[self.skipped :].copy()
+
+    def lengths(self, sizes: Any, dtype: Any) -> Any:
+        return np.maximum(sizes // dtype.itemsize - self.skipped, 0)
+
+
+@pytest.mark.parametrize("make_view", [TokenBlocks, TokenPacks])
+def test_what_was_counted_is_not_taken_for_another_decoder(tmp_path, make_view):
+    docs = [np.arange(4 * n, 4 * n + 4, dtype=np.uint16) for n in range(20)]
+    folder = write(tmp_path / "set", docs, "bytes")
+    view = make_view(column="tokens", length=4, dtype="uint16")
+    for skipped in (0, 1, 2):
+        decoders = {"tokens": lambda _, n=skipped: WithoutFirst(n)} if skipped else None
+        rows = TokenDataset(tokens=view, local=folder, decoders=decoders)[:]
+        expected = np.concatenate([doc[skipped:] for doc in docs])
+        tokens = np.concatenate([row["tokens"] for row in rows])
+        assert set(tokens.tolist()) - {0} == set(expected.tolist()) - {0}
 
 
 def test_a_set_that_was_written_over_is_counted_again(tmp_path):

@@ -16,7 +16,12 @@ from streamplug.read import Reader, SampleReader
 from streamplug.session.open_stream import OpenStream
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.length_cache import ArrayCache
-from streamplug_tokens.lengths import all_documents, read_document_offsets, token_dtype
+from streamplug_tokens.lengths import (
+    all_documents,
+    decoder_key,
+    read_document_offsets,
+    token_dtype,
+)
 from streamplug_tokens.options import TokenBlocks, TokenPacks, options_from_state, options_to_state
 from streamplug_tokens.row_fingerprint import RowFingerprint
 from streamplug_tokens.row_layout import (
@@ -100,6 +105,7 @@ class TokenDataset(StreamingDataset):
         offsets, layouts = [], []
         for stream in opened:
             cache, key = ArrayCache(stream), f"{options.column!r} {dtype.str} {extra}"
+            key += decoder_key(stream, options.column, dtype)
             if stream.selection is not None:
                 key = f"{key} of {stream.selection.digest}"
             offsets.append(read_document_offsets(stream, cache, options.column, dtype, extra))

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
+from xxhash import xxh64
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema
@@ -112,7 +113,7 @@ def read_document_offsets(
         selection = stream.selection
         count = stream.index.size if selection is None else len(selection)
         return EqualLengths(int(fixed.pop() or 0) + extra, count)
-    key = f"offsets of {name!r} as {dtype.str}"
+    key = f"offsets of {name!r} as {dtype.str}{decoder_key(stream, name, dtype)}"
     if stream.selection is not None:
         key = f"{key} of {stream.selection.digest}"
     offsets = cache.array(key, lambda: DocumentCounter(stream, name, dtype).offsets())
@@ -120,6 +121,19 @@ def read_document_offsets(
         extended = lambda: offsets + extra * np.arange(len(offsets))  # noqa: E731
         offsets = cache.array(f"{key} plus {extra}", extended)
     return ListedOffsets(offsets)
+
+
+def decoder_key(stream: OpenStream, name: str, dtype: np.dtype[Any]) -> str:
+    """Return text that differs for decoders that give documents other lengths; empty without a decoder."""
+    if (stream.stream.decoders or {}).get(name) is None:
+        return ""
+    sizes = np.arange(1 << 12)
+    sizes = np.concatenate([sizes, sizes << 12])
+    digest = xxh64()
+    for schema in stream.index.schemas:
+        lengths = _vectors(_column(stream, schema, name)).lengths(sizes, dtype)
+        digest.update(np.ascontiguousarray(lengths, "<i8").data)
+    return f" decoded {digest.hexdigest()}"
 
 
 def _fixed_length(schema: Schema, name: str, dtype: np.dtype[Any]) -> int | None:
