@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from streamplug_testing.equality import same
+from streamplug_testing.samples import pieces_of
 
 from streamplug.builtin.encodings.plain import Str
 from streamplug.builtin.formats.mds import MDS
@@ -291,6 +292,39 @@ def test_an_encoding_that_returns_fewer_values_of_a_batch_is_refused(others):
     expected = r"^column 'x': encode_batch of Omitting returned 2 values for 3$"
     with pytest.raises(EncodeError, match=expected):
         it.encode_batch({name: batch[name] for name in ("x", *others)})
+
+
+class Whatever(Str):
+    """Stores what it is given, which should be bytes."""
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+
+@pytest.mark.parametrize("count", [3, 300])  # a row in one piece, or in several
+def test_a_buffer_that_an_encoding_returns_is_stored_by_its_bytes(count):
+    numbers = np.arange(count, dtype="<f4")
+    it = MDS().writer([Column("x", "any", Whatever())], WriteSettings(None, (), None))
+    expected, size = it.encode({"x": numbers.tobytes()}), 4 + 4 * count
+    reused = bytearray(numbers.tobytes())
+    for value in (memoryview(numbers), numbers, reused):
+        pieces, counted = it.encode_pieces({"x": value})
+        data, sizes = it.encode_batch({"x": [value, value]})
+        if value is reused:
+            reused[:] = bytes(len(reused))
+        assert (b"".join(pieces), counted) == (expected, size)
+        assert b"".join(pieces_of(data)) == 2 * expected
+        assert sizes.tolist() == [size, size]
+
+
+@pytest.mark.parametrize("value", ["text", 5, np.float32(1), None])
+def test_what_an_encoding_returns_instead_of_bytes_is_refused(value):
+    it = MDS().writer([Column("x", "any", Whatever())], WriteSettings(None, (), None))
+    expected = f"^column 'x': its encoding returned {type(value).__name__}: .*; expected bytes$"
+    with pytest.raises(EncodeTypeError, match=expected):
+        it.encode({"x": value})
+    with pytest.raises(EncodeTypeError, match=expected):
+        it.encode_batch({"x": [b"", value]})
 
 
 def test_any_error_of_an_encoding_names_the_column():

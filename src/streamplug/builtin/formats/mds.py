@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from struct import Struct
 from typing import Any
@@ -164,8 +165,10 @@ class MDSShardWriter(ShardWriter):
             for name, encode, size in self._plan:
                 body = encode(sample[name])
                 if size is None:
-                    heads.append(len(body))
-                    total += len(body)
+                    body = body if type(body) is bytes else _as_bytes(body)
+                    length = len(body)
+                    heads.append(length)
+                    total += length
                 elif len(body) != size:
                     raise EncodeError(f"takes values of {size} bytes, got {len(body)}")
                 parts.append(body)
@@ -200,11 +203,13 @@ class MDSShardWriter(ShardWriter):
         size = column.encoding.size
         try:
             encoded = column.encoding.encode_batch(values)
+            if size is None:
+                encoded = [body if type(body) is bytes else _as_bytes(body) for body in encoded]
         except EncodeError as error:
             raise type(error)(f"column {column.name!r}: {error}") from error.__cause__
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise _unencodable(column.name, values, error) from error
-        if size is None or not isinstance(encoded, np.ndarray):
+        if not isinstance(encoded, np.ndarray):
             encoded = list(encoded)
             if len(encoded) != count:
                 raise EncodeError(
@@ -236,7 +241,7 @@ def _interleave(
 ) -> tuple[EncodedRows, Int64]:
     """Return the rows of a batch, each with its lengths in front, from its encoded columns."""
     lengths = np.array(
-        [[len(value) for value in body] for body, size in zip(encoded, fixed) if size is None],
+        [list(map(len, body)) for body, size in zip(encoded, fixed) if size is None],
         np.int64,
     )
     if lengths.max(initial=0) > _MAX_FILE:
@@ -255,6 +260,19 @@ def _cut(rows: Bytes1D, count: int) -> list[memoryview]:
     flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]  # an array is a buffer
     size = len(flat) // count if count else 0
     return [flat[start : start + size] for start in range(0, count * size, size or 1)]
+
+
+def _as_bytes(body: Any) -> bytes:
+    """Return a copy of what an encoding returned instead of bytes; the length of an array counts items."""
+    if isinstance(body, bytes):
+        return body
+    with suppress(TypeError):
+        view = memoryview(body)
+        if view.ndim:
+            return view.tobytes()
+    raise EncodeTypeError(
+        f"its encoding returned {type(body).__name__}: {body!r:.80}; expected bytes"
+    )
 
 
 def _unencodable(column: str, value: object, error: Exception) -> EncodeTypeError:
