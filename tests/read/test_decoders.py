@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import traceback
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -214,6 +215,31 @@ def test_streams_of_one_kind_keep_their_own_bounds(tmp_path):
     dataset = StreamingDataset(streams=streams, decoders=decoders, batch_size=2)
     [batch] = dataset.batches()
     assert sorted(map(tuple, batch["n"])) == [(7, 7), (8, 8)]
+
+
+@dataclass
+class Moved:
+    """A decoder that `==` cannot compare with another one."""
+
+    by: np.ndarray
+
+    def __call__(self, stored):
+        return Shifted(stored, self.by)
+
+
+def test_streams_have_decoders_with_arrays(tmp_path):
+    with MDSWriter(out=tmp_path, columns={"n": "int"}, size_limit=200) as writer:
+        for n in range(20):
+            writer.write({"n": n})
+    streams = [
+        Stream(local=str(tmp_path), decoders={"n": Moved(np.array([by, 2 * by]))})
+        for by in (100, 200)
+    ]
+    dataset = StreamingDataset(streams=streams, batch_size=40)
+    expected = [[n + by, n + 2 * by] for by in (100, 200) for n in range(20)]
+    assert [sample["n"].tolist() for sample in dataset] == expected
+    [batch] = dataset.batches()
+    assert [value.tolist() for value in batch["n"]] == expected
 
 
 def as_unpacked(encoding):

@@ -81,7 +81,7 @@ class Reader:
         for number in numbers[first + 1 :] if kind is not None else ():
             # With a limit, nothing is downloaded while other shards are held.
             shard = self.open(number) if self.cache_limit is None else self._if_open(number)
-            if shard is None or (shard.kind is not kind and shard.kind != kind):
+            if shard is None or (shard.kind is not kind and not _are_equal(shard.kind, kind)):
                 break
             shards.append(shard)
         return shards
@@ -302,7 +302,15 @@ def _are_uniform(shards: Iterable[StreamShards]) -> bool:
     kinds = [
         s.kind for stream in shards if isinstance(stream, OpenShards) for s in stream.selections
     ]
-    return bool(kinds) and kinds[0] is not None and all(kind == kinds[0] for kind in kinds)
+    return bool(kinds) and kinds[0] is not None and all(_are_equal(k, kinds[0]) for k in kinds)
+
+
+def _are_equal(one: object, other: object) -> bool:
+    """Return whether kinds of shards are equal; not if a decoder refuses to tell, as one with arrays does."""
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - decoders can raise anything
+        return False
 
 
 def _concatenate_starts(starts: Sequence[Int64]) -> Int64:
