@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import subprocess
 import sys
@@ -850,6 +851,43 @@ def test_progress_shows_a_directory_with_brackets(tmp_path, capsys, monkeypatch)
     monkeypatch.setenv("COLUMNS", "300")
     write(tmp_path / "run[" / "a]b", progress_bar=True)
     assert f"writing {tmp_path}/run[/a]b" in capsys.readouterr().out
+
+
+class LatinTerminal(io.TextIOWrapper):
+    def __init__(self):
+        super().__init__(io.BytesIO(), encoding="latin-1")
+
+    def isatty(self):
+        return True
+
+
+class LostTerminal(io.StringIO):
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def write(self, text):
+        raise OSError(self.number, "the terminal is gone")
+
+    def isatty(self):
+        return True
+
+
+def test_progress_escapes_what_a_terminal_cannot_show(tmp_path, monkeypatch):
+    terminal = LatinTerminal()
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr("sys.stdout", terminal)
+    write(tmp_path / "ā", progress_bar=True)
+    terminal.flush()
+    assert f"writing {tmp_path}/\\u0101" in terminal.buffer.getvalue().decode("latin-1")
+    assert index(tmp_path / "ā")["shards"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EPIPE])
+def test_a_terminal_that_disappears_does_not_end_the_writer(tmp_path, monkeypatch, number):
+    monkeypatch.setattr("sys.stdout", LostTerminal(number))
+    write(tmp_path, progress_bar=True)
+    assert index(tmp_path)["shards"]
 
 
 def test_nothing_is_shown_unless_asked(tmp_path, capsys):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import time
-from typing import Any
+from contextlib import suppress
+from typing import IO, Any, cast
 from uuid import uuid4
 
 from rich.console import Console
@@ -23,6 +24,8 @@ def make_progress(
 ) -> Progress:
     """Return progress lines: those of rich, or in a notebook `NotebookProgress`.
 
+    A terminal that disappears, or lacks some characters, does not end the work whose progress they show.
+
     Args:
         columns: Columns of a line; by default those of rich.
         console: Terminal; stdout by default.
@@ -30,7 +33,31 @@ def make_progress(
     """
     if in_notebook():
         return NotebookProgress(*columns)
+    console = console or Console()
+    console.file = cast("IO[str]", _LenientStream(console.file))
     return Progress(*columns, console=console, **options)
+
+
+class _LenientStream:
+    """A text stream that drops what cannot be written, and escapes what it cannot encode."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # ValueError: it is closed
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError as error:
+                escaped = text.encode(error.encoding, "backslashreplace")
+                self._stream.write(escaped.decode(error.encoding))
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class TitleColumn(ProgressColumn):
