@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import signal
 from contextlib import ExitStack
@@ -14,7 +16,7 @@ from streamplug.builtin.formats.mds_reader import MDSLayout
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.interfaces import GatherBuffer
 from streamplug.plugin import registry
-from streamplug.read import OpenShards, Reader
+from streamplug.read import OpenShards, Reader, memory_map
 from streamplug.read import gather as gathered_module
 from streamplug.read import open_shards as shards_module
 
@@ -302,6 +304,46 @@ def test_a_bounded_number_of_shards_stays_open(tmp_path, monkeypatch):
     for _ in range(2):
         assert ids(it.rows(np.arange(100))) == list(range(100))
     assert len(shards._open) == 3
+
+
+@pytest.fixture
+def few_maps(monkeypatch):
+    """Return a function that limits the memory maps of shards."""
+    map_, unmap = memory_map._functions()
+    mapped = []
+
+    def limit(number):
+        def limited(*arguments):
+            if len(mapped) >= number:
+                ctypes.set_errno(errno.ENOMEM)
+                return ctypes.c_void_p(-1).value
+            mapped.append(map_(*arguments))
+            return mapped[-1]
+
+        def release(at, size):
+            mapped.remove(at)
+            unmap(at, size)
+
+        monkeypatch.setattr(memory_map, "_functions", lambda: (limited, release))
+
+    return limit
+
+
+def test_shards_of_all_streams_are_closed_where_no_more_can_be_mapped(tmp_path, few_maps):
+    one = write(tmp_path / "one", range(60), size_limit=1000)
+    it = reader(one, write(tmp_path / "two", range(60, 100), size_limit=1000))
+    few_maps(4)
+    for first in (0, 30, 58, 90, 0):
+        assert ids(it.rows(np.arange(first, first + 5))) == list(range(first, first + 5))
+
+
+def test_an_error_says_which_limit_to_raise_where_nothing_can_be_mapped(tmp_path, few_maps):
+    it = reader(write(tmp_path / "one", range(20)))
+    few_maps(0)
+    with pytest.raises(
+        StorageError, match=r"Cannot allocate memory; raise .*ulimit -v.*max_map_count"
+    ):
+        it.row(0)
 
 
 def test_the_shard_used_last_stays_open(tmp_path, monkeypatch):

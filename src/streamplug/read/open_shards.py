@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
@@ -226,6 +227,14 @@ class OpenShards:
                     self._close(number)
             self._swept = time.monotonic()
 
+    def close_all(self) -> bool:
+        """Close all shards, and return whether there were any; those in use stay mapped until then."""
+        with self._lock:
+            numbers = list(self._open)
+            for number in numbers:
+                self._close(number)
+        return bool(numbers)
+
     def _open_shard(self, shard: int) -> OpenShard:
         if self._limit is not None and time.monotonic() - self._swept > SWEEP_SECONDS:
             self.close_evicted()
@@ -251,7 +260,7 @@ class OpenShards:
         )
 
     def _map_files(self, shard: int) -> MappedFiles | None:
-        """Return the mapped files of a shard; None if they were evicted in the meantime."""
+        """Return the mapped files of a shard; None if they were evicted, or other shards had to be closed."""
         fetched: dict[str, BinaryIO] = {}
         try:
             paths = self._store.ensure(shard, fetched)
@@ -260,6 +269,10 @@ class OpenShards:
                     return MappedFiles(paths, fetched)
                 except FileNotFoundError:
                     return None
+                except OSError as error:
+                    if error.errno != errno.ENOMEM or not _close_all():
+                        raise
+                    return None  # try again in the address space of the closed shards
         finally:
             for file in fetched.values():
                 file.close()
@@ -293,6 +306,11 @@ def _free_all_in_child() -> None:
 def _close_all_evicted() -> None:
     for shards in list(_all):
         shards.close_evicted(())
+
+
+def _close_all() -> bool:
+    closed = [shards.close_all() for shards in list(_all)]
+    return any(closed)
 
 
 close_evicted_callbacks.append(_close_all_evicted)

@@ -60,6 +60,8 @@ def _remedy(error: OSError, path: Path) -> str:
         return "raise the limit of open files (ulimit -n): connections count, too"
     if os.access(path, os.F_OK) and path.is_file() and not os.access(path, os.R_OK):
         return "check the owner and mode of the file and of its directories"
+    if error.errno == errno.ENOMEM:
+        return "raise the limit of address space (ulimit -v) or of memory maps (vm.max_map_count)"
     temporary = Path(tempfile.gettempdir())
     if path.is_relative_to(temporary):
         inner = path.relative_to(temporary).parts
