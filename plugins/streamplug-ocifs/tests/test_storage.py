@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import pickle
 import time
 from pathlib import Path
@@ -199,6 +201,19 @@ def test_a_missing_configuration_is_told(service):
 
 
 def test_without_configuration_the_ways_to_give_it_are_told(service, monkeypatch):
+    monkeypatch.delenv("OCI_RESOURCE_PRINCIPAL_VERSION", raising=False)
+    with pytest.raises(AccessDenied, match="'iam_type'"):
+        OciStorage("oci://b@tests", endpoint_url=service.url).read("k")
+
+
+def test_a_home_directory_of_another_user_has_no_configuration(service, monkeypatch):
+    def stat(path, *arguments, **options):
+        if str(path).endswith(".oci/config"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return original(path, *arguments, **options)
+
+    original = os.stat
+    monkeypatch.setattr("os.stat", stat)
     monkeypatch.delenv("OCI_RESOURCE_PRINCIPAL_VERSION", raising=False)
     with pytest.raises(AccessDenied, match="'iam_type'"):
         OciStorage("oci://b@tests", endpoint_url=service.url).read("k")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import http.server
+import os
 import re
 import threading
 import time
@@ -279,6 +281,29 @@ def test_the_environment_is_not_searched_for_each_request(server, tmp_path, monk
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "missing"))
     assert not Http(server.url).filesystem_options()["client_kwargs"]["trust_env"]
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_home_directory_that_is_missing_or_not_readable_has_no_login(
+    server, monkeypatch, is_missing
+):
+    def getpwuid(user):
+        raise KeyError(user)
+
+    def stat(path, *arguments, **options):
+        if str(path).endswith(".netrc"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return original(path, *arguments, **options)
+
+    (server.root / "k").write_bytes(b"data")
+    original = os.stat
+    monkeypatch.delenv("NETRC", raising=False)
+    if is_missing:
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr("pwd.getpwuid", getpwuid)
+    else:
+        monkeypatch.setattr("os.stat", stat)
+    assert Http(server.url).read("k") == b"data"
 
 
 def test_room_is_found_for_what_is_downloaded(server, tmp_path, monkeypatch):

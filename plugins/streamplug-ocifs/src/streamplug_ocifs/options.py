@@ -119,7 +119,9 @@ def _location() -> str | None:
         os.environ.get("OCI_CONFIG_FILE"),
         "~/.oci/config",
     )
-    return next((place for place in places if place and Path(place).expanduser().is_file()), None)
+    # Not `Path`, which raises without a home directory, or if it is another user's.
+    is_file = lambda place: os.path.isfile(os.path.expanduser(place))  # noqa: E731, PTH111, PTH113
+    return next((place for place in places if place and is_file(place)), None)
 
 
 def _session(config: Mapping[str, Any], token: str) -> Any:

@@ -43,7 +43,9 @@ async def _demand_part(response: Any) -> None:
 
 
 def _environment_has_proxy_or_login() -> bool:
-    return bool(getproxies()) or Path(os.environ.get("NETRC") or "~/.netrc").expanduser().is_file()
+    netrc = os.environ.get("NETRC") or "~/.netrc"
+    # Not `Path`, which raises without a home directory, or if it is another user's.
+    return bool(getproxies()) or os.path.isfile(os.path.expanduser(netrc))  # noqa: PTH111, PTH113
 
 
 class Http(FsspecStorage):
