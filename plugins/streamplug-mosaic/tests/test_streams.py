@@ -136,6 +136,11 @@ def test_the_default_directory_depends_on_the_remote_and_the_split(streaming, te
     assert pickle.loads(pickle.dumps(stream)).local == stream.local
 
 
+def test_the_default_directory_of_a_remote_whose_name_is_not_utf8(streaming, temporary):
+    stream = streaming.Stream(remote=str(temporary / os.fsdecode(b"caf\xe9")))
+    assert Path(stream.local).is_dir()
+
+
 def test_a_default_directory_that_exists_is_refused(streaming, temporary, monkeypatch):
     stream = streaming.Stream(remote="remote_dir")
     with pytest.raises(FileExistsError, match="Could not create a temporary local directory"):

@@ -87,6 +87,12 @@ def batches(dataset: TokenDataset, name: str = "tokens") -> list[list[bytes]]:
 # -- blocks -------------------------------------------------------------------
 
 
+def test_a_directory_may_have_a_name_that_is_not_utf8(tmp_path):
+    place = write(tmp_path / os.fsdecode(b"caf\xe9"), documents([8, 4]))
+    view = TokenBlocks(column="tokens", length=4)
+    assert len(list(TokenDataset(local=place, tokens=view, batch_size=1))) == 3
+
+
 @slow
 @given(data=st.data())
 def test_blocks_are_windows_over_the_concatenation(tmp_path, data):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from functools import partial
 
@@ -52,6 +53,13 @@ def test_another_set_has_the_same_samples(source, tmp_path, read):
     assert list(before) == list(after)
     for name, values in before.items():
         assert np.array_equal(values, after[name])
+
+
+def test_directories_may_have_names_that_are_not_utf8(source, tmp_path, read):
+    renamed = source.rename(tmp_path / os.fsdecode(b"caf\xe9"))
+    out = tmp_path / os.fsdecode(b"out-caf\xe9")
+    assert convert(renamed, Output(out, processes=0)).samples == 200
+    assert list(read(out)["id"]) == list(range(200))
 
 
 @pytest.mark.parametrize("compression", [None, "gz"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import multiprocessing
+import os
 import pickle
 import shutil
 from functools import partial
@@ -42,6 +43,12 @@ EXPECTED = [7, *range(40, 60), 123]
 
 def ids(dataset):
     return [int(sample["id"]) for sample in dataset]
+
+
+def test_a_view_may_be_in_a_directory_whose_name_is_not_utf8(root, tmp_path):
+    renamed = root.rename(root.with_name(os.fsdecode(b"caf\xe9")))
+    options = {"remote": str(renamed / "view"), "local": str(tmp_path / "cache")}
+    assert ids(StreamingDataset(**options, batch_size=1)) == EXPECTED
 
 
 @pytest.mark.parametrize("access", ["shard", "range", "auto"])

@@ -181,7 +181,7 @@ class TableLocation(StreamLocation):
     def directory(self) -> Path:
         if self.in_place:
             return super().directory
-        identity = self.storage.url.encode()
+        identity = self.storage.url.encode(errors="surrogateescape")
         return self.root / f"table-{blake2s(identity, digest_size=8).hexdigest()}"
 
 

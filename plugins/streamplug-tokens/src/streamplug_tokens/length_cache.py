@@ -91,7 +91,7 @@ def _map_array(path: Path) -> Int64 | None:
 
 def _identity(opened: OpenStream) -> str:
     """Return a digest that differs between data sets, and between versions of one data set."""
-    index, digest = opened.index, xxh64(opened.stream.url.encode())
+    index, digest = opened.index, xxh64(opened.stream.url.encode(errors="surrogateescape"))
     path = local_path(opened.where)
     if opened.version:
         digest.update(f"{opened.version} {index.digest}".encode())

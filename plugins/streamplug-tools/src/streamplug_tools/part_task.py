@@ -208,4 +208,8 @@ def remove_attempts(locations: tuple[str, ...]) -> None:
 
 def _attempts(local_folder: Path, locations: tuple[str, ...]) -> Path:
     """Return the folder of attempts of one data set: others may share the local directory of a pair."""
-    return local_folder / ATTEMPTS / xxhash.xxh3_64_hexdigest(locations[-1].encode())
+    return (
+        local_folder
+        / ATTEMPTS
+        / xxhash.xxh3_64_hexdigest(locations[-1].encode(errors="surrogateescape"))
+    )

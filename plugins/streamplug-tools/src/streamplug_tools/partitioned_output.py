@@ -168,7 +168,8 @@ def _lock_of(url: str) -> Iterator[bool]:
     """Lock a location, and yield whether no other process of this machine holds the lock."""
     local = local_path(url)
     url = url if local is None else os.path.realpath(local)  # links lead to the same place
-    path = make_temp_root() / f"writing-{xxhash.xxh3_64_hexdigest(url.encode())}.lock"
+    digest = xxhash.xxh3_64_hexdigest(url.encode(errors="surrogateescape"))
+    path = make_temp_root() / f"writing-{digest}.lock"
     with ExitStack() as stack:
         with map_disk_errors(path):
             alone = stack.enter_context(try_file_lock(path))

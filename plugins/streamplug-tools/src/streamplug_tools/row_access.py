@@ -148,7 +148,8 @@ class Table:
         """
         digest = xxhash.xxh3_64()
         for opened in self._opened:
-            digest.update(f"{opened.stream.url}\n{opened.index.digest}\n".encode())
+            url = opened.stream.url.encode(errors="surrogateescape")
+            digest.update(b"%b\n%b\n" % (url, opened.index.digest.encode()))
             digest.update(f"versions {opened.file_versions}\n".encode())
             if opened.rows_digest:
                 digest.update(f"rows {opened.rows_digest}\n".encode())

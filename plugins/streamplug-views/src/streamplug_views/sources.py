@@ -64,7 +64,8 @@ class SourceLocation(StreamLocation):
             return super().directory
         parts = () if self.files is None or self.files.whole else self.files.parts
         identity = "\n".join([self.storage.url, self.split or "", *parts])
-        return self.root / f"source-{blake2s(identity.encode(), digest_size=8).hexdigest()}"
+        data = identity.encode(errors="surrogateescape")
+        return self.root / f"source-{blake2s(data, digest_size=8).hexdigest()}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -163,7 +163,11 @@ def temporary_directory(remote: Any, split: str | None) -> str:
 
     Its parent is private: in the directory for temporary files, others could take its name first.
     """
-    digest = "" if remote is None else blake2s(str(remote).encode(), digest_size=16).hexdigest()
+    digest = (
+        ""
+        if remote is None
+        else blake2s(str(remote).encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    )
     return "/".join([str(temp_root()), digest, split or ""])
 
 
