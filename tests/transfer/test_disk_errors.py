@@ -172,3 +172,13 @@ def test_the_file_that_the_system_names_is_named():
 def test_errors_of_ours_pass_as_they_are():
     with pytest.raises(NotFound, match=r"^just so$"), map_disk_errors(Path("/cache")):
         raise NotFound("just so")
+
+
+def test_an_error_is_told_where_there_is_no_directory_for_temporary_files(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: ["/missing/directory"])
+    with (
+        pytest.raises(StorageError, match="/cache/part: Read-only file system; streamplug needs"),
+        map_disk_errors(Path("/cache")),
+    ):
+        raise OSError(errno.EROFS, "Read-only file system", "/cache/part")

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from streamplug.errors import AccessDenied
+from streamplug.errors import AccessDenied, StorageError
 from streamplug.transfer.tempdir import TemporaryDirectory
 
 HOLD = """
@@ -36,6 +36,13 @@ def test_nothing_stays(place):
         assert first.parent == second.parent
         assert first != second
     assert list(place.glob("*/*")) == []
+
+
+def test_an_error_says_how_to_choose_a_place_if_there_is_none(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: ["/missing/directory"])
+    with pytest.raises(StorageError, match=r"No usable temporary directory.*; set TMPDIR to"):
+        TemporaryDirectory()
 
 
 def test_it_may_be_closed_twice(place):

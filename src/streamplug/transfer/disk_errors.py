@@ -6,7 +6,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, DataError, StorageError, StreamplugError
@@ -62,8 +62,10 @@ def _remedy(error: OSError, path: Path) -> str:
         return "check the owner and mode of the file and of its directories"
     if error.errno == errno.ENOMEM:
         return "raise the limit of address space (ulimit -v) or of memory maps (vm.max_map_count)"
-    temporary = Path(tempfile.gettempdir())
-    if path.is_relative_to(temporary):
+    temporary = None
+    with suppress(FileNotFoundError):  # none can be written to
+        temporary = Path(tempfile.gettempdir())
+    if temporary is not None and path.is_relative_to(temporary):
         inner = path.relative_to(temporary).parts
         if inner and inner[0].startswith("streamplug-"):
             is_cache = len(inner) > 1 and inner[1] == "kept"

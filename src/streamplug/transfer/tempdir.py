@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.errors import AccessDenied
+from streamplug.errors import AccessDenied, StorageError
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import file_lock, try_file_lock
 
@@ -100,5 +100,10 @@ def remove_stale_directories(home: Path) -> None:
 
 
 def temp_root() -> Path:
-    """Return the parent of temporary directories, which may not exist."""
-    return Path(tempfile.gettempdir()) / f"streamplug-{os.getuid()}"
+    """Return the parent of temporary directories, which may not exist; StorageError if there is no place."""
+    try:
+        return Path(tempfile.gettempdir()) / f"streamplug-{os.getuid()}"
+    except FileNotFoundError as error:
+        raise StorageError(
+            f"{error.strerror}; set TMPDIR to a directory that can be written to"
+        ) from error
