@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import time
 import traceback
@@ -246,3 +247,18 @@ def test_two_threads_open_one_file_system(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: storage.filesystem(), range(4)))
     assert (Slow.made, len({id(f) for f in found})) == (1, 1)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_is_named_where_a_file_must_not_exist(
+    tmp_path, monkeypatch, number
+):
+    def link(source, target):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.link", link)
+    with pytest.raises(
+        StorageError, match=f"{tmp_path}/view/key: its file system has no hard links"
+    ):
+        AnyFsspec(str(tmp_path / "view")).create("key", b"data")
+    assert list((tmp_path / "view").iterdir()) == []

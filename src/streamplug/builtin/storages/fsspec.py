@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
@@ -9,13 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamplug.errors import AlreadyExists, ConfigError
+from streamplug.errors import AlreadyExists, ConfigError, StorageError
 from streamplug.plugin_kit.client_storage import staging_path
 from streamplug.plugin_kit.file_commit import make_directory, sync_directory, sync_file
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, is_local
 from streamplug.types import Buffer
 
 _creating_in_memory = threading.Lock()
+_NO_LINK_ERRNOS = frozenset((errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP))
 _ONE_SLASH = re.compile(r"(?!file:)([a-z][a-z0-9+.-]*):/(?!/)", re.IGNORECASE)
 
 
@@ -59,7 +61,7 @@ class AnyFsspec(FsspecStorage):
             try:
                 staging.write_bytes(data)
                 sync_file(staging)
-                os.link(staging, target)  # unlike a rename, it never replaces a file
+                _link(staging, target, self.url_of(key))
                 sync_directory(target.parent)
             except FileExistsError:
                 raise AlreadyExists(f"{self.url_of(key)} exists") from None
@@ -72,3 +74,16 @@ class AnyFsspec(FsspecStorage):
             self.filesystem().pipe_file(target, path.read_bytes())
         else:
             super().put(path, target)
+
+
+def _link(staging: Path, target: Path, url: str) -> None:
+    """Give a file its name; raise FileExistsError if that exists, StorageError without hard links."""
+    try:
+        os.link(staging, target)  # unlike a rename, it never replaces a file
+    except OSError as error:
+        if error.errno not in _NO_LINK_ERRNOS:
+            raise
+        raise StorageError(
+            f"{url}: its file system has no hard links, which concurrent commits need; write to another "
+            "one, or to the URL of the bucket if it is a mounted one"
+        ) from None
