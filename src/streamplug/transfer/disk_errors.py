@@ -50,9 +50,7 @@ def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
             message = describe_full_disk(path, number, needed)
         elif isinstance(error, PermissionError):
             kind, remedy = AccessDenied, "write to a directory that you may write to"
-        raise kind(
-            f"{message}; {remedy}; the write is unfinished: no index was written"
-        ) from error
+        raise kind(f"{message}; {remedy}; the write is unfinished: no index was written") from error
 
 
 def _remedy(error: OSError, path: Path) -> str:
