@@ -33,6 +33,7 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.plugin.registry import unregister
+from streamplug.session.open_stream import OpenStream
 
 RNG = np.random.default_rng(5)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 600), 1, 200).astype(int).tolist()
@@ -124,6 +125,27 @@ def test_headers_have_the_lengths(tmp_path, monkeypatch):
     in_bytes = BatchBudget(limit=3 * LIMIT, column="tokens", measure="bytes")
     batches = read(make(out, budget=in_bytes))
     assert max(sum(2 * LENGTHS[n] for n in batch) for batch in batches) <= 3 * LIMIT
+
+
+def test_a_value_of_4_gib_has_no_cost_of_a_few_bytes(tmp_path, monkeypatch):
+    out = plain(tmp_path / "set", data=("bytes", lambda n: bytes(1 + n % 7)))
+    header_sizes = OpenStream.header_sizes
+
+    def with_large_file(stream, shard, column):
+        sizes = header_sizes(stream, shard, column)
+        sizes[5] += 1 << 32  # as a video in a folder may have
+        return sizes
+
+    monkeypatch.setattr(OpenStream, "header_sizes", with_large_file)
+    budget = {"limit": 50, "column": "data", "measure": "bytes"}
+    with pytest.raises(DataError, match=r"sample 5, .* length is 4294967295 or more; leave it out"):
+        make(out, budget=budget)
+    stream = Stream(local=out, select=np.arange(len(LENGTHS)) != 5)
+    dataset = StreamingDataset(
+        streams=[stream], batching_method="budget", batch_budget=budget, shuffle=True
+    )
+    batches = read(dataset)
+    assert len({n for batch in batches for n in batch}) == len(LENGTHS) - 1
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("uint8", 8), ("float16", 300)])

@@ -146,10 +146,13 @@ class LengthCounter:
                     partial(self._shard_lengths, stored, column), shards, MAX_HEADERS_IN_FLIGHT
                 ),
             ):
-                lengths[starts[shard] : starts[shard + 1]] = sizes
+                lengths[starts[shard] : starts[shard + 1]] = np.minimum(sizes, MAX_LENGTH)
             if selection is not None:
                 lengths = lengths[selection.rows(np.arange(self.size))]
             if self.measure == "bytes" or self._is_vector(stored, column, lengths):
+                if self.size and lengths.max() == MAX_LENGTH:  # of this length, or cut off to it
+                    reason = f"its length is {MAX_LENGTH} or more; leave it out by select="
+                    raise self._error(int(lengths.argmax()), reason)
                 return lengths
         return None
 
