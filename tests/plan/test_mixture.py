@@ -92,6 +92,14 @@ def test_streams_are_taken_once_unless_told():
     assert choose_per_stream([11, 20, 3], weights, None, 0) == [16, 7, 3]
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8", "float16", "float32"])
+def test_numbers_of_numpy_repeat_streams_of_any_size(kind):
+    sizes, number = [100, 3001, 16_777_217], np.dtype(kind).type(3)
+    weights = [Weight(repeat=number)] * 3
+    assert choose_per_stream(sizes, weights, None, 0) == [300, 9003, 50_331_651]
+    assert type(Weight(choose=number).choose) is type(number.item())
+
+
 def test_an_epoch_size_goes_by_size_or_proportion():
     assert choose_per_stream([10, 30], [Weight(), Weight()], 100, 0) == [25, 75]
     weights = [Weight(proportion=3), Weight(proportion=1)]

@@ -46,12 +46,15 @@ class Weight:
                 f"a stream takes one of proportion, repeat and choose, got {self.options}"
             )
         for name, value in self.options.items():
-            number: Any = value  # unchecked so far; a whole number may be a float such as 1e5
+            # Unchecked so far; a whole number may be a float such as 1e5. NumPy would multiply sizes in the
+            # dtype of a number, such as int8 or float16.
+            number: Any = value.item() if isinstance(value, np.generic) else value
             is_number = isinstance(number, (int, float, np.number)) and not isinstance(number, bool)
             is_number = is_number and 0 <= number < MAX_WEIGHT
             if not is_number or (name == "choose" and number != int(number)):
                 what = "whole number" if name == "choose" else "number"
                 raise ConfigError(f"{name}={value!r:.60}: must be a {what} of at least 0")
+            object.__setattr__(self, name, number)
 
 
 def choose_per_stream(
