@@ -546,6 +546,13 @@ def write(folder, columns, rows, **options):
             out.write(row)
 
 
+def test_samples_have_thousands_of_columns_of_text(tmp_path):
+    sample = {f"column {n}": "ab" for n in range(4000)}
+    with Writer(columns=dict.fromkeys(sample, "string"), out=tmp_path, format="parquet") as writer:
+        writer.write(sample)
+    assert pq.read_table(tmp_path / "shard.00000.parquet").to_pylist() == [sample]
+
+
 def test_the_same_samples_give_the_same_bytes_however_they_are_given(tmp_path):
     rows = [{"a": n, "b": f"text {n}" if n % 5 else None} for n in range(1000)]
     columns = {"a": "int64", "b": "string?"}

@@ -29,6 +29,9 @@ def row(sample):
 """
 
 
+_TERMS_PER_GROUP = 100
+
+
 class _Cell(NamedTuple):
     """The code for one column.
 
@@ -96,6 +99,15 @@ def _if_given(size: str, v: str, maybe: bool) -> str:
     return f"(0 if {v} is None else {size})" if maybe else size
 
 
+def _sum_of(terms: Sequence[str]) -> str:
+    """Return the code of a sum, in groups: Python does not compile a sum of thousands of terms."""
+    groups = (
+        " + ".join(terms[start : start + _TERMS_PER_GROUP])
+        for start in range(0, len(terms), _TERMS_PER_GROUP)
+    )
+    return " + ".join(f"({group})" for group in groups)
+
+
 @lru_cache(256)
 def _compiled(cells: tuple[_Cell, ...]) -> CodeType:
     made = [f"v{n}, s{n} = {cell.made}" for n, cell in enumerate(cells) if cell.made]
@@ -106,6 +118,6 @@ def _compiled(cells: tuple[_Cell, ...]) -> CodeType:
         checks=" and ".join(cell.check for cell in cells if cell.check) or "True",
         made="; ".join(made) or "pass",
         row=f"({values})" if made else "values",
-        sizes=" + ".join([str(sum(c.constant for c in cells)), *(c.size for c in cells if c.size)]),
+        sizes=_sum_of([str(sum(c.constant for c in cells)), *(c.size for c in cells if c.size)]),
     )
     return compile(code, "<a row of Parquet>", "exec")
