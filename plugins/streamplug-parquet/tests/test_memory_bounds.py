@@ -121,6 +121,27 @@ def test_text_that_shares_prefixes_is_measured_before_it_is_decoded(tmp_path):
     assert opened(tmp_path)[99]["x"] == "abc" * 999
 
 
+class CountedNames(list):
+    passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_columns_of_wide_files_are_measured_without_a_look_at_all_for_each():
+    names = CountedNames(f"column.{number}" for number in range(100))
+    columns = {name: pa.array([{"x": 1, "y": 2}]) for name in names}
+    file = io.BytesIO()
+    pq.write_table(pa.table({**columns, "column": pa.array([1]), "column.1x": pa.array([1])}), file)
+    data = file.getvalue()
+    sizes = memory_bounds.DecodedSizes(memoryview(data), pq.read_metadata(io.BytesIO(data)))
+    names.passes = 0
+    paths = [leaf.path for leaf in sizes._leaves(0, names)]
+    assert paths == [f"{name}.{field}" for name in names for field in "xy"]
+    assert names.passes < 10
+
+
 def test_numbers_of_many_columns_are_refused_together(tmp_path):
     table = pa.table({f"x{n}": np.zeros(1_000_000, np.int64) for n in range(5)})
     path = tmp_path / "x.parquet"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from streamplug_parquet.table_columns import TableColumn, is_promotion, with_field_id
+from streamplug_parquet import table_columns
+from streamplug_parquet.table_columns import FileFields, TableColumn, is_promotion, with_field_id
 
 from streamplug.errors import ConfigError, CorruptShardError
 
@@ -44,17 +45,39 @@ def test_columns_are_found_by_id_or_else_by_name():
     by_id = pa.schema(
         [with_field_id(pa.field("new", INT64), 1), with_field_id(pa.field("x", INT32), 7)]
     )
-    assert column.find_in(by_id).name == "x"
-    assert column.find_in(pa.schema([("new", INT64), ("older", INT64)])).name == "older"
-    assert column.find_in(pa.schema([("new", INT64)])) is None
-    assert column.find_in(pa.schema([with_field_id(pa.field("old", INT64), 3)])) is None
+    assert column.find_in(FileFields(by_id)).name == "x"
+    assert column.find_in(FileFields(pa.schema([("new", INT64), ("older", INT64)]))).name == "older"
+    assert column.find_in(FileFields(pa.schema([("new", INT64)]))) is None
+    assert column.find_in(FileFields(pa.schema([with_field_id(pa.field("old", INT64), 3)]))) is None
     nameless = TableColumn(column.field, True, None)
     with pytest.raises(CorruptShardError, match="no field ids"):
-        nameless.find_in(pa.schema([("new", INT64)]))
+        nameless.find_in(FileFields(pa.schema([("new", INT64)])))
     with pytest.raises(CorruptShardError, match="'new' is string, which cannot be read as int64"):
-        column.find_in(pa.schema([("old", pa.string())]))
+        column.find_in(FileFields(pa.schema([("old", pa.string())])))
     with pytest.raises(ConfigError, match="column 'u'"):
         TableColumn(pa.field("u", pa.dense_union([pa.field("a", INT64)])), True, ["u"]).as_column()
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_columns_of_wide_files_are_found_without_a_look_at_all_for_each(has_ids, monkeypatch):
+    fields = [pa.field(f"column {number}", INT64) for number in range(200)]
+    if has_ids:
+        fields = [with_field_id(field, number) for number, field in enumerate(fields)]
+    looks, id_of = [], table_columns._id_of
+    monkeypatch.setattr(table_columns, "_id_of", lambda field: looks.append(1) or id_of(field))
+    file = FileFields(pa.schema(fields))
+    for field in fields:
+        assert TableColumn(field, True, [field.name]).find_in(file) == field
+    assert len(looks) <= 4 * len(fields)
+
+
+def test_of_several_columns_of_a_file_the_first_is_found():
+    named = FileFields(pa.schema([("b", INT64), ("a", INT32), ("a", INT64)]))
+    assert TableColumn(pa.field("c", INT64), True, ["a", "b"]).find_in(named).name == "b"
+    assert TableColumn(pa.field("c", INT64), True, ["a"]).find_in(named).type == INT32
+    ids = FileFields(pa.schema([with_field_id(pa.field(name, INT64), 7) for name in "ab"]))
+    column = TableColumn(with_field_id(pa.field("c", INT64), 7), True, None)
+    assert column.find_in(ids).name == "a"
 
 
 def test_a_field_id_of_a_file_that_is_no_integer_is_refused():
@@ -62,4 +85,4 @@ def test_a_field_id_of_a_file_that_is_no_integer_is_refused():
     damaged = pa.schema([pa.field("a", INT64, metadata={"PARQUET:field_id": "abcdefgh"})])
     for table_column in (column, TableColumn(pa.field("a", INT64), True, ["a"])):
         with pytest.raises(CorruptShardError, match="column 'a' has the field id b'abcdefgh'"):
-            table_column.find_in(damaged)
+            table_column.find_in(FileFields(damaged))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -43,8 +44,9 @@ def scanned(file: ScanSource) -> ScanResult:
     names = [field.name for field in schema]
     if not names:
         raise InvalidIndexError("it has no columns")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidIndexError(f"it has the column {twice[0]!r} {names.count(twice[0])} times")
+    if len(set(names)) < len(names):
+        name, count = min((name, count) for name, count in Counter(names).items() if count > 1)
+        raise InvalidIndexError(f"it has the column {name!r} {count} times")
     chunks = chunks_of(footer)
     missing = _missing(chunks) | _uncounted(metadata, schema, chunks)
     specs = {}

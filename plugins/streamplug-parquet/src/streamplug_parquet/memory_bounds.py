@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -202,11 +203,11 @@ class DecodedSizes:
         return ReadPlan(dictionaries, size, limit)
 
     def _leaves(self, group: int, names: Sequence[str]) -> Iterator[_Leaf]:
-        rows = self._metadata.row_group(group).num_rows
+        rows, wanted = self._metadata.row_group(group).num_rows, set(names)
         for (column, slots), chunk in zip(self._columns, self._chunks[group]):
             path = column.path
             # pyarrow reads columns by these names, and those whose paths begin with them.
-            if not any(path == name or path.startswith(f"{name}.") for name in names):
+            if wanted.isdisjoint(accumulate(path.split("."), "{}.{}".format)):
                 continue
             kind = column.physical_type
             width = None if kind == "BYTE_ARRAY" else _WIDTHS.get(kind) or max(column.length, 16)

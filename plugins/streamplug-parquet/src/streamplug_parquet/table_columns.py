@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,30 @@ from streamplug_parquet.types import plain, spec_of
 
 _FIELD_ID = b"PARQUET:field_id"
 _ENCODINGS = ArrowTypes()
+
+
+class FileFields:
+    """Columns of a file by field id and by name, of several the first; tables may have thousands.
+
+    Attributes:
+        by_name: Number and field of each column.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Take the columns of a file."""
+        self._fields = list(schema)
+        numbered = reversed(list(enumerate(self._fields)))
+        self.by_name = {field.name: (number, field) for number, field in numbered}
+
+    @cached_property
+    def by_id(self) -> Mapping[int, pa.Field]:
+        """Columns with ids.
+
+        Raises:
+            CorruptShardError: If an id is no integer.
+        """
+        ids = ((_id_of(field), field) for field in reversed(self._fields))
+        return {number: field for number, field in ids if number is not None}
 
 
 @dataclass(frozen=True)
@@ -58,7 +84,7 @@ class TableColumn:
         except (KeyError, RecursionError):
             raise ConfigError(f"column {self.name!r}: its type is nested too deeply") from None
 
-    def find_in(self, schema: pa.Schema) -> pa.Field | None:
+    def find_in(self, file: FileFields) -> pa.Field | None:
         """Return the column of a file; None if the file does not have it.
 
         Raises:
@@ -66,14 +92,15 @@ class TableColumn:
                 is no integer.
         """
         own = _id_of(self.field)
-        if own is not None and any(_id_of(field) is not None for field in schema):
-            stored = next((field for field in schema if _id_of(field) == own), None)
+        if own is not None and file.by_id:
+            stored = file.by_id.get(own)
         elif self.names is None:
             raise CorruptShardError(
                 "its columns have no field ids, and the table has no names for such files"
             )
         else:
-            stored = next((field for field in schema if field.name in self.names), None)
+            named = [file.by_name[name] for name in self.names if name in file.by_name]
+            stored = min(named, key=itemgetter(0))[1] if named else None
         if stored is not None:
             self._check(stored)
         return stored

@@ -18,7 +18,7 @@ from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one
 from streamplug_parquet.footer import schema_of
 from streamplug_parquet.memory_bounds import decoded_limit
 from streamplug_parquet.reader import ParquetReader
-from streamplug_parquet.table_columns import TableColumn
+from streamplug_parquet.table_columns import FileFields, TableColumn
 from streamplug_parquet.values import ArrowValue
 
 
@@ -71,9 +71,9 @@ class TableFileReader(ParquetReader):
         super().__init__(data, columns)
 
     def _check_schema(self) -> None:
-        schema, self._types = schema_of(self._metadata), {}
+        file, self._types = FileFields(schema_of(self._metadata)), {}
         for column, table_column in zip(self._columns, self._table_columns):
-            stored = table_column.find_in(schema)
+            stored = table_column.find_in(file)
             if stored is not None:
                 self._stored[column.name] = replace(column, name=stored.name)
                 self._types[stored.name] = table_column.type
