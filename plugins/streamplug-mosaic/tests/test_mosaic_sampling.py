@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +62,11 @@ def test_samples_are_found_again(given_):
     ids = selection.samples(np.arange(selection.size))
     for sample in range(int(sizes.sum())):
         assert selection.entries(sample) == np.flatnonzero(ids == sample).tolist()
+
+
+def test_parts_of_many_shards_are_read_without_a_pass_over_all_samples_for_each():
+    _, _, selection = select([(100, 50)] * 10_000)
+    before = time.process_time()
+    ids = selection.samples(np.arange(selection.size))
+    assert time.process_time() - before < 0.8  # 1.3 s with such passes
+    assert (np.bincount(ids // 100) == 50).all()

@@ -39,23 +39,22 @@ class MosaicSampledShards(SampledShards):
     def __init__(self, starts: Int64, chosen: Int64, rng: np.random.Generator) -> None:
         """Select samples as `SampledShards`; all partial shards are drawn from `rng`, in order."""
         super().__init__(starts, chosen)
-        sizes, counts = np.diff(starts), np.diff(self.starts)
-        self._offsets_of_unit = {
-            unit: np.sort(
-                rng.choice(int(sizes[self._shard[unit]]), int(counts[unit]), replace=False)
-            )
+        sizes, counts = np.diff(starts), np.where(self._partial, np.diff(self.starts), 0)
+        drawn = [
+            np.sort(rng.choice(int(sizes[self._shard[unit]]), int(counts[unit]), replace=False))
             for unit in np.flatnonzero(self._partial).tolist()
-        }
+        ]
+        # Offsets of all partial units in their shards, one unit after the other.
+        self._drawn: Int64 = np.concatenate([np.empty(0, np.int64), *drawn])
+        self._ends = np.cumsum(counts)
+        self._begins = self._ends - counts
 
     def _offsets(self, units: Int64, numbers: Int64) -> Int64:
-        offsets = np.empty_like(numbers)
-        for unit in np.unique(units).tolist():
-            of_unit = units == unit
-            offsets[of_unit] = self._offsets_of_unit[unit][numbers[of_unit]]
-        return offsets
+        return self._drawn[self._begins[units] + numbers]
 
     def _numbers(self, unit: int, offset: int) -> list[int]:
-        numbers: list[int] = np.flatnonzero(self._offsets_of_unit[unit] == offset).tolist()
+        of_unit = self._drawn[self._begins[unit] : self._ends[unit]]
+        numbers: list[int] = np.flatnonzero(of_unit == offset).tolist()
         return numbers
 
 
