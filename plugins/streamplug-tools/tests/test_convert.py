@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 from streamplug_tools import Columns, Output, convert
+from streamplug_tools.row_access import Table
 
-from streamplug import Stream, merge_index, register_encoding
+from streamplug import Stream, Writer, merge_index, register_encoding
 from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import (
     ConfigError,
@@ -18,7 +19,7 @@ from streamplug.errors import (
     StreamplugError,
     UnsafeTypeError,
 )
-from streamplug.interfaces import Encoding
+from streamplug.interfaces import Column, Encoding
 from streamplug.plugin import registry
 
 
@@ -168,6 +169,22 @@ def test_columns_are_chosen_renamed_and_stored_otherwise(source, tmp_path, read)
     assert found["grade"].dtype == np.float64
     assert found["grade"].tolist() == before["score"].tolist()
     assert found["id"] == before["id"].tolist()
+
+
+def test_many_columns_take_time_that_grows_with_their_number(tmp_path, monkeypatch):
+    names = [f"column {n}" for n in range(300)]
+    with Writer(out=str(tmp_path), columns=dict.fromkeys(names, "int")) as writer:
+        writer.write(dict.fromkeys(names, 1))
+    looked_at = []
+
+    def look_at(column, name):
+        looked_at.append(name)
+        return object.__getattribute__(column, name)
+
+    monkeypatch.setattr(Column, "__getattribute__", look_at)
+    table = Table([Stream(local=str(tmp_path))])
+    assert table.columns.keys() == set(names)
+    assert len(looked_at) < 50 * len(names)
 
 
 def test_samples_may_be_fetched_alone(source, tmp_path, read):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -116,7 +117,7 @@ def select_columns(
 
 def check_distinct(names: Sequence[str]) -> None:
     """Raise a ConfigError if two columns of a new data set have one name."""
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ConfigError(f"two columns would be called {twice[0]!r}; rename or drop one of them")
 
 

@@ -264,8 +264,9 @@ def _columns(
                 "that differ, or leave columns out, as by selecting those that all have (--select)"
             )
         common &= here
-    return {
-        name: tuple(c for _, schema in schemas for c in schema.columns if c.name == name)
-        for name in names
-        if name in common
-    }
+    found: dict[str, list[Column]] = {name: [] for name in names if name in common}
+    for _, schema in schemas:
+        for column in schema.columns:
+            if column.name in common:
+                found[column.name].append(column)
+    return {name: tuple(columns) for name, columns in found.items()}
