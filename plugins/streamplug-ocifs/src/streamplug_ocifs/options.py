@@ -119,9 +119,11 @@ def _location() -> str | None:
         os.environ.get("OCI_CONFIG_FILE"),
         "~/.oci/config",
     )
-    # Not `Path`, which raises without a home directory, or if it is another user's.
-    is_file = lambda place: os.path.isfile(os.path.expanduser(place))  # noqa: E731, PTH111, PTH113
-    return next((place for place in places if place and is_file(place)), None)
+    for place in filter(None, places):
+        # Not `Path`, which raises without a home directory, or if it is another user's.
+        if os.path.isfile(os.path.expanduser(place)):  # noqa: PTH111, PTH113
+            return place
+    return None
 
 
 def _session(config: Mapping[str, Any], token: str) -> Any:
