@@ -166,11 +166,12 @@ def test_many_samples_are_measured_in_processes(tmp_path, monkeypatch):
     assert max(sum(LENGTHS[n] for n in batch) for batch in batches) <= LIMIT
 
 
-def test_processes_that_measure_samples_have_registered_plugins(tmp_path, monkeypatch):
+@pytest.mark.parametrize("state", [None, Lock()], ids=["pickled", "unpickled"])
+def test_samples_are_measured_with_registered_plugins(tmp_path, monkeypatch, state):
     class Own(Gzip):
         """Pickled by value, as the class of a script or a notebook."""
 
-        suffix = "own"
+        suffix, lock = "own", state
 
     monkeypatch.setattr("streamplug_budget.length_counter.SAMPLES_PER_PROCESS", 200)
     monkeypatch.setattr("os.cpu_count", lambda: 2)

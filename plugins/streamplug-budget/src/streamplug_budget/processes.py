@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import registrations
 
+_LOG = logging.getLogger("streamplug_budget")
 _SERVE = """
 import pickle, sys
 answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what functions print must not get into the answer
@@ -32,20 +34,27 @@ def map_processes(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[
     """Return the results of a function for some parts, each computed in a process of its own.
 
     `multiprocessing` would import the main module again, which opens the data set again in a script that has
-    no ``if __name__ == "__main__"``.
+    no ``if __name__ == "__main__"``. If a plugin registered in this process cannot be pickled, all parts are
+    computed in it.
 
     Raises:
         Exception: The error of the first part that fails.
     """
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return list(pool.map(lambda part: _call(function, part), parts))
-
-
-def _call(function: Callable[[Any], Any], part: Any) -> Any:
     import cloudpickle
 
-    sent = pickle.dumps(sys.path)
-    sent += cloudpickle.dumps(registrations()) + cloudpickle.dumps((function, part))
+    try:
+        plugins = cloudpickle.dumps(registrations())
+    except Exception as error:  # noqa: BLE001 - classes can raise anything when pickled
+        _LOG.info("using one process, as a registered plugin cannot be pickled: %s", error)
+        return [function(part) for part in parts]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(lambda part: _call(function, part, plugins), parts))
+
+
+def _call(function: Callable[[Any], Any], part: Any, plugins: bytes) -> Any:
+    import cloudpickle
+
+    sent = pickle.dumps(sys.path) + plugins + cloudpickle.dumps((function, part))
     done = subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, "-c", _SERVE], input=sent, stdout=subprocess.PIPE, check=False
     )
