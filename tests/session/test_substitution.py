@@ -474,6 +474,22 @@ def test_errors_of_decoders_that_are_not_of_the_data_are_raised(intact, tmp_path
     assert (dataset.stats().repairs, dataset.stats().substitutions) == (0, 0)
 
 
+class Spacious(Json):
+    def decode_batch(self, buffer, starts, sizes):
+        raise MemoryError("no memory for a batch")
+
+
+def test_a_lack_of_memory_for_a_batch_is_no_cause_of_itself(intact):
+    decoders = {"thing": lambda _: Spacious()}
+    with pytest.raises(MemoryError, match="no memory for a batch") as caught:
+        next(StreamingDataset(local=str(intact), batch_size=4, decoders=decoders).batches())
+    error, seen = caught.value, []
+    while error is not None:  # as tools do that print errors
+        assert error not in seen
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+
+
 def test_if_every_sample_fails_the_first_error_is_raised(intact):
     FAILING.update(range(SIZE))
     for how in HOW:

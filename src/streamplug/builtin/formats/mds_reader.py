@@ -77,10 +77,11 @@ class MDSHead(ShardHeader):
         try:
             return layout.decoded(buffer, located, columns)
         except ColumnError as failed:
-            begins, sizes = layout.place(located, failed.column)
-            partial = failed.column.encoding.partial
-            values = (buffer.values if partial else buffer.slices)(begins, sizes)
-            raise decode_error(failed.column, rows, values, failed.__cause__) from failed.__cause__
+            column, error = failed.column, failed.__cause__
+        # Not in the `except` block, where `failed` would become the context of its own cause.
+        begins, sizes = layout.place(located, column)
+        values = (buffer.values if column.encoding.partial else buffer.slices)(begins, sizes)
+        raise decode_error(column, rows, values, error) from error
 
     def corrupt(self, index: int) -> CorruptShardError:
         """Return the error for a sample of wrong length."""
