@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, features
-from streamplug_image import ImageArrays
+from streamplug_image import ImageArrays, ImageFiles
 from streamplug_image.fit import FITS, fit
 from streamplug_image.pictures import CHANNELS
 from streamplug_image.threads import run_numbered
@@ -331,6 +331,30 @@ def test_truncated_files_are_refused(kind, options):
     for size in (0, 1, 3, 30, len(data) // 2, len(data) * 3 // 4):
         with pytest.raises(DecodeError):
             read(data[:size], **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "decoder", "place"),
+    [
+        ("JPEG", ImageArrays(), "streamplug_image.pixels.decode_jpeg"),
+        ("PNG", ImageArrays(), "streamplug_image.pixels.picture_array"),
+        ("PNG", ImageFiles(), "PIL.PngImagePlugin.PngImageFile.verify"),
+    ],
+)
+def test_a_lack_of_memory_is_no_damage(kind, decoder, place, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise MemoryError("no memory")
+
+    with MDSWriter(out=tmp_path / "set", columns={"image": "bytes"}) as out:
+        out.write({"image": file_of(picture(), kind)})
+    options = {"local": str(tmp_path / "cache"), "batch_size": 1, "on_error": "substitute"}
+    dataset = StreamingDataset(
+        remote=f"file://{tmp_path}/set", decoders={"image": decoder}, **options
+    )
+    monkeypatch.setattr(place, fail)
+    with pytest.raises(MemoryError, match="no memory"):
+        next(dataset.batches())
+    assert dataset.stats().repairs == 0
 
 
 @pytest.fixture

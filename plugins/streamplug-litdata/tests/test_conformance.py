@@ -283,6 +283,15 @@ def test_lists_of_dicts_in_the_binary_form_are_read():
     assert JsonItem().decode(memoryview(empty)) == {"0000": []}
 
 
+def test_errors_of_leaves_that_are_not_of_the_data_are_raised_as_they_are():
+    class Leaf(Bool):
+        def decode(self, data):
+            raise MemoryError("no memory")
+
+    with pytest.raises(MemoryError, match="no memory"):
+        Tree({"x": Leaf()}).decode(memoryview(struct.pack("<I", 1) + b"a"))
+
+
 class TestTree(ValueTests):
     cls = Tree
     wrong = ([1], None, {"x": 1})

@@ -513,6 +513,21 @@ def test_damage_names_the_file_the_row_group_and_the_column(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "place", ["reader.ParquetReader._read", "reader._whole", "chunks.Collected.put"]
+)
+def test_a_lack_of_memory_is_no_damage(files, tmp_path, monkeypatch, place):
+    def fail(*_):
+        raise pa.ArrowMemoryError("malloc failed")
+
+    options = {"local": str(tmp_path / "cache"), "on_error": "substitute"}
+    dataset = opened(f"file://{files}/data", **options)
+    monkeypatch.setattr(f"streamplug_parquet.{place}", fail)
+    with pytest.raises(MemoryError, match="malloc failed"):
+        next(dataset.batches())
+    assert (dataset.stats().repairs, dataset.stats().substitutions) == (0, 0)
+
+
 def test_columns_that_are_too_large_to_be_true_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_bounds, "MIN_LIMIT_BYTES", 1 << 10)
     monkeypatch.setattr(memory_bounds, "budget", budgets.Budget(0))

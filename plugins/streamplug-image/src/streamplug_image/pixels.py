@@ -98,10 +98,11 @@ class PixelDecoder:
 
         Raises:
             DecodeError: If the image is damaged, too large, or has more bits than `mode`.
+            MemoryError: If there is no memory for it, which is no damage.
         """
         try:
             return self._decode(data, opened, place, out, flip)
-        except DecodeError:
+        except (DecodeError, MemoryError):
             raise
         except Exception as error:  # decoders of damaged files raise arbitrary errors
             raise DecodeError(

@@ -13,6 +13,7 @@ import numpy as np
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
 from streamplug.plugin_kit.codec_errors import short_repr, wrong_type_error
+from streamplug.plugin_kit.decoding import undecodable_error
 
 _TEXT_FROM = 0x21
 """The lowest first byte of JSON text; lower ones are type tags of the binary form."""
@@ -180,7 +181,7 @@ class Tree(Encoding):
             try:
                 values.append(leaf.decode(data[start:stop]))
             except Exception as error:
-                raise DecodeError(f"leaf {name}: {error}") from error
+                raise undecodable_error(f"leaf {name}", error) from error
         return _made(self._branch, iter(values))
 
 

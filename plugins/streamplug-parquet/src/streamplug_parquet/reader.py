@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column, ShardReader
+from streamplug.plugin_kit import decoding
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_parquet.arrow_conversion import MAX_OFFSET
 from streamplug_parquet.budget import budget
@@ -118,7 +119,7 @@ class ParquetReader(ShardReader):
                 chunk.one(row)
             except Exception as single:  # noqa: BLE001 - whatever it is, this is the one
                 return undecodable_error(column, index, single)
-        return DecodeError(f"column {column.name!r}: {type(error).__name__}: {error}")
+        return decoding.undecodable_error(f"column {column.name!r}", error)
 
     # -- row groups -------------------------------------------------------------------
 
@@ -144,6 +145,8 @@ class ParquetReader(ShardReader):
         plan = self._sizes.plan(group, names)
         try:
             table = self._read(group, names, plan.dictionaries)
+        except MemoryError:  # no damage, as `plan` has checked the sizes
+            raise
         except Exception as error:  # Arrow does not document its errors for damaged files
             if len(columns) == 1:
                 raise CorruptShardError(
@@ -229,6 +232,8 @@ class ParquetReader(ShardReader):
             return chunk_of(column, array, type_, limit)
         except DecodeError as error:
             raise DecodeError(f"{where}: {error}") from error
+        except MemoryError:
+            raise
         except Exception as error:
             raise CorruptShardError(f"{where}: {error}") from error
 
