@@ -133,6 +133,12 @@ def test_a_list_of_one_directory_is_that_directory(tmp_path, monkeypatch):
     assert dataset.streams[0].directory.is_relative_to(tmp_path / "user")
 
 
+def test_a_cached_data_set_may_have_a_name_that_is_not_utf8(tmp_path, monkeypatch):
+    monkeypatch.setenv("STREAMPLUG_CACHE_DIR", str(tmp_path / "user"))
+    folder = write(tmp_path / os.fsdecode(b"caf\xe9"), 10)
+    assert ids(StreamingDataset(remote=f"counting://{folder}")) == list(range(10))
+
+
 def test_a_split_is_a_directory_below(tmp_path):
     write(tmp_path / "train", 10)
     write(tmp_path / "val" / "a", 20)

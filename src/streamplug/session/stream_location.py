@@ -117,7 +117,7 @@ class StreamLocation:
         if path is None:
             parts = () if self.files is None or self.files.whole else self.files.parts
             source = "\n".join([self.storage.url, *parts])
-            name = blake2s(source.encode(), digest_size=16).hexdigest()
+            name = blake2s(source.encode(errors="surrogateescape"), digest_size=16).hexdigest()
             return default_cache_dir(make=False) / name
         return path.absolute()
 
