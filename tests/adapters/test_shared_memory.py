@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,20 @@ def test_a_slot_is_free_when_its_last_array_is_gone():
     third = unpack_arrays(arena.pack({"x": np.ones(3)}))
     same(second, ARRAYS)
     same(third, {"x": np.ones(3)})
+
+
+def test_a_slot_that_cannot_be_allocated_can_be_used_later():
+    arena, small, large = SharedArrays(2), {"x": np.ones(3000)}, {"x": np.ones(100_000)}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            arena.pack(large)
+        first = unpack_arrays(arena.pack(small))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    same(unpack_arrays(arena.pack(large)), large)
+    same(first, small)
 
 
 def test_a_batch_that_is_never_looked_at_frees_its_slot():

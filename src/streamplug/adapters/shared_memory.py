@@ -110,15 +110,17 @@ class SharedArrays:
 
     def _place(self, slot: int, size: int) -> int:
         """Return the offset of a slot of at least `size` bytes; a larger one is allocated at the end."""
-        if size > self._size:
-            self._size = -(-int(size * _GROWTH_FACTOR) // _PAGE_BYTES) * _PAGE_BYTES
+        slot_size, starts = self._size, self._starts
+        if size > slot_size:
+            slot_size = -(-int(size * _GROWTH_FACTOR) // _PAGE_BYTES) * _PAGE_BYTES
             # Slots in use stay where they are until they are dropped.
-            self._starts = [0] * self._slots
-        if not self._starts[slot]:
-            self._starts[slot] = self._end
-            self._end += self._size
-            os.ftruncate(self._descriptor, self._end)
-        return self._starts[slot]
+            starts = [0] * self._slots
+        if not starts[slot]:
+            # Before anything is recorded, as it may fail, such as with `ulimit -f`.
+            os.ftruncate(self._descriptor, self._end + slot_size)
+            starts[slot] = self._end
+            self._size, self._starts, self._end = slot_size, starts, self._end + slot_size
+        return starts[slot]
 
     def _mapped(self, size: int) -> mmap.mmap:
         """Return a mapping of at least the first `size` bytes; arrays keep older ones alive."""
