@@ -35,7 +35,8 @@ SYSTEM_DIRECTORIES = frozenset(
 )
 """Names of directories that file systems and archivers make, which are no part of a data set."""
 
-_READS = ("read_many", "read_ranges", "cat_ranges")
+_READS = ("read_many", "read_ranges", "read_range", "cat_ranges")
+_RANGE_READS = ("read_ranges", "read_range")
 
 _filesystems: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """All file systems; those of closed storages are in reference cycles until garbage collection."""
@@ -100,9 +101,23 @@ class FsspecStorage(ClientStorage):
             return bytes(self.call("cat_file", self.path(key)))
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        return self.read_ranges(key, [(start, stop)])[0]
+        read = self._read_ranges if self._overrides_read_range() else self.read_ranges
+        return read(key, [(start, stop)])[0]
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        if self._overrides_read_range():
+            return list(map(bytes, super().read_ranges(key, ranges)))
+        return self._read_ranges(key, ranges)
+
+    def _overrides_read_range(self) -> bool:
+        """Return whether a subclass overrides `read_range`, and neither it nor its subclass `read_ranges`."""
+        cls = type(self)
+        if cls.read_range is FsspecStorage.read_range:
+            return False
+        first = next(c for c in cls.__mro__ if not vars(c).keys().isdisjoint(_RANGE_READS))
+        return "read_ranges" not in vars(first)
+
+    def _read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         filled = [(start, stop) for start, stop in ranges if stop > start]
         if not filled:
             return [b""] * len(ranges)

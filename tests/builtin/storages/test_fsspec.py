@@ -134,6 +134,21 @@ def test_deleting_a_directory_is_deleting_nothing(tmp_path):
     assert storage.exists("a/b")
 
 
+class InvertsRanges(AnyFsspec):
+    asynchronous = True
+
+    def read_range(self, key, start, stop):
+        return bytes(byte ^ 255 for byte in super().read_range(key, start, stop))
+
+
+def test_an_overridden_read_of_a_range_is_called_for_several(tmp_path):
+    (tmp_path / "k").write_bytes(b"\x00\x01\x02\x03")
+    storage = InvertsRanges(str(tmp_path))
+    assert storage.read_range("k", 0, 2) == b"\xff\xfe"
+    assert storage.read_ranges("k", [(0, 1), (2, 4)]) == [b"\xff", b"\xfd\xfc"]
+    assert storage.read_many([("k", 0, 1), ("k", 2, 4)]) == [b"\xff", b"\xfd\xfc"]
+
+
 class Denied(LocalFileSystem):
     def cat_file(self, path, start=None, end=None, **kwargs):
         raise PermissionError(13, "secret-token", path)
