@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import sys
 from multiprocessing import Pipe
 from typing import ClassVar
 
+import pytest
 from streamplug_testing import EngineTests
 from streamplug_tools import local_engine
 from streamplug_tools.local_engine import Local
 
+from streamplug.errors import WriterError
 from streamplug.plugin_kit.tasks import pack_task
 
 
@@ -36,3 +39,14 @@ def test_an_interrupted_process_ends_without_a_traceback():
         ours.send(0)
         local_engine._serve(theirs, pack_task(interrupt))
         assert not ours.poll()
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_task_that_exits_is_named(processes):
+    def leave(number):
+        sys.exit("no more data")
+
+    with pytest.raises(
+        WriterError, match=r"^part 3: it called sys.exit\('no more data'\): raise an"
+    ):
+        list(Local(processes).run(leave, [3]))

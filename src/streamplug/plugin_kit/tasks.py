@@ -36,22 +36,26 @@ def run_packed_task(number: int, task: bytes) -> str | None:
     """
     try:
         call = _unpacked(task)
-    except Exception as error:  # noqa: BLE001 - imports of the task can raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - imports of the task can raise anything
         return (
             f"part {number}: a worker cannot load what it shall call: {type(error).__name__}: {error}; "
             "modules that it uses must be installed on all workers"
         )
     try:
         call(number)
-    except Exception as error:  # noqa: BLE001 - the caller of the engine raises it
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the caller of the engine raises it
         return describe_task_error(number, error)
     return None
 
 
-def describe_task_error(number: int, error: Exception) -> str:
+def describe_task_error(number: int, error: Exception | SystemExit) -> str:
     """Return the message for an exception that a task raised."""
     if isinstance(error, WriterError):
         return str(error)
+    if isinstance(error, SystemExit):
+        return (
+            f"part {number}: it called sys.exit({error.code!r}): raise an error instead, or return"
+        )
     return f"part {number}: {type(error).__name__}: {error}"
 
 

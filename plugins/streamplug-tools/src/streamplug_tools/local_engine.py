@@ -48,7 +48,7 @@ class Local(Engine):
         for number in numbers:
             try:
                 task(number)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise WriterError(describe_task_error(number, error)) from error
             yield number
 
