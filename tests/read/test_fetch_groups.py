@@ -11,7 +11,7 @@ from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import Stream
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.errors import CorruptShardError, NotFound, StorageError, Transient
+from streamplug.errors import CorruptShardError, NotFound, PluginError, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import RangeShards, Reader
 from streamplug.read.sample_range import SampleRange, group_ranges
@@ -323,3 +323,27 @@ def test_streams_are_not_mixed():
     assert [[p.number for p in haul] for haul in found] == [
         list(range(0, 16, 2)), list(range(1, 17, 2)), [16, 18], [17, 19],
     ]  # fmt: skip
+
+
+class Miscounting(Joining):
+    """Returns a part less than requested, or one more."""
+
+    def __init__(self, url, change):
+        super().__init__(url)
+        self.change = change
+
+    def read_many(self, parts):
+        return self.change(super().read_many(parts))
+
+    def read_ranges(self, key, ranges):
+        return self.change(super().read_ranges(key, ranges))
+
+
+@pytest.mark.parametrize("change", [lambda parts: parts[:-1], lambda parts: [*parts, b"x"]])
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_storage_that_returns_another_number_of_parts_is_named(many, change, count):
+    reader, _ = opened(many, Miscounting(str(many), change))
+    with pytest.raises(
+        PluginError, match=r"shard\.00000\.mds: the plugin of this storage returned"
+    ):
+        reader.rows(one_of_each(reader)[:count])

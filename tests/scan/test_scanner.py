@@ -7,7 +7,7 @@ import re
 import pytest
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.errors import CorruptShardError
+from streamplug.errors import CorruptShardError, PluginError
 from streamplug.scan import scanner
 
 CONTENT = bytes(range(100))
@@ -46,6 +46,13 @@ def test_a_range_that_was_cut_in_transit_is_read_again(storage, monkeypatch):
     assert source.read(10, 20) == CONTENT[10:20]
     cut.append(True)
     assert source.read_blocks([10, 30], 4) == [CONTENT[10:14], CONTENT[30:34]]
+
+
+def test_a_storage_that_returns_too_few_parts_is_named(storage, monkeypatch):
+    monkeypatch.setattr(AnyFsspec, "read_ranges", lambda *_: [])
+    source = scanner._RangeSource(len(CONTENT), storage, "k", 0)
+    with pytest.raises(PluginError, match="returned 0 parts where 2 were asked for"):
+        source.read_blocks([10, 30], 4)
 
 
 def test_a_remote_file_that_became_shorter_is_an_error(storage):

@@ -22,7 +22,7 @@ from streamplug.interfaces import Compression, ScannableFormat, ScanResult, Scan
 from streamplug.plugin.registry import make
 from streamplug.scan.listing import DataFile
 from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.ranges import open_cancellable
+from streamplug.transfer.ranges import open_cancellable, parts_error
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Buffer, ObjectInfo
@@ -187,6 +187,8 @@ class _RangeSource(_Source):
     def _read(self, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """Read ranges that are whole; the error of others is worth a retry."""
         blocks = self._storage.read_ranges(self._key, ranges)
+        if len(blocks) != len(ranges):
+            raise parts_error(self._storage, self._key, len(ranges), len(blocks))
         for (start, stop), block in zip(ranges, blocks):
             if len(block) != stop - start:
                 raise CorruptShardError(

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from streamplug.errors import CorruptShardError, StorageError, StreamplugError
+from streamplug.errors import CorruptShardError, PluginError, StorageError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import check
 from streamplug.transfer.observer import Observer, TransferTask, task_context
@@ -65,6 +65,14 @@ def read_ranges(
     return call_with_retries(attempt, retries)
 
 
+def parts_error(storage: Storage, key: str, requested: int, returned: int) -> PluginError:
+    """Return the error for a storage that returns another number of parts than requested."""
+    return PluginError(
+        f"{storage.url_of(key)}: the plugin of this storage returned {returned} parts where {requested} were "
+        "asked for; this is an error in its read_ranges or read_many"
+    )
+
+
 def _check_sizes(
     storage: Storage,
     file: FileInfo,
@@ -72,6 +80,8 @@ def _check_sizes(
     parts: Sequence[Buffer | StorageError],
 ) -> list[Buffer]:
     """Return the parts of a file after checking their lengths; raise an error among them."""
+    if len(parts) != len(ranges):
+        raise parts_error(storage, file.basename, len(ranges), len(parts))
     checked = []
     for (start, stop), part in zip(ranges, parts):
         if isinstance(part, StorageError):
@@ -162,11 +172,13 @@ def read_many_files(
         """Request the missing files; raise the error of one that can be retried."""
         nonlocal missing
         requests = [(files[p][0].basename, *range_) for p in missing for range_ in files[p][1]]
-        parts: Iterator[Buffer | StorageError]
         try:
-            parts = iter(storage.read_many(requests))
+            results = storage.read_many(requests)
         except StorageError as error:
-            parts = iter([error] * len(requests))
+            results = [error] * len(requests)
+        if len(results) != len(requests):
+            raise parts_error(storage, requests[0][0], len(requests), len(results))
+        parts = iter(results)
         for position in missing:
             file, ranges = files[position]
             of_file = list(islice(parts, len(ranges)))
