@@ -23,10 +23,15 @@ try:
     from streamplug.plugin.registry import restore
     restore(cloudpickle.load(sys.stdin.buffer))
     function, part = cloudpickle.load(sys.stdin.buffer)
-    answer = function(part), None
+    answer = cloudpickle.dumps((function(part), None))
 except BaseException as error:
-    answer = None, error
-cloudpickle.dump(answer, answers)
+    try:
+        answer = cloudpickle.dumps((None, error))
+        pickle.loads(answer)  # fails for classes whose __init__ takes other arguments than BaseException's
+    except Exception:
+        from streamplug.errors import StreamplugError
+        answer = cloudpickle.dumps((None, StreamplugError(f"{type(error).__name__}: {error}")))
+answers.write(answer)
 """
 
 
@@ -38,7 +43,8 @@ def map_processes(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[
     computed in it.
 
     Raises:
-        Exception: The error of the first part that fails.
+        Exception: The error of the first part that fails; a `StreamplugError` with its type and text if it
+            cannot be pickled.
     """
     import cloudpickle
 
