@@ -10,7 +10,7 @@ import pytest
 
 from streamplug import Stream, StreamingDataset, register_format
 from streamplug.cache.user_cache import source_cache_dir
-from streamplug.errors import CacheConflictError, CorruptShardError, InvalidIndexError
+from streamplug.errors import CacheConflictError, ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import Column, ScannableFormat, ScanResult, ShardReader
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
@@ -223,6 +223,17 @@ def test_files_that_cannot_be_one_data_set_are_refused(folder):
     (folder / "b.raw").write_bytes(b"DE")
     with pytest.raises(InvalidIndexError, match="do not all have the same columns"):
         text(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["a:b.raw", "~b.raw", "a?.raw", "a\nb.raw", os.fsdecode(b"\xff.raw")]
+)
+def test_a_file_whose_name_an_index_cannot_have_is_to_be_renamed(tmp_path, name):
+    (tmp_path / name).write_bytes(b"1\n")
+    with pytest.raises(ConfigError) as refused:
+        Stream(local=str(tmp_path), format="bytes-as-samples").open()
+    assert f"the file {name!r} cannot be listed" in str(refused.value)
+    assert str(refused.value).endswith("; rename the file")
 
 
 def test_notes_are_told_once_with_an_example(folder, caplog):

@@ -22,8 +22,15 @@ import xxhash
 
 from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.user_cache import source_cache_dir
-from streamplug.errors import ConfigError, DataError, StorageError, prefix_errors
+from streamplug.errors import (
+    ConfigError,
+    DataError,
+    InvalidIndexError,
+    StorageError,
+    prefix_errors,
+)
 from streamplug.index import format_index
+from streamplug.index.basename import validate_basename
 from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.file_commit import sync_directory, sync_file
@@ -214,6 +221,8 @@ class ScanCache:
         folder: _ScanFolder,
     ) -> list[_Entry]:
         """Scan each file once, and return an entry for each time it is listed."""
+        for file in files:
+            _check_name(file.stored.key, self._storage.url)
         by_key = dict(zip(keys, files))
         results = {key: folder.read_result(key) for key in by_key}
         missing = [key for key, result in results.items() if result is None]
@@ -290,6 +299,18 @@ class ScanCache:
             except DataError:
                 return name, other_name
         return (kinds[0][1],)
+
+
+def _check_name(name: str, url: str) -> None:
+    """Check that the index of a scan may name a file; raise `ConfigError` if not."""
+    try:
+        validate_basename(name, "file")
+    except InvalidIndexError:
+        raise ConfigError(
+            f"{url}: the file {name!r:.200} cannot be listed: names of data files cannot contain \\, ?, *, "
+            ":// or control characters, begin with ~, .streamplug or a drive such as C:, begin or end with a "
+            "blank, or be other than UTF-8; rename the file"
+        ) from None
 
 
 def _digest(value: Any) -> str:
