@@ -235,6 +235,13 @@ def test_a_directory_of_the_environment_that_cannot_be_written_to_is_named(
         numbers(packed)
 
 
+def test_an_empty_directory_of_the_environment_is_none(packed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMPLUG_CACHE_DIR", " ")
+    assert numbers(packed) == list(range(COUNT))
+    assert not (tmp_path / " ").exists()
+
+
 def test_a_url_in_the_environment_is_no_directory(packed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMPLUG_CACHE_DIR", "s3://bucket/cache")

@@ -468,6 +468,13 @@ def test_row_groups_have_2_gib_of_text_or_more(tmp_path, monkeypatch, is_text):
     assert readers._whole(parts).type == wide
 
 
+def test_an_empty_limit_of_the_environment_is_the_default(monkeypatch):
+    monkeypatch.setenv(budgets.VARIABLE, "")
+    assert budgets.Budget().limit == 512 << 20
+    monkeypatch.setenv(budgets.VARIABLE, "1kb")
+    assert budgets.Budget().limit == 1024
+
+
 def test_what_was_decoded_goes_with_its_data_set(files, monkeypatch):
     own = budgets.Budget(1 << 20)
     monkeypatch.setattr(readers, "budget", own)

@@ -72,8 +72,8 @@ def default_cache_dir(*, make: bool = True) -> Path:
 
 
 def _chosen_dir() -> Path | None:
-    chosen = os.environ.get(CACHE_DIR_VARIABLE)
-    if not chosen:
+    chosen = os.environ.get(CACHE_DIR_VARIABLE, "")
+    if not chosen.strip():
         return None
     path = local_path(chosen)
     if path is None:

@@ -37,7 +37,7 @@ class Budget:
     @cached_property
     def limit(self) -> int:
         """Byte limit of cached chunks."""
-        return parse_bytes(os.environ.get(VARIABLE, _DEFAULT), VARIABLE)
+        return parse_bytes(os.environ.get(VARIABLE, "").strip() or _DEFAULT, VARIABLE)
 
     def get(self, key: Key) -> Chunk | None:
         """Return a cached chunk, or None."""
