@@ -536,3 +536,19 @@ def test_formats_must_be_as_many_as_sources(several):
     told = run("diff", several / "csv", several / "tar", *(["--src-format", "csv"] * 3))
     assert told.exit_code == 2
     assert "--src-format is given 3 times for 2 sources: give it once for all" in told.stderr
+
+
+def test_a_removed_working_directory_is_named(monkeypatch, tmp_path):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    result = run("inspect", "data")
+    message = "error: the working directory was removed; change to another one\n"
+    assert (result.exit_code, result.output) == (2, message)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes a file descriptor in a shell")
+def test_a_closed_standard_output_is_no_error(sets):
+    command = f"'{sys.executable}' -m streamplug cat '{sets[0]}' >&-"
+    done = subprocess.run(["sh", "-c", command], check=False, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -67,6 +69,8 @@ class CommandGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102 - of click
         # As standard error: names, values and help have characters that the locale may not have.
+        if sys.stdout is None:  # closed, as with `>&-`
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         return super().main(*args, **kwargs)
@@ -80,10 +84,20 @@ class CommandGroup(click.Group):
             say(f"interrupted; {str(error) or 'run the command again to start over'}", err=True)
             ctx.exit(_EXIT_INTERRUPTED)
         except OSError as error:  # such as standard output on a full disk
+            if isinstance(error, FileNotFoundError) and _is_working_directory_removed():
+                _fail(ctx, "the working directory was removed; change to another one")
             remedy = OUTPUT_REMEDIES.get(error.errno or 0)
             if remedy is None or isinstance(error, (FileNotFoundError, NotADirectoryError)):
                 raise
             _fail(ctx, f"{error.filename or 'standard output'}: {error.strerror}; {remedy}")
+
+
+def _is_working_directory_removed() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def examples(*lines: str) -> str:
