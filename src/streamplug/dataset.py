@@ -273,7 +273,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
     def batches(
         self, batch_size: int | None = None, *, num_threads: int = 0
     ) -> Iterator[dict[str, ColumnValues]]:
-        """Yield this rank's batches of the next epoch, column by column; needs no torch.
+        """Yield this rank's batches of the next epoch by column; calls neither torch nor your `__getitem__`.
 
         Args:
             batch_size: Samples per batch; None for the data set's. Sets the data set's if that has none.
