@@ -15,7 +15,7 @@ from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
-from streamplug.transfer.probe import ProbeStorage
+from streamplug.transfer.probe import ProbeStorage, check_reachable
 from streamplug.transfer.stall_timeout import bytes_of
 from streamplug.transfer.tempdir import temp_root
 from streamplug.transfer.threads import end_idle_threads
@@ -224,6 +224,20 @@ def test_a_directory_that_hangs_is_no_failure_of_others(tmp_path):
         dead.read_range("a", 0, 1)
     good = ProbeStorage(AnyFsspec(f"{tmp_path}/good"), 5)
     assert good.read("a") == b"abc"
+
+
+@pytest.mark.parametrize(("timeout", "is_advised"), [(0.1, True), (0.3, False)])
+def test_a_timeout_that_has_no_effect_is_not_advised(tmp_path, monkeypatch, timeout, is_advised):
+    monkeypatch.setattr("streamplug.transfer.probe.PROBE_SECONDS", 0.3)
+    (tmp_path / "a").write_bytes(b"abc")
+    Hanging.hangs = frozenset({"read_range", "stat"})
+    storage = Hanging(f"hanging://{tmp_path}")
+    with pytest.raises(StorageError, match="check the network") as probed:
+        ProbeStorage(storage, timeout).read_range("a", 0, 1)
+    with pytest.raises(StorageError, match="check the network") as missing:
+        check_reachable(storage, "a", tmp_path, timeout, 0)
+    for error in (probed, missing):
+        assert ("raise download_timeout=" in str(error.value)) == is_advised
 
 
 def test_a_temporary_directory_that_fails_is_no_failure_of_the_remote(tmp_path, monkeypatch):

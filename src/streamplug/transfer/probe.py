@@ -13,7 +13,7 @@ from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, strip_client
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.stall_timeout import StalledError
+from streamplug.transfer.stall_timeout import TIMEOUT_ADVICE, StalledError
 from streamplug.transfer.storage_wrapper import StorageWrapper
 from streamplug.transfer.timeout_storage import TimeoutStorage, read_staged
 from streamplug.types import ObjectInfo
@@ -49,6 +49,7 @@ class ProbeStorage(StorageWrapper):
     def __init__(self, storage: Storage, timeout: float) -> None:
         """Wrap `storage`; the stall timeout in seconds is at most `PROBE_SECONDS`."""
         super().__init__(TimeoutStorage(storage, min(timeout, PROBE_SECONDS)))
+        self._timeout = timeout
         server = "//".join(urlsplit(storage.url)[:2])
         self._server = server if local_path(storage.url) is None else storage.url
         self._has_answered = False
@@ -63,8 +64,9 @@ class ProbeStorage(StorageWrapper):
         try:
             result = operation()
         except StalledError as error:
-            _stalled[self._server] = time.monotonic(), str(error)
-            self.failure = StorageError(str(error))  # not Transient: no retry
+            text = _error_text(error, self._timeout)
+            _stalled[self._server] = time.monotonic(), text
+            self.failure = StorageError(text)  # not Transient: no retry
             raise self.failure from error
         except NotFound:
             self._has_answered = True
@@ -115,6 +117,12 @@ def check_reachable(remote: Storage, key: str, local: Path, timeout: float, retr
     except (StorageError, PluginError) as error:
         kind = type(error) if isinstance(error, StorageError) else StorageError
         raise kind(
-            f"{remote.url_of(key)} is not in {local}, and the download failed: {error}; make the remote "
-            "reachable, or copy the file from another machine to that directory"
+            f"{remote.url_of(key)} is not in {local}, and the download failed: "
+            f"{_error_text(error, timeout)}; make the remote reachable, or copy the file from "
+            "another machine to that directory"
         ) from error
+
+
+def _error_text(error: Exception, timeout: float) -> str:
+    """Return the text of an error, without the advice to raise a timeout that `PROBE_SECONDS` bounds."""
+    return str(error) if timeout < PROBE_SECONDS else str(error).replace(TIMEOUT_ADVICE, "")

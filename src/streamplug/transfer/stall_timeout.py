@@ -19,6 +19,8 @@ from streamplug.transfer.threads import run_on_thread
 
 T = TypeVar("T")
 _POLL_SECONDS = 1.0
+TIMEOUT_ADVICE = ", or raise download_timeout="
+"""End of the message of a `StalledError`."""
 
 
 class StalledError(Transient):
@@ -97,6 +99,6 @@ def _wait(
             raise OversizeError(f"more than {max_bytes} bytes")
         if stalled_seconds >= timeout:
             raise StalledError(
-                f"{url}: nothing arrived for {timeout:g} s, after {size} bytes; check the network, or "
-                "raise download_timeout="
+                f"{url}: nothing arrived for {timeout:g} s, after {size} bytes; check the network"
+                f"{TIMEOUT_ADVICE}"
             )
