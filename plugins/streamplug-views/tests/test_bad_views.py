@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import resource
 import shutil
 
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_views import View, log
@@ -15,7 +18,7 @@ from streamplug_views.manifest import manifest_digest, parse_manifest
 from streamplug_views.version_store import VersionStore
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.errors import DataError, NotFound, StreamplugError
+from streamplug.errors import DataError, NotFound, StorageError, StreamplugError
 
 
 def write(out, count, **options):
@@ -176,8 +179,6 @@ def test_rows_beyond_the_end_are_refused(place):
 
 
 def test_a_downloaded_file_is_checked(tmp_path, place):
-    from fsspec.implementations.memory import MemoryFileSystem
-
     memory = MemoryFileSystem()
     for folder in ("set", "more", "view"):
         memory.put(str(tmp_path / folder), f"/bad-{tmp_path.name}/{folder}", recursive=True)
@@ -191,6 +192,29 @@ def test_a_downloaded_file_is_checked(tmp_path, place):
     with pytest.raises(DataError, match="differs from the digest in its name"):
         read(url, local=str(tmp_path / "other"))
     memory.rm(f"/bad-{tmp_path.name}", recursive=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits the size of files")
+def test_a_cache_that_cannot_be_written_to_is_not_the_fault_of_the_url(tmp_path):
+    memory = MemoryFileSystem()
+    memory.pipe_file(f"/{tmp_path.name}/data/c-0.rows", bytes(1 << 17))
+    store, folder = VersionStore(f"memory://{tmp_path.name}"), tmp_path / "cache"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with pytest.raises(
+            StorageError, match=rf"^{folder}/data/.*: File too large: the disk mounted"
+        ):
+            store.local_file("data/c-0.rows", folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list((folder / "data").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        StorageError, match=rf"^{tmp_path}/file/data: Not a directory; streamplug needs"
+    ):
+        store.local_file("data/c-0.rows", tmp_path / "file")
+    memory.rm(f"/{tmp_path.name}", recursive=True)
 
 
 class _SlowStorage:

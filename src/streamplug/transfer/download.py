@@ -122,13 +122,13 @@ def download_to_staging_file(
             "copy it again"
         ) from error
     except StorageError as error:
-        _raise_local(error, part)
+        raise_local_error(error, part)
         raise
     finally:
         part.unlink(missing_ok=True)
 
 
-def _raise_local(error: BaseException, part: Path) -> None:
+def raise_local_error(error: BaseException, part: Path) -> None:
     """Raise the OSError of the local file if a storage reports it as its own."""
     if not part.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(part)) from error

@@ -42,6 +42,8 @@ from streamplug.errors import (
 from streamplug.index import INDEX_NAME
 from streamplug.plugin.location import absolute_location, local_path, open_storage
 from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
+from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.download import raise_local_error
 from streamplug.transfer.retry import call_with_retries
 from streamplug_views.errors import ConflictError
 from streamplug_views.manifest import (
@@ -202,17 +204,25 @@ class VersionStore:
                 raise NotFound(f"{self.url_of(name)} does not exist: the view is incomplete")
             return path / name
         cached = (folder or source_cache_dir(self.url)) / name
-        if not cached.is_file():
-            make_directory(cached.parent)
-            own = cached.with_name(f".{cached.name}.{token_hex(8)}")  # others may download it, too
-            with stage_file(cached, own, durable=True) as staging:
-                call_with_retries(partial(self._storage.download, name, staging), self._retries)
-                if file_digest(staging) != name.rpartition("-")[2].partition(".")[0]:
-                    raise DataError(
-                        f"{self.url_of(name)} differs from the digest in its name: it is damaged; write the "
-                        "view again"
-                    )
+        with map_disk_errors(cached):
+            if not cached.is_file():
+                self._download(name, cached)
         return cached
+
+    def _download(self, name: str, path: Path) -> None:
+        make_directory(path.parent)
+        own = path.with_name(f".{path.name}.{token_hex(8)}")  # others may download it, too
+        with stage_file(path, own, durable=True) as staging:
+            try:
+                call_with_retries(partial(self._storage.download, name, staging), self._retries)
+            except StorageError as error:
+                raise_local_error(error, staging)
+                raise
+            if file_digest(staging) != name.rpartition("-")[2].partition(".")[0]:
+                raise DataError(
+                    f"{self.url_of(name)} differs from the digest in its name: it is damaged; write the "
+                    "view again"
+                )
 
     def _read(self, name: str) -> bytes:
         return call_with_retries(partial(self._storage.read, name), self._retries)
