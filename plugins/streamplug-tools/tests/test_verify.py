@@ -17,7 +17,7 @@ from streamplug.builtin.formats.mds_reader import MDSReader
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.cli import main
 from streamplug.errors import ConfigError, NotFound, Transient
-from streamplug.plugin.registry import unregister
+from streamplug.plugin.registry import make, unregister
 from streamplug.plugin_kit.cancellation import sleep
 
 COLUMNS = {"id": "int", "text": "str", "thing": "json"}
@@ -219,6 +219,19 @@ def test_an_interrupt_ends_downloads(folder, flaky, monkeypatch):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("method", ["decode_batch", "decode"])
+def test_a_library_that_is_not_installed_is_no_damage(folder, monkeypatch, method):
+    def decode(self, *_):
+        raise ConfigError("these values need cbor2: pip install cbor2")
+
+    monkeypatch.setattr(type(make("encoding", "json")), method, decode)
+    with pytest.raises(ConfigError, match="pip install cbor2"):
+        verify(Stream(remote=str(folder)))
+    result = CliRunner().invoke(main, ["verify", str(folder)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "error: these values need cbor2" in result.stderr
 
 
 def test_a_shard_that_cannot_be_read_in_batches_is_a_problem(folder, monkeypatch):

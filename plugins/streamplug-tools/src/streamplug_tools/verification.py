@@ -13,7 +13,7 @@ import numpy as np
 
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_flags, whole_number
-from streamplug.errors import ConfigError, StreamplugError
+from streamplug.errors import ConfigError, PluginError, StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
 from streamplug.read.memory_map import MappedFiles
@@ -26,6 +26,7 @@ from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progr
 _MAX_ROWS_PER_READ = 1024
 _MAX_PROBLEMS_PER_SHARD = 20
 _SHARDS_PER_THREAD = 16  # submitted at a time
+_NOT_OF_DATA = (ConfigError, PluginError)  # such as a library that is not installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,9 @@ def verify(
         on_progress: Called with the progress of each task, from time to time.
 
     Raises:
-        ConfigError: If `num_threads` is not a positive whole number, or the stream selects rows.
+        ConfigError: If `num_threads` is not a positive whole number, the stream selects rows, or a library
+            that the values need is not installed.
+        PluginError: If a plugin that the data set needs is missing or fails.
         StorageError: If the index cannot be read; later failures are problems in the result.
         InvalidIndexError: If the index is invalid.
     """
@@ -231,6 +234,8 @@ class _Check:
             reader = schema.format.open(info, MappedFiles(paths, {}).data, schema.columns)
             damaged = self._samples(reader, self._columns[self._index.schema_of[shard]], count)
             problems = [Problem(shard, name, index, error) for index, error in damaged]
+        except _NOT_OF_DATA:
+            raise
         except (StreamplugError, OSError) as error:
             problems = [Problem(shard, name, None, str(error).removeprefix(f"shard {shard}: "))]
         finally:
@@ -262,12 +267,16 @@ class _Check:
             try:
                 reader.take(rows, columns)
                 continue
+            except _NOT_OF_DATA:
+                raise
             except Exception as error:  # noqa: BLE001 - the loop below finds the damaged rows
                 batch_error = str(error)
             before = count
             for row in rows.tolist():
                 try:
                     reader.row(row, columns)
+                except _NOT_OF_DATA:
+                    raise
                 except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
                     yield row, str(error)
                     count += 1
