@@ -171,3 +171,7 @@ def test_the_state_is_in_the_cache_where_there_is_no_place_beside_it(tmp_path):
     (tmp_path / "file").touch()
     make_sibling_state(tmp_path / "file" / "cache")
     assert state_directory(tmp_path / "file" / "cache").parent.name == "cache"
+    for name in ("c" * 244, "ä" * 122):  # whose sibling would have a name that is too long
+        cache = tmp_path / name
+        make_sibling_state(cache)
+        assert state_directory(cache) == cache / ".streamplug"

@@ -26,6 +26,7 @@ STAGING_DIR = "tmp"
 """Name of the directory of staging files in the state directory; see `streamplug.cache.staging`."""
 
 _NUM_LOCK_FILES = 251
+_MAX_NAME_BYTES = 255  # of a file on common file systems
 _MAX_LOCK_SECONDS = 1800
 LOCK_POLL_SECONDS = 0.05
 _HOLDER_BYTES = 112
@@ -81,9 +82,11 @@ def make_sibling_state(cache: Path) -> None:
 
 
 def _sibling_state(cache: Path) -> Path:
-    if cache.name in {"", ".."}:  # "." and "..", which have no siblings by name
+    name = f".{cache.name}{STATE_DIR}"
+    # "." and ".." have no siblings by name.
+    if cache.name in {"", ".."} or len(os.fsencode(name)) > _MAX_NAME_BYTES:
         return cache / STATE_DIR
-    return cache.with_name(f".{cache.name}{STATE_DIR}")
+    return cache.with_name(name)
 
 
 def lock_slot_path(directory: Path, slot: int) -> Path:
