@@ -77,11 +77,11 @@ class MDSHead(ShardHeader):
         try:
             return layout.decoded(buffer, located, columns)
         except ColumnError as failed:
-            column, error = failed.column, failed.__cause__
+            column, cause = failed.column, failed.__cause__
         # Not in the `except` block, where `failed` would become the context of its own cause.
         begins, sizes = layout.place(located, column)
         values = (buffer.values if column.encoding.partial else buffer.slices)(begins, sizes)
-        raise decode_error(column, rows, values, error) from error
+        raise decode_error(column, rows, values, cause) from cause
 
     def corrupt(self, index: int) -> CorruptShardError:
         """Return the error for a sample of wrong length."""
