@@ -12,6 +12,8 @@ from pathlib import Path
 from streamplug.errors import AccessDenied, DataError, StorageError, StreamplugError
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
 
+_LOCAL_ERRNOS = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
+
 
 @contextmanager
 def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
@@ -51,6 +53,18 @@ def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
         elif isinstance(error, PermissionError):
             kind, remedy = AccessDenied, "write to a directory that you may write to"
         raise kind(f"{message}; {remedy}; the write is unfinished: no index was written") from error
+
+
+def raise_local_error(error: BaseException, part: Path) -> None:
+    """Raise the OSError of the local file if a storage reports it as its own."""
+    if not part.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(part)) from error
+    cause: BaseException | None = error
+    while cause is not None:
+        number = getattr(cause, "errno", None)
+        if number in _LOCAL_ERRNOS:
+            raise OSError(number, os.strerror(number), str(part)) from error
+        cause = cause.__cause__ or cause.__context__
 
 
 def _remedy(error: OSError, path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections.abc import Callable
@@ -15,14 +14,13 @@ from streamplug.errors import CorruptShardError, HashMismatchError, StorageError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.blocks import OversizeError
 from streamplug.plugin_kit.cancellation import current
-from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
 from streamplug.plugin_kit.file_commit import commit_file
 from streamplug.transfer import ranges
+from streamplug.transfer.disk_errors import raise_local_error
 from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
 from streamplug.transfer.stall_timeout import StalledError, bytes_of, run_with_timeout
 from streamplug.types import FileInfo
 
-_LOCAL_ERRNOS = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 _OVERSIZE_BYTES = 1 << 20
 """Bytes beyond twice the size in the index at which a download ends; smaller files are verified whole."""
 _LOG = logging.getLogger("streamplug.transfer")
@@ -126,15 +124,3 @@ def download_to_staging_file(
         raise
     finally:
         part.unlink(missing_ok=True)
-
-
-def raise_local_error(error: BaseException, part: Path) -> None:
-    """Raise the OSError of the local file if a storage reports it as its own."""
-    if not part.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(part)) from error
-    cause: BaseException | None = error
-    while cause is not None:
-        number = getattr(cause, "errno", None)
-        if number in _LOCAL_ERRNOS:
-            raise OSError(number, os.strerror(number), str(part)) from error
-        cause = cause.__cause__ or cause.__context__

@@ -42,8 +42,7 @@ from streamplug.errors import (
 from streamplug.index import INDEX_NAME
 from streamplug.plugin.location import absolute_location, local_path, open_storage
 from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.download import raise_local_error
+from streamplug.transfer.disk_errors import map_disk_errors, raise_local_error
 from streamplug.transfer.retry import call_with_retries
 from streamplug_views.errors import ConflictError
 from streamplug_views.manifest import (
