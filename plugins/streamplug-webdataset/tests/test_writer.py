@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from streamplug_webdataset import WebDatasetWriter
+from streamplug_webdataset.format import WebDataset
 
 from streamplug import StreamingDataset, Writer
+from streamplug.builtin.encodings.plain import Str
 from streamplug.errors import (
     ConfigError,
     EncodeError,
@@ -17,6 +19,7 @@ from streamplug.errors import (
     OutputExistsError,
     WriterError,
 )
+from streamplug.interfaces import Column, WriteSettings
 
 
 def rows(count=10):
@@ -229,3 +232,35 @@ def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(tmp_path):
         with pytest.raises(TypeError, match=rf"^WebDatasetWriter\({wrong}=…\).*mean '{meant}'"):
             WebDatasetWriter(tmp_path / "out", **{wrong: 5})
     assert not (tmp_path / "out").exists()
+
+
+class Whatever(Str):
+    """Stores what it is given, which should be bytes."""
+
+    def encode(self, value):
+        return value
+
+
+def writer_of(encoding):
+    columns = [Column("__key__", "str", Str()), Column("x", "any", encoding)]
+    return WebDataset().writer(columns, WriteSettings(None, (), None))
+
+
+def test_a_buffer_that_an_encoding_returns_is_stored_by_its_bytes():
+    numbers = np.arange(3, dtype="<f4")
+    it = writer_of(Whatever())
+    expected = it.encode({"__key__": "a", "x": numbers.tobytes()})
+    for value in (memoryview(numbers), numbers, bytearray(numbers.tobytes())):
+        assert it.encode({"__key__": "a", "x": value}) == expected
+        data, sizes = it.encode_batch({"__key__": ["a"], "x": [value]})
+        assert (bytes(data), sizes.tolist()) == (expected, [len(expected)])
+
+
+@pytest.mark.parametrize("value", ["text", 5, np.float32(1)])
+def test_what_an_encoding_returns_instead_of_bytes_is_refused(value):
+    it = writer_of(Whatever())
+    expected = f"^column 'x': its encoding returned {type(value).__name__}: .*; expected bytes$"
+    with pytest.raises(EncodeTypeError, match=expected):
+        it.encode({"__key__": "a", "x": value})
+    with pytest.raises(EncodeTypeError, match=expected):
+        it.encode_batch({"__key__": ["a", "b"], "x": [b"", value]})

@@ -1,9 +1,10 @@
-"""Checks of the columns of samples and batches."""
+"""Checks of the columns of samples and batches, and of their encoded values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Any
 
 from streamplug.errors import EncodeError, EncodeTypeError
@@ -59,6 +60,23 @@ def length_of(columns: Mapping[str, Any]) -> int:
     if set(lengths.values()) != {count}:
         raise EncodeError(f"the columns of a batch differ in length: {lengths}")
     return count
+
+
+def encoded_bytes(body: Any) -> bytes:
+    """Return a copy of what an encoding returned instead of bytes; the length of an array counts items.
+
+    Raises:
+        EncodeTypeError: If it is no buffer.
+    """
+    if isinstance(body, bytes):
+        return body
+    with suppress(TypeError):
+        view = memoryview(body)
+        if view.ndim:
+            return view.tobytes()
+    raise EncodeTypeError(
+        f"its encoding returned {type(body).__name__}: {body!r:.80}; expected bytes"
+    )
 
 
 def _length(column: str, values: Any) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Column, ShardWriter, WriteSettings
-from streamplug.plugin_kit.check_columns import length_of
+from streamplug.plugin_kit.check_columns import encoded_bytes, length_of
 from streamplug.types import Buffer, Int64
 from streamplug_webdataset.grouping import Grouping
 from streamplug_webdataset.headers import Headers
@@ -70,7 +70,11 @@ class TarWriter(ShardWriter):
         try:
             for name, encode, _ in self._plan:
                 value = sample[name]
-                values.append(None if value is None else encode(value))
+                if value is None:
+                    values.append(None)
+                    continue
+                body = encode(value)
+                values.append(body if type(body) is bytes else encoded_bytes(body))
         except Exception as error:
             raise _unencodable(name, error) from error
         return self._row(sample[KEY], values)
@@ -180,6 +184,8 @@ def _encoded(column: Column, values: Any) -> list[Any]:
             made = encoding.encode_batch(values)
         else:
             made = [encoding.encode(values[i]) for i in have]
+        if isinstance(made, list):
+            made = [body if type(body) is bytes else encoded_bytes(body) for body in made]
     except Exception as error:
         raise _unencodable(column.name, error) from error
     if not isinstance(made, list):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 from struct import Struct
 from typing import Any
@@ -38,7 +37,7 @@ from streamplug.interfaces import (
     WritableFormat,
     WriteSettings,
 )
-from streamplug.plugin_kit.check_columns import check_names, count_of
+from streamplug.plugin_kit.check_columns import check_names, count_of, encoded_bytes
 from streamplug.types import Buffer, Bytes1D, Int64
 
 _U32 = np.dtype("<u4")
@@ -165,7 +164,7 @@ class MDSShardWriter(ShardWriter):
             for name, encode, size in self._plan:
                 body = encode(sample[name])
                 if size is None:
-                    body = body if type(body) is bytes else _as_bytes(body)
+                    body = body if type(body) is bytes else encoded_bytes(body)
                     length = len(body)
                     heads.append(length)
                     total += length
@@ -204,7 +203,7 @@ class MDSShardWriter(ShardWriter):
         try:
             encoded = column.encoding.encode_batch(values)
             if size is None:
-                encoded = [body if type(body) is bytes else _as_bytes(body) for body in encoded]
+                encoded = [body if type(body) is bytes else encoded_bytes(body) for body in encoded]
         except EncodeError as error:
             raise type(error)(f"column {column.name!r}: {error}") from error.__cause__
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -260,19 +259,6 @@ def _cut(rows: Bytes1D, count: int) -> list[memoryview]:
     flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]  # an array is a buffer
     size = len(flat) // count if count else 0
     return [flat[start : start + size] for start in range(0, count * size, size or 1)]
-
-
-def _as_bytes(body: Any) -> bytes:
-    """Return a copy of what an encoding returned instead of bytes; the length of an array counts items."""
-    if isinstance(body, bytes):
-        return body
-    with suppress(TypeError):
-        view = memoryview(body)
-        if view.ndim:
-            return view.tobytes()
-    raise EncodeTypeError(
-        f"its encoding returned {type(body).__name__}: {body!r:.80}; expected bytes"
-    )
 
 
 def _unencodable(column: str, value: object, error: Exception) -> EncodeTypeError:
