@@ -264,3 +264,13 @@ def test_what_an_encoding_returns_instead_of_bytes_is_refused(value):
         it.encode({"__key__": "a", "x": value})
     with pytest.raises(EncodeTypeError, match=expected):
         it.encode_batch({"__key__": ["a", "b"], "x": [b"", value]})
+
+
+def test_an_encoding_that_returns_fewer_values_of_a_batch_is_refused():
+    class Omitting(Str):
+        def encode_batch(self, values):
+            return [value.encode() for value in values if value]
+
+    expected = r"^column 'x': encode_batch of Omitting returned 2 values for 3$"
+    with pytest.raises(EncodeError, match=expected):
+        writer_of(Omitting()).encode_batch({"__key__": list("abc"), "x": ["a", "", "b"]})

@@ -191,6 +191,11 @@ def _encoded(column: Column, values: Any) -> list[Any]:
     if not isinstance(made, list):
         size, flat = encoding.size or 0, made.reshape(-1).tobytes()
         made = [flat[at : at + size] for at in range(0, len(flat), size or 1)]
+    if len(made) != len(have):
+        raise EncodeError(
+            f"column {column.name!r}: encode_batch of {type(encoding).__name__} returned {len(made)} values "
+            f"for {len(have)}"
+        )
     if len(have) == len(values):
         return made
     filled: list[Any] = [None] * len(values)
