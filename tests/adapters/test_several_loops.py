@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402, TID251
 import torch.multiprocessing as mp  # noqa: E402, TID251
 
-from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
 from tests.start_methods import METHODS  # noqa: E402
 
@@ -156,3 +156,14 @@ def test_ranks_that_get_the_data_set_from_their_launcher_share_an_epoch(
     read = [n for result in results for batch in result[2] for n in batch]
     assert (len(read), len(set(read))) == (7 * 2 * BATCH, SIZE)
     assert dataset.state_dict()["epoch"] == 0  # in this process, nothing was read
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loop_does_not_follow_the_resize_of_another_loader(dataset, workers):
+    loader, other = StreamingDataLoader(dataset, num_workers=workers), StreamingDataLoader(dataset)
+    batches = iter(loader)
+    next(batches)
+    other.resize(World())
+    with pytest.raises(ConfigError, match="this loop cannot follow resize"):
+        next(batches)

@@ -395,3 +395,21 @@ def test_a_change_while_a_loop_goes_on_in_another_world_is_followed(folder):
     run.clock.change_world(WorldChange(2, 1, 3, 0, 4, 0, 4))
     assert run.start_epoch(WorkerLoop(7, 0), run.latest_change()) == (0, 4)
     assert (run.num_changes, run.world_change()) == (2, None)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_only_the_loop_that_was_read_last_follows(folder, first):
+    plain = undisturbed(folder)
+    data = make(folder)
+    loops, found = [], []
+    for count in (4, 2):  # in the middle of blocks of several batches
+        loops.append(data.batches())
+        found.append([next(loops[-1])["id"].tolist() for _ in range(count)])
+    data.resize(World())
+    for number in (first, 1 - first):
+        if number == 0:
+            with pytest.raises(ConfigError, match="this loop cannot follow resize"):
+                next(loops[0])
+        else:
+            found[1] += [batch["id"].tolist() for batch in loops[1]]
+    assert list(map(sorted, found[1])) == plain[1]

@@ -33,6 +33,7 @@ from streamplug.config import Configurable, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
 from streamplug.session.epoch_counter import CELLS
+from streamplug.session.training_run import RESIZE_ERROR
 from streamplug.types import ColumnValues, Sample, World
 
 
@@ -281,6 +282,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 break
             run.check_sets(sets)
             if (change := run.clock.change) is not None:  # else another process is writing it
+                if change.epoch != epoch:  # workers would not follow it
+                    raise ConfigError(RESIZE_ERROR)
                 self._position, step = (epoch, change.step), change.step
                 self._follow_batch_size()
                 if not self.num_workers:

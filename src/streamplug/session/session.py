@@ -17,7 +17,7 @@ from streamplug.session.open_stream import OpenStream
 from streamplug.session.placement import Placement
 from streamplug.session.sample_source import Block, SampleSource, plan_blocks
 from streamplug.session.substitution import Substitution, SubstitutionOptions
-from streamplug.session.training_run import TrainingRun
+from streamplug.session.training_run import RESIZE_ERROR, TrainingRun
 from streamplug.session.world_change import (
     WorldChange,
     check_workers,
@@ -75,8 +75,13 @@ class Session:
             epoch, first, process, self.source.remote, lambda: self.run.world_change() is not None
         ):
             while True:
+                changes, sets = self.run.clock.changes, self.run.clock.sets
                 yield from self._read_blocks(epoch, blocks, read, num_threads, log)
                 change = self.run.world_change()
+                if not self.run.in_worker and self.run.clock.changes != changes:
+                    self.run.check_sets(sets)
+                    if change is None or change.epoch != epoch:  # it is that of another loop
+                        raise ConfigError(RESIZE_ERROR)
                 if change is None:
                     self.run.set_position(epoch + 1, 0)
                 if change is None or self.run.in_worker:
@@ -92,6 +97,8 @@ class Session:
         num_threads: int,
         log: deque[tuple[int, Block]] | None,
     ) -> Generator[tuple[int, Block, T], None, None]:
+        run = self.run
+        changes = run.clock.changes
         parts = self.source.parts(
             blocks,
             read,
@@ -106,7 +113,9 @@ class Session:
                     log.append((epoch, part))
                 with self.monitor.count_yielded(part):
                     yield epoch, part, values
-                if self.run.world_change() is not None:
+                if run.world_change() is not None:
+                    return
+                if not run.in_worker and run.clock.changes != changes:
                     return
 
     def record_blocks(self) -> deque[tuple[int, Block]]:

@@ -34,6 +34,8 @@ from streamplug.types import World
 
 _MAX_RUN_SAMPLES = 1 << 62  # exclusive upper bound
 
+RESIZE_ERROR = "this loop cannot follow resize(); leave it before, and start another"
+
 
 class TrainingRun(RunOrder):
     """The epochs of a data set on any world, and the current position."""
@@ -93,9 +95,7 @@ class TrainingRun(RunOrder):
         """Set the position of this process: everything before `step` was yielded."""
         if self._events not in (-1, self.clock.events):
             self.check_sets(self._sets)
-            raise ConfigError(
-                "this loop cannot follow resize(); leave it before, and start another"
-            )
+            raise ConfigError(RESIZE_ERROR)
         self._cursor = (self._cursor[0], epoch, step)
         self.completed_steps += 1
 
