@@ -413,3 +413,18 @@ def test_only_the_loop_that_was_read_last_follows(folder, first):
         else:
             found[1] += [batch["id"].tolist() for batch in loops[1]]
     assert list(map(sorted, found[1])) == plain[1]
+
+
+def test_a_loop_of_another_epoch_that_was_left_within_a_batch_is_no_harm(folder):
+    plain = undisturbed(folder)
+    data = make(folder)
+    left = iter(data)
+    next(left)  # of step 0
+    found = [sorted(batch["id"].tolist()) for batch in data.batches()]
+    data.resize(World())  # before step 0 of the next epoch
+    assert found == plain[1]
+    within = iter(data)
+    next(within)
+    with pytest.raises(ConfigError, match="in the middle of the batch of step 0"):
+        data.resize(World())
+    del left

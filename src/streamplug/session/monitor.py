@@ -25,7 +25,7 @@ class RankTotals:
 
     def __init__(self, counters: Counters) -> None:
         self.counters = counters
-        self.live: set[Block] = set()
+        self.live: dict[Block, int] = {}  # and their epochs
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RankTotals, (self.counters,)
@@ -40,7 +40,7 @@ class RankTotals:
     def end_block(self, block: Block) -> None:
         """Forget a block, and count what was yielded of it."""
         with self.counters.lock():
-            self.live.discard(block)
+            self.live.pop(block, None)
             batches, samples = block.yielded()
             self.counters.add(batches=batches, samples=samples)
 
@@ -57,22 +57,23 @@ class Monitor:
         self.stats = RankTotals(observer.counters)
 
     @contextmanager
-    def count_yielded(self, block: Block) -> Iterator[None]:
-        """Count the batches and samples that are yielded from a block."""
+    def count_yielded(self, epoch: int, block: Block) -> Iterator[None]:
+        """Count the batches and samples that are yielded from a block of an epoch."""
         pid = os.getpid()
-        self.stats.live.add(block)
+        self.stats.live[block] = epoch
         try:
             yield
         finally:
             if pid == os.getpid():
                 self.stats.end_block(block)
             else:  # A forked process ends its copy of the loop, too, perhaps when it can import nothing more.
-                self.stats.live.discard(block)
+                self.stats.live.pop(block, None)
 
-    def check_between(self, step: int) -> None:
+    def check_between(self, epoch: int, step: int) -> None:
         """Raise `ConfigError` if the batch of `step` is being yielded sample by sample."""
-        for block in list(self.stats.live):
-            block.check_between(step)
+        for block, own_epoch in list(self.stats.live.items()):
+            if own_epoch == epoch:  # else of a loop that was left, or of another one
+                block.check_between(step)
 
     def latest_batch(self) -> tuple[int, Int64] | None:
         """Return the step and the sample ids of the batch yielded last; None unless one loop is active."""

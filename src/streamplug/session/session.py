@@ -111,7 +111,7 @@ class Session:
             for part, values in parts:
                 if log is not None:
                     log.append((epoch, part))
-                with self.monitor.count_yielded(part):
+                with self.monitor.count_yielded(epoch, part):
                     yield epoch, part, values
                 if run.world_change() is not None:
                     return
@@ -169,7 +169,7 @@ class Session:
         if position is None:
             position = run.loop_position()
             if position is not None and run.world_change() is None:
-                self.monitor.check_between(position[1])
+                self.monitor.check_between(*position)
         epoch, step = rewind_position(
             position, rewind, len(run.steps_of_global_batch(0, self.world))
         )

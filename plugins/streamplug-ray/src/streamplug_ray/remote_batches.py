@@ -149,7 +149,7 @@ def remote_batches(
             if substitution is None:
                 raise
             batch = substitution.read_batch(block, read, partial(read, is_probe=True))
-        with session.monitor.count_yielded(block):
+        with session.monitor.count_yielded(epoch, block):
             for step, _ in block.batches():
                 session.run.set_position(epoch, step + 1)
                 yield batch
