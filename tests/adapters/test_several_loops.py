@@ -167,3 +167,34 @@ def test_a_loop_does_not_follow_the_resize_of_another_loader(dataset, workers):
     other.resize(World())
     with pytest.raises(ConfigError, match="this loop cannot follow resize"):
         next(batches)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_end_of_a_loop_does_not_move_a_later_one_over_the_same_loader(folder, dataset, workers):
+    loader = StreamingDataLoader(dataset, num_workers=workers)
+    earlier, batches = iter(loader), iter(loader)
+    next(earlier)
+    for _ in range(3):
+        next(batches)
+    list(earlier)
+    for step in (3, 4):
+        resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
+        resumed.load_state_dict(loader.state_dict())
+        assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[1][step:]
+        next(batches)
+    list(batches)
+    assert loader.state_dict()["epoch"] == 2
+
+
+def test_a_loop_within_another_one_over_the_same_loader_does_not_move_it(folder, dataset):
+    loader = StreamingDataLoader(dataset)
+    batches = iter(loader)
+    next(batches)
+    list(loader)
+    next(batches)
+    resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
+    resumed.load_state_dict(loader.state_dict())
+    assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[0][2:]
+    list(batches)
+    assert loader.state_dict()["epoch"] == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -175,6 +176,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._loop: int | None = None  # `sets` of the clock at the start of the current loop
         self._position = (-1, 0)  # epoch and step after the batch that the loop yielded last
         self._loops = 0  # number of loops that were started
+        self._latest_loop = _LoopPosition(*self._position, is_running=False)  # was started last
         self._shared: torch.Tensor | None = None  # see `WorkerBatches`
 
     def _get_iterator(self) -> Any:
@@ -225,14 +227,23 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 source = self._messages_of_loop(source, self._loops)
             if self.num_workers:
                 source = release_after_error(source)
-            with self._progress_line():
-                for step, batch in self._batches(source, epoch, first, sets):
-                    run.check_sets(sets)
-                    run.set_loader_position(epoch, step + 1)
-                    self._position = epoch, step + 1
-                    yield batch
-            compare_with_order(self, *self._position)
-        self._loop = None
+            own = self._latest_loop = _LoopPosition(epoch, first)
+            try:
+                with self._progress_line():
+                    for step, batch in self._batches(source, epoch, first, sets):
+                        run.check_sets(sets)
+                        run.set_loader_position(epoch, step + 1)
+                        self._loop, self._position, own.step = sets, (epoch, step + 1), step + 1
+                        yield batch
+            finally:
+                own.is_running = False
+            compare_with_order(self, epoch, own.step)
+        latest = self._latest_loop
+        if latest.is_running:  # it was started before this one ended
+            self._position = latest.epoch, latest.step
+            run.set_loader_position(*self._position)
+        else:
+            self._loop = None
 
     @contextmanager
     def _starting_epoch(self) -> Iterator[tuple[int, int]]:
@@ -352,6 +363,15 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             epoch: The trainer's epoch number, from 0.
         """
         _follow_trainer(self.dataset, epoch)
+
+
+@dataclass(slots=True)
+class _LoopPosition:
+    """Epoch and step after the batch that a loop yielded last."""
+
+    epoch: int
+    step: int
+    is_running: bool = True
 
 
 def _follow_trainer(dataset: StreamingDataset, epoch: int) -> None:
