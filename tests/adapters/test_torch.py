@@ -213,6 +213,16 @@ def test_loops_with_and_without_workers_may_alternate(folder, epochs):
     assert found == epochs
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "own"), [(2, 0, {}), (1, 2, {"persistent_workers": True})]
+)
+def test_the_number_of_workers_may_change_between_loops(folder, epochs, before, after, own):
+    it = loader(folder, workers=before, **own)
+    found = [ids(it)]
+    it.num_workers = after
+    assert [*found, ids(it)] == epochs[:2]
+
+
 @pytest.mark.parametrize("kind", [DataLoader, StreamingDataLoader])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_an_epoch_that_was_broken_off_is_followed_by_the_next(folder, epochs, kind, persistent):

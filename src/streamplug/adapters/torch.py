@@ -211,8 +211,10 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
         run = self.dataset.session.run
         self.dataset.session.own_counters()
-        if self._version != run.version or not are_workers_alive(self._iterator):
-            self._iterator = None  # persistent workers have an outdated run, or have ended
+        # Persistent workers may have an outdated run, have ended, or be as many as there were to be before.
+        has_others = getattr(self._iterator, "_num_workers", self.num_workers) != self.num_workers
+        if has_others or self._version != run.version or not are_workers_alive(self._iterator):
+            self._iterator = None
         self._version, sets = run.version, run.clock.sets
         self._follow_batch_size()
         self.dataset.session.placement.start_loop()
@@ -283,7 +285,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         while True:
             changes = self._changes = run.clock.changes
             batches = rewind_after_error(source, run, epoch, step)
-            if self._shared is not None:
+            if self.num_workers:
                 batches = worker_batches(source, changes, self.num_workers, self._shared[1:])
             for number, batch in enumerate(move_batches(batches, self._device), step):
                 yield number, batch
