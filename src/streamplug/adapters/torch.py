@@ -285,7 +285,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         while True:
             changes = self._changes = run.clock.changes
             batches = rewind_after_error(source, run, epoch, step)
-            if self.num_workers:
+            if self.num_workers and self._shared is not None:
                 batches = worker_batches(source, changes, self.num_workers, self._shared[1:])
             for number, batch in enumerate(move_batches(batches, self._device), step):
                 yield number, batch
