@@ -292,3 +292,13 @@ def test_a_view_is_simulated_as_its_selected_rows(root):
         module.open_dataset(config),
     ):
         pass
+
+
+def test_waits_name_shards_over_all_streams(root, tmp_path):
+    streams = [
+        Stream(remote=str(root / name), local=str(tmp_path / name)) for name in ("set", "other")
+    ]
+    reader = StreamingDataset(streams=streams, columns=["id"], batch_size=1).session.reader
+    [first], [last] = (reader.needs(np.array([sample])) for sample in (0, 200))
+    assert reader.file_of(first) == (0, "shard.00000.mds")
+    assert reader.file_of(last) == (19, "shard.00009.mds")

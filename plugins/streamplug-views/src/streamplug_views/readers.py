@@ -228,6 +228,11 @@ class ConcatReader(CombinedReader):
         split = sorted(self._split(ids.reshape(-1)), key=lambda some: int(some[1][0]))
         return [need for part, _, mine in split for need in self._needs_of(part, mine)]
 
+    def file_of(self, need: Any) -> tuple[int, str]:
+        """Return the number of a need's first shard over all readers, and the name of its first file."""
+        number, name = super().file_of(need)
+        return self._shards[need.part] + number, name
+
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return the location of a sample: stream, shard in it, that shard's file, and row in it."""
         part, own = self._find(sample_id)
