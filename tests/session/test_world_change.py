@@ -253,6 +253,24 @@ def test_a_curriculum_goes_on(folder):
     assert [sorted(u.sample for u in data.explain(n, epoch=1)) for n in range(6)] == plain
 
 
+def test_events_name_the_rank_in_the_new_world(folder):
+    class Ranks(Callback):
+        def __init__(self):
+            self.worlds = []
+
+        def on_event(self, event, world):
+            self.worlds.append(world)
+
+    ranks = Ranks()
+    data = make(folder, (1, 2), 1, callbacks=[ranks])
+    loop = data.batches()
+    next(loop)
+    data.resize(World())
+    for _ in loop:
+        pass
+    assert (ranks.worlds[0], ranks.worlds[-1]) == (World(1, 2, rank=1), World())
+
+
 def test_what_cannot_be_is_refused(folder):
     data = make(folder)
     with pytest.raises(ConfigError, match=r"to 5 ranks: the global batch of 12 samples"):

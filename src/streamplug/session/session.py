@@ -200,6 +200,7 @@ class Session:
     def _follow(self, change: WorldChange) -> None:
         self.run.change_world(change.batch_size, self.world)
         self.placement.change_world(change)
+        self.monitor.observer.process = self.placement.worker()
         if change.epoch >= 0:  # else proportions may have been set since
             self.run.keep_changes_by_hand(change.changes_by_hand)
 
