@@ -65,6 +65,14 @@ def test_what_is_simulated_in_part_says_so_and_estimates_the_rest(run):
     assert later.egress == 3 * later.epochs[0].all_bytes
 
 
+def test_files_that_a_scan_writes_do_not_leave_the_storage(tmp_path):
+    pytest.importorskip("streamplug_text")
+    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{n},{n}\n" for n in range(100)))
+    with open_dataset({"remote": str(tmp_path), "format": "csv", "batch_size": 10}) as plan:
+        found = simulate(plan, plan.scenario())
+    assert found.egress == found.stored_bytes == (tmp_path / "a.csv").stat().st_size
+
+
 def test_no_more_is_estimated_than_there_is(run, plan):
     found = run(max_needs=100, shuffle="global")
     assert found.epochs[0].all_bytes == plan.shards.stored.sum()

@@ -4,6 +4,8 @@ import pytest
 from streamplug_tools import ShardKind, inspect
 from streamplug_tools.merge import merge_index
 from streamplug_tools.report import page_about
+from streamplug_tools.statistics import collect_statistics
+from streamplug_tools.verification import verify
 
 from streamplug import Stream
 from streamplug.errors import ConfigError
@@ -28,6 +30,18 @@ def test_a_set_is_described(tmp_path, write, content):
     assert found.kinds == (ShardKind("mds", "gz", ("sha1",), columns, len(stored), 100),)
     assert [sample["id"] for sample in found.first] == [0, 1]
     assert content(source) == before
+
+
+def test_files_that_a_scan_writes_are_not_those_of_a_set(tmp_path):
+    pytest.importorskip("streamplug_text")
+    text = "".join(f"{n},{n}\n" for n in range(100))
+    (tmp_path / "a.csv").write_text(f"a,b\n{text}")
+    size = (tmp_path / "a.csv").stat().st_size
+    source = Stream(remote=str(tmp_path), format="csv")
+    found, shown, verified = inspect(source), collect_statistics(source), verify(source)
+    assert (found.stored_bytes, found.raw_bytes, found.shard_bytes) == (size, size, (size,) * 3)
+    assert [cell.stored_bytes for cell in shown.cells] == [size]
+    assert (verified.bytes, verified.checksums, verified.without_checksums) == (size, (), 1)
 
 
 @pytest.mark.parametrize("rows", [range(5), "id < 5"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -125,7 +126,7 @@ def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
 def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> DatasetInfo:
     """Return the summary of a data set from its index and first samples."""
     number = index.schema_of
-    counts = index.samples
+    counts, files = index.samples, without_scan_files(index)
     kinds = tuple(
         ShardKind(
             format_name(schema.entry),
@@ -141,14 +142,24 @@ def describe(url: str, index: Index, first: Sequence[dict[str, Any]] = ()) -> Da
         url=url,
         shards=len(index),
         samples=index.size,
-        raw_bytes=index.raw_bytes,
-        stored_bytes=int(index.stored_shard_bytes.sum()),
-        shard_bytes=_spread(index.raw_shard_bytes),
+        raw_bytes=files.raw_bytes,
+        stored_bytes=int(files.stored_shard_bytes.sum()),
+        shard_bytes=_spread(files.raw_shard_bytes),
         shard_samples=_spread(counts),
         kinds=kinds,
         first=tuple(first),
         origin=getattr(index, "origin", None),
     )
+
+
+def without_scan_files(index: Index) -> Index:
+    """Return an index of the files of the data set, for their sizes: without those that a scan wrote."""
+    if not (index.versions and len(index)):  # it was not scanned
+        return index
+    files = copy(index)
+    # A scan writes digests of its own files, and knows none of the data set.
+    files.tables = {key: table for key, table in index.tables.items() if not table.hashes[0]}
+    return files
 
 
 def _unique(values: Iterable[_T]) -> list[_T]:

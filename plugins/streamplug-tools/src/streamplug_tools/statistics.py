@@ -14,7 +14,7 @@ from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug_tools.column_sampling import MAX_PREVIEWS, ColumnSampler, ColumnStatistics, Values
 from streamplug_tools.histogram import Histogram, make_histogram
-from streamplug_tools.inspection import DatasetInfo, describe
+from streamplug_tools.inspection import DatasetInfo, describe, without_scan_files
 from streamplug_tools.options import Location, check_count, whole_stream
 from streamplug_tools.previews import Preview
 from streamplug_tools.row_access import cache_locally
@@ -107,7 +107,8 @@ def collect_statistics(
     with TemporaryDirectory() as folder:
         stream = cache_locally([stream], folder, whole=False)[0]
         index = stream.open().index
-        raw, stored = index.raw_shard_bytes, index.stored_shard_bytes
+        files = without_scan_files(index)
+        raw, stored = files.raw_shard_bytes, files.stored_shard_bytes
         shards = _select_shards(
             index, stored, max(samples, measured), fetched=stream.cache is not None
         )

@@ -11,6 +11,7 @@ from typing import cast
 
 import numpy as np
 
+from streamplug.cache.shard_files import cached_files
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, PluginError, StreamplugError
@@ -243,17 +244,18 @@ class _Check:
             for path in downloaded:
                 with suppress(OSError):
                     path.unlink()
+        stored = cached_files(info, self._store.derived).values()
         return _Checked(
-            sum((file.zip or file.raw).bytes for file in files),
+            sum((file.zip or file.raw).bytes for file in stored),
             problems,
             {
                 hash_
-                for columns in files
+                for columns in stored
                 for file in (columns.raw, columns.zip)
                 if file
                 for hash_ in file.hashes
             },
-            all(f.raw.hashes or (f.zip and f.zip.hashes) for f in files),
+            all(f.raw.hashes or (f.zip and f.zip.hashes) for f in stored),
         )
 
     def _samples(

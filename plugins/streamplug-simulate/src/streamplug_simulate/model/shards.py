@@ -8,6 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from streamplug_tools.inspection import without_scan_files
 
 from streamplug.index import Index
 from streamplug.transfer.ranges import PARALLEL_DOWNLOAD_BYTES, PART_BYTES, PARTS_IN_FLIGHT
@@ -112,7 +113,7 @@ def _first_shards(indexes: Sequence[Index], directories: Sequence[str]) -> Seque
 def _sizes(index: Index, *, keep_zip: bool) -> list[Int64]:
     """Return raw, stored, kept and reserved bytes, and requests, of the shards of an index."""
     raw, stored, packed, requests = np.zeros((4, len(index)), np.int64)
-    for files, zipped in index.file_tables:
+    for files, zipped in without_scan_files(index).file_tables:
         size = files.bytes.astype(np.int64)
         comes = files.stored_bytes(zipped).astype(np.int64)
         raw += size
