@@ -6,8 +6,10 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 from streamplug_tools import Output, progress_bars
 from streamplug_tools.options import JobProgress
+from streamplug_tools.progress import _CountsColumn
 from streamplug_tools.transforms import convert
 from streamplug_tools.verification import verify
 
@@ -60,6 +62,26 @@ def test_terminals_show_amounts_and_rates(monkeypatch):
     assert "5.0 MB, " in shown
     assert " runs, " in shown
     assert "copying [/a]" in shown
+
+
+def test_rates_are_of_this_run_and_this_data_set(monkeypatch):
+    seconds, bars = [0.0], []
+
+    def make_bars(*columns, **options):
+        bars.append(Progress(*columns, **options, get_time=lambda: seconds[0], auto_refresh=False))
+        return bars[0]
+
+    monkeypatch.setattr("streamplug_tools.progress.make_progress", make_bars)
+    monkeypatch.setattr("streamplug_tools.progress.interactive", lambda: True)
+    with progress_bars() as on_progress:
+        for amounts, expected in (
+            [(3000, 3200), "3,200 samples, 20/s"],  # the job was resumed
+            [(0, 800), "800 samples, 80/s"],  # the next data set
+        ):
+            on_progress(JobProgress("writing", amounts[0], 4000))
+            seconds[0] += 10
+            on_progress(JobProgress("writing", amounts[1], 4000))
+            assert str(_CountsColumn().render(bars[0].tasks[0])) == expected
 
 
 @pytest.mark.parametrize("forced", [False, True])

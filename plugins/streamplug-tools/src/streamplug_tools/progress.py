@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -42,12 +43,16 @@ def progress_bars() -> Iterator[ProgressCallback]:
         transient=True,
     ) as bars:
         tasks: dict[str, TaskID] = {}
+        latest: dict[str, int] = {}
 
         def on_progress(progress: JobProgress) -> None:
+            # Rates leave out what was there before, such as the parts of a job that is resumed.
+            fields: dict[str, Any] = {"unit": progress.unit, "num_bytes": 0, "first": progress.done}
             if progress.task not in tasks:
-                tasks[progress.task] = bars.add_task(
-                    progress.task, total=progress.total, unit=progress.unit, num_bytes=0
-                )
+                tasks[progress.task] = bars.add_task(progress.task, total=progress.total, **fields)
+            elif progress.done < latest[progress.task]:  # it begins again, as for the next data set
+                bars.reset(tasks[progress.task], **fields)
+            latest[progress.task] = progress.done
             bars.update(
                 tasks[progress.task],
                 completed=progress.done,
@@ -68,7 +73,7 @@ class _CountsColumn(ProgressColumn):
         counts = [
             (
                 f"{task.completed:,.0f} {task.fields['unit']}",
-                f"{_rate(task.completed, seconds):,.0f}/s",
+                f"{_rate(task.completed - task.fields['first'], seconds):,.0f}/s",
             )
         ]
         if num_bytes := task.fields["num_bytes"]:
