@@ -225,7 +225,14 @@ def test_threads_of_downloads_record_each(reader, provider):
 
 @pytest.mark.parametrize(
     ("url", "scheme"),
-    [("s3://mine/a", "s3"), ("/mine/b", "file"), ("HTTPS://mine/a", "https"), ("mine", "file")],
+    [
+        ("s3://mine/a", "s3"),
+        ("/mine/b", "file"),
+        ("/mine/c://d", "file"),
+        ("HTTPS://mine/a", "https"),
+        ("dbfs:/Volumes/mine", "dbfs"),
+        ("mine", "file"),
+    ],
 )
 def test_the_scheme_is_all_that_is_told_of_a_url(url, scheme, reader, provider):
     assert scheme_of(url) == scheme

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from streamplug_opentelemetry.totals import totals_of
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Histogram bucket boundaries in seconds."""
+
+_SCHEME = re.compile("([^/]+):/")  # some URLs have one slash, such as dbfs:/path
 
 
 class OpenTelemetry(Callback):
@@ -98,4 +101,5 @@ class OpenTelemetry(Callback):
 
 def scheme_of(url: str) -> str:
     """Return the scheme of a URL; ``file`` for a path."""
-    return url.partition("://")[0].lower() if "://" in url else "file"
+    match = _SCHEME.match(url)
+    return match[1].lower() if match else "file"
