@@ -362,7 +362,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         Args:
             step: Number of the step in the epoch, from 0.
             epoch: Number of the epoch; None for the one that was started last, or else the next.
-            rank: Rank whose part to return; None for all ranks, one after the other.
+            rank: Rank whose part to return, or with `replication` the number of its group; None for all.
 
         Raises:
             ConfigError: If there is no such step or rank.

@@ -54,6 +54,17 @@ def test_ranks_that_are_no_groups_are_refused(folder, partition):
         len(data)
 
 
+def test_uses_name_groups(folder):
+    options = {"local": folder, "batch_size": 5, "replication": 2}
+    data = [StreamingDataset(**options, world=World(1, 4, rank=rank)) for rank in range(4)]
+    for rank, one in enumerate(data):
+        read = next(iter(one.batches()))["id"].tolist()
+        uses = one.explain(0, epoch=0, rank=rank // 2)
+        assert [(use.sample, use.rank) for use in uses] == [(n, rank // 2) for n in read]
+    with pytest.raises(ConfigError, match="rank=3: with replication=2, groups of ranks count as"):
+        data[3].explain(0, rank=3)
+
+
 def runs(folder, world, partition, **options):
     """Return the data set of each rank."""
     ranks = world[0] * world[1]

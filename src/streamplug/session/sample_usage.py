@@ -23,7 +23,7 @@ class SampleUse:
         epoch: Number of the epoch.
         step: Number of the step in the epoch: that of the global batch, which several steps make with
             batches of a budget.
-        rank: Rank that reads it.
+        rank: Rank that reads it; with `replication`, the number of the group of ranks that do, from 0.
         place: Position in that rank's batch.
         sample: Sample id.
         stream: Number of its stream.
@@ -56,7 +56,12 @@ def explain(
     plan = run.epoch(epoch, world)
     step = _index("step", step, plan.steps, f"epoch {epoch} has the steps")
     if rank is not None:
-        rank = _index("rank", rank, world.ranks, "there are the ranks")
+        there_are = "there are the ranks"
+        if (replication := session.placement.replication) > 1:
+            there_are = (
+                f"with replication={replication}, groups of ranks count as one, and there are"
+            )
+        rank = _index("rank", rank, world.ranks, there_are)
     uses = []
     for reading_rank in range(world.ranks) if rank is None else [rank]:
         ids = plan.ids(replace(world, rank=reading_rank), run.batch, np.array([step]))[0]
