@@ -11,11 +11,13 @@ import sys
 from collections import Counter
 from functools import partial
 from threading import Lock
+from types import ModuleType
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from streamplug_budget import BatchBudget
+from streamplug_budget.processes import map_processes
 from streamplug_testing import isolated_plugins
 from streamplug_testing.fakes import FailingInts
 
@@ -182,6 +184,24 @@ def test_samples_are_measured_with_registered_plugins(tmp_path, monkeypatch, sta
                 writer.write({"text": "x" * length})
         dataset = make(str(tmp_path), budget={"limit": LIMIT, "column": "text"})
         assert max(sum(map(len, batch["text"])) for batch in dataset.batches()) <= LIMIT
+    finally:
+        unregister("compression", "own")
+
+
+def test_samples_are_measured_here_with_plugins_that_cannot_be_imported_elsewhere(
+    tmp_path, monkeypatch
+):
+    class Own(Gzip):
+        suffix = "own"
+
+    Own.__module__, Own.__qualname__ = "only_here", "Own"
+    module = ModuleType("only_here")
+    module.Own = Own
+    monkeypatch.setitem(sys.modules, "only_here", module)  # such as one loaded by its location
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    register_compression("own", Own)
+    try:
+        assert map_processes(abs, [-1, 2]) == [1, 2]
     finally:
         unregister("compression", "own")
 

@@ -19,9 +19,13 @@ import pickle, sys
 answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what functions print must not get into the answer
 sys.path[:] = pickle.load(sys.stdin.buffer)
 import cloudpickle
+from streamplug.plugin.registry import restore
+plugins = pickle.load(sys.stdin.buffer)
 try:
-    from streamplug.plugin.registry import restore
-    restore(cloudpickle.load(sys.stdin.buffer))
+    restore(cloudpickle.loads(plugins))
+except Exception:
+    sys.exit(3)
+try:
     function, part = cloudpickle.load(sys.stdin.buffer)
     answer = cloudpickle.dumps((function(part), None))
 except BaseException as error:
@@ -33,14 +37,16 @@ except BaseException as error:
         answer = cloudpickle.dumps((None, StreamplugError(f"{type(error).__name__}: {error}")))
 answers.write(answer)
 """
+_NO_PLUGINS = 3
+"""Exit status of a process that cannot import the plugins that are registered here."""
 
 
 def map_processes(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     """Return the results of a function for some parts, each computed in a process of its own.
 
     `multiprocessing` would import the main module again, which opens the data set again in a script that has
-    no ``if __name__ == "__main__"``. If a plugin registered in this process cannot be pickled, all parts are
-    computed in it.
+    no ``if __name__ == "__main__"``. If a plugin registered in this process cannot be pickled, or cannot be
+    imported elsewhere, all parts are computed in it.
 
     Raises:
         Exception: The error of the first part that fails; a `StreamplugError` with its type and text if it
@@ -60,10 +66,12 @@ def map_processes(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[
 def _call(function: Callable[[Any], Any], part: Any, plugins: bytes) -> Any:
     import cloudpickle
 
-    sent = pickle.dumps(sys.path) + plugins + cloudpickle.dumps((function, part))
+    sent = pickle.dumps(sys.path) + pickle.dumps(plugins) + cloudpickle.dumps((function, part))
     done = subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, "-c", _SERVE], input=sent, stdout=subprocess.PIPE, check=False
     )
+    if done.returncode == _NO_PLUGINS:
+        return function(part)
     if done.returncode:
         raise StreamplugError(
             f"a process that measured samples or planned an epoch ended with {done.returncode}; -9 often "
