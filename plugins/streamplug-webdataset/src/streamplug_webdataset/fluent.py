@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from streamplug.config import whole_number
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug_webdataset import filters
 from streamplug_webdataset.collate import collated
@@ -253,3 +255,26 @@ class _Then:
 
     def __call__(self, source: Iterator[Any]) -> Iterable[Any]:
         return self._function(source, *self._args, **self._kwargs)
+
+
+def number_of_outputs(what: str, nsamples: int, nbatches: int) -> int:
+    """Return the number of outputs that a user sets by either argument.
+
+    Raises:
+        ConfigError: If it is below 1.
+    """
+    counts = [whole_number(what, number, -1) for number in (nsamples, nbatches)]
+    count: int = whole_number(what, max(counts), 1)
+    return count
+
+
+def checked_length(n: int, known: int | None, *, silent: bool) -> int:
+    """Return the length that a user sets; warn if a different one is known.
+
+    Raises:
+        ConfigError: If it is negative or no whole number.
+    """
+    n = whole_number("with_length", n, 0)
+    if known not in (None, n) and not silent:
+        warnings.warn(f"with_length({n}): a loop has {known} outputs", stacklevel=3)
+    return n

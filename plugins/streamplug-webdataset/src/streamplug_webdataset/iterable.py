@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
-from streamplug_webdataset.fluent import Fluent
+from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable_dataset import IterableDataset
 from streamplug_webdataset.loop_counter import LoopCounter
-from streamplug_webdataset.pipeline import checked_length, number_of_outputs
 from streamplug_webdataset.progress import Position, Progress
 from streamplug_webdataset.stages import Stage, as_stage
 from streamplug_webdataset.utils import PipelineStage

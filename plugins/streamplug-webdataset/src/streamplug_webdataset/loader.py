@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.data import (
@@ -21,9 +21,9 @@ from streamplug.adapters.torch_batches import (
 )
 from streamplug.adapters.torch_transfers import share_memory
 from streamplug.errors import ConfigError, StateError
-from streamplug_webdataset.fluent import Fluent
+from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable import IterablePipeline
-from streamplug_webdataset.pipeline import Pipeline, checked_length, number_of_outputs
+from streamplug_webdataset.pipeline import Pipeline
 from streamplug_webdataset.progress import Position, Progress
 from streamplug_webdataset.stages import Batched, Limit, Shuffle, Slice, Stage, as_stage
 
@@ -100,7 +100,8 @@ class WebLoader(Fluent):
         # Where the next loop starts, in addition to the state of the pipeline.
         self._skipped_outputs, self._start = 0, Position()
         self._loaded: dict[str, Any] | None = None  # state before the first output of a loop
-        self._progress: Progress | None = None
+        # Of the loop that yielded last, and of the one that was started last.
+        self._progress = self._latest = cast("Progress | None", None)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -150,14 +151,17 @@ class WebLoader(Fluent):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the outputs of the next loop."""
-        latest, clock = self._progress, self._pipeline.dataset.session.run.clock
-        if latest is not None and latest.epoch is None and self._loaded and not clock.begun():
+        latest, session = self._latest, self._pipeline.dataset.session
+        run = session.run
+        if latest is not None and latest.epoch is None and self._loaded and not run.clock.begun():
             self.load_state_dict(self._loaded)  # the latest loop failed before a worker began
         if self._progress is not None or self._loaded is None:
-            self._loaded = self._pipeline.dataset.session.next_state()
+            self._loaded = session.next_state()
+        session.own_counters()
+        sets = run.clock.sets
         start, skipped = self._start, self._skipped_outputs
         self._start, self._skipped_outputs = Position(), 0
-        progress = self._progress = Progress(Position(0, start.after, start.counts))
+        progress = self._progress = self._latest = Progress(Position(0, start.after, start.counts))
         outputs: Iterator[Any] = self._worker_outputs(progress, skipped)
         limited = self._limit and self._pipeline.dataset.size  # else there are no outputs
         stages = (*self._stages, Limit(self._limit)) if limited else self._stages
@@ -167,10 +171,12 @@ class WebLoader(Fluent):
             progress.count_output()
             if number > start.after:
                 progress.made += 1
+                self._progress = progress  # another loop may have yielded since
                 yield output
+                run.check_sets(sets)
         if progress.epoch is None:  # no outputs were left
-            progress.epoch, progress.first = self._pipeline.dataset.session.current_epoch()
-        progress.done = True
+            progress.epoch, progress.first = session.current_epoch()
+        progress.done, self._progress = True, self._latest
 
     def _worker_outputs(self, progress: Progress, skipped: int) -> Iterator[Any]:
         """Yield the outputs of workers, without the first `skipped`, which were used before."""
@@ -262,7 +268,7 @@ class WebLoader(Fluent):
         start = Position() if position is None else Position.from_json(position)
         self._pipeline.go_to(state, self._pipeline.check_state(state))
         self._start, self._skipped_outputs = start, skipped
-        self._loaded, self._progress = dict(saved), None
+        self._loaded, self._progress, self._latest = dict(saved), None, None
 
 
 class _WithPositions(IterableDataset[Any]):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 
@@ -14,7 +13,7 @@ from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.types import World
 from streamplug_webdataset.decoding import Decoding
-from streamplug_webdataset.fluent import Fluent
+from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable_dataset import IterableDataset
 from streamplug_webdataset.progress import Position, Progress, positions_of
 from streamplug_webdataset.source import ENDLESS, Archives, Source, SourceOrder
@@ -113,7 +112,8 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         # Where the next loop starts, in addition to the state of the data set.
         self._start_positions: list[Position] = []
         self._loaded: dict[str, Any] | None = None  # state before the first sample of a loop
-        self._progress: Progress | None = None
+        # Of the loop that yielded last, and of the one that was started last.
+        self._progress = self._latest = cast("Progress | None", None)
 
     def _samples_per_output(self) -> int | None:
         """Return how many samples of the source make one output; None if it varies."""
@@ -206,7 +206,9 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         if self._progress is not None or self._loaded is None:
             self._loaded = self._data.session.next_state()
         self.mark_started()
-        progress = self._progress = Progress(start)
+        self._data.session.own_counters()
+        run, sets = self._data.session.run, self._data.session.run.clock.sets
+        progress = self._progress = self._latest = Progress(start)
         outputs: Iterator[Any] = self._data.samples(progress)
         for number, stage in enumerate(self._stages_of(process)):
             outputs = stage.run(outputs, progress, number)
@@ -214,10 +216,12 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             progress.count_output()
             if number > start.after:
                 progress.made += 1
+                self._progress = progress  # another loop may have yielded since
                 yield output
+                run.check_sets(sets)
         if progress.epoch is None:  # no samples were left
             progress.epoch, progress.first = self._data.session.begin_epoch()
-        progress.done = True
+        progress.done, self._progress = True, self._latest
         self._check_epoch(progress, start, process)
 
     def _stages_of(self, process: World) -> Sequence[Stage]:
@@ -359,41 +363,20 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         """Continue after a state that has these positions."""
         own = ("stages", "rank", "parts", "given")
         self._data.load_state_dict({k: v for k, v in saved.items() if k not in own})
-        self._start_positions, self._loaded, self._progress = positions, dict(saved), None
+        self._start_positions, self._loaded = positions, dict(saved)
+        self._progress = self._latest = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The data set is separate, so that torch can share its memory among workers.
-        rest = {k: v for k, v in self.__dict__.items() if k not in ("_data", "_progress")}
+        own = ("_data", "_progress", "_latest")
+        rest = {k: v for k, v in self.__dict__.items() if k not in own}
         return {"data": self._data, "rest": cloudpickle.dumps(rest)}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(cloudpickle.loads(saved["rest"]))
-        self._data, self._progress = saved["data"], None
+        self._data, self._progress, self._latest = saved["data"], None, None
 
 
 def _are_planned(stages: Sequence[Stage]) -> bool:
     """Return whether the plan can shuffle samples before these stages instead of after them."""
     return all(isinstance(stage, (MapStage, LogKeys)) for stage in stages)
-
-
-def number_of_outputs(what: str, nsamples: int, nbatches: int) -> int:
-    """Return the number of outputs that a user sets by either argument.
-
-    Raises:
-        ConfigError: If it is below 1.
-    """
-    counts = [whole_number(what, number, -1) for number in (nsamples, nbatches)]
-    count: int = whole_number(what, max(counts), 1)
-    return count
-
-
-def checked_length(n: int, known: int | None, *, silent: bool) -> int:
-    """Return the length that a user sets; warn if a different one is known.
-
-    Raises:
-        ConfigError: If it is negative or no whole number.
-    """
-    n = whole_number("with_length", n, 0)
-    if known not in (None, n) and not silent:
-        warnings.warn(f"with_length({n}): a loop has {known} outputs", stacklevel=3)
-    return n
