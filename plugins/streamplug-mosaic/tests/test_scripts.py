@@ -334,6 +334,24 @@ def test_a_loader_may_have_batches_that_are_lists_of_samples(streaming, many):
     assert loader.state_dict()["sample_in_epoch"] == 24
 
 
+def test_the_end_of_a_loop_does_not_move_a_later_one_with_batches_of_another_size(streaming, many):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)
+    loader = streaming.StreamingDataLoader(dataset, 8)
+    earlier, batches = iter(loader), iter(loader)
+    next(earlier)
+    for _ in range(3):
+        next(batches)
+    next(earlier)
+    with pytest.raises(StateError, match="another loop over the data set was started"):
+        loader.state_dict()
+    list(earlier)
+    state = loader.state_dict()
+    assert (loader.num_samples_yielded, state["epoch"], state["sample_in_epoch"]) == (24, 1, 24)
+    next(batches)
+    assert loader.state_dict()["sample_in_epoch"] == 32
+
+
 def test_a_loader_may_have_batches_of_another_size(streaming, many):
     pytest.importorskip("torch")
     settings = {"local": f"{many}/a", "batch_size": 4, "shuffle": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -44,8 +45,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         is_streamed = isinstance(dataset, streamplug.StreamingDataset)
         self._is_plain = not is_streamed or dataset.batch_size not in (None, size)
         self._dataset_batch_size = dataset.batch_size if is_streamed else None
-        self.num_samples_yielded = self._num_batches = 0
-        self._is_complete = False  # whether the loop has yielded all its batches
+        self._follow_loop(_LoopCount())
         if not self._is_plain:
             super().__init__(dataset, **_drop_empty(kwargs))
             return
@@ -73,8 +73,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         return super()._get_iterator()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
-        self.num_samples_yielded = self._num_batches = 0
-        self._is_complete = False
+        self._follow_loop(_LoopCount())
         if isinstance(self.dataset, StreamingDataset):
             check_batch_size(self._dataset_batch_size)
             self.dataset.check_epoch()
@@ -89,17 +88,28 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             self.dataset.session.run.check_sets(sets)
 
     def _count_samples(self, batches: Iterator[Any]) -> Iterator[Any]:
+        own = self._latest_count
         for batch in batches:
-            self.num_samples_yielded += _count(batch)
-            self._num_batches += 1
+            if not own.batches and isinstance(self.dataset, streamplug.StreamingDataset):
+                clock = self.dataset.session.run.clock
+                own.sets, own.begun = clock.sets, clock.begun()
+            own.samples += _count(batch)
+            own.batches += 1
+            self._loop_count, self.num_samples_yielded = own, own.samples
             yield batch
-        self._is_complete = True
+        own.is_complete = True
+        self._follow_loop(self._latest_count)  # it may have been started before this one ended
+
+    def _follow_loop(self, loop: _LoopCount) -> None:
+        self._loop_count = self._latest_count = loop
+        self.num_samples_yielded = loop.samples
 
     def state_dict(self) -> dict[str, Any] | None:  # type: ignore[override]  # None as there
         """Return the state of the training loop; None for a data set without states.
 
         Raises:
-            StateError: If the samples so far are not whole global batches of the data set.
+            StateError: If the samples so far are not whole global batches of the data set, or the sizes of
+                the batches differ and another loop was started since that of the latest batch.
         """
         own = getattr(type(self.dataset), "state_dict", None)
         if not self._is_plain and own in _STATE_DICTS:  # else a subclass may add to it
@@ -107,8 +117,16 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         if not isinstance(self.dataset, streamplug.StreamingDataset):
             return None
         run, ranks = self.dataset.session.run, self.dataset.session.world.ranks
-        samples = self.num_samples_yielded * ranks  # replicas count once
-        if self._is_complete and not run.varies:  # the last batch of the epoch may be short
+        loop = self._loop_count
+        if loop.sets != run.clock.sets:  # no batch was yielded since the position was set
+            return self.dataset.state_dict(0, False)
+        if loop.begun != run.clock.begun():
+            raise StateError(
+                "another loop over the data set was started since that of the latest batch: end a loop "
+                "before the next one, or use two data sets"
+            )
+        samples = loop.samples * ranks  # replicas count once
+        if loop.is_complete and not run.varies:  # the last batch of the epoch may be short
             samples += -samples % (run.batch * ranks)
         elif self._is_plain:
             self._check_workers(run.batch)
@@ -119,12 +137,13 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
 
         Workers take turns in batches of the loader, but each reads whole batches of `size` samples.
         """
-        workers, steps = self.num_workers, self.num_samples_yielded // size
+        workers, loop = self.num_workers, self._loop_count
+        steps = loop.samples // size
         for worker in range(workers):
-            samples = len(range(worker, self._num_batches, workers)) * (self.batch_size or 1)
+            samples = len(range(worker, loop.batches, workers)) * (self.batch_size or 1)
             if samples != len(range(worker, steps, workers)) * size:
                 raise StateError(
-                    f"the {workers} workers have yielded {self.num_samples_yielded} samples, which are not "
+                    f"the {workers} workers have yielded {loop.samples} samples, which are not "
                     f"the first batches of {size} samples of the data set, as the loader's have "
                     f"{self.batch_size}: save a state when each worker has yielded whole batches of the data "
                     "set, or give both the same batch size"
@@ -152,8 +171,18 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         """Continue from a state; a data set without states ignores it."""
         if isinstance(self.dataset, streamplug.StreamingDataset):
             super().load_state_dict(obj)
-            self.num_samples_yielded = self._num_batches = 0
-            self._is_complete = False
+            self._follow_loop(_LoopCount())
+
+
+@dataclass(slots=True)
+class _LoopCount:
+    """Samples and batches that a loop has yielded, and when it was started."""
+
+    samples: int = 0
+    batches: int = 0
+    is_complete: bool = False  # whether it has yielded all its batches
+    sets: int = -1  # calls of `EpochCounter.set` before it
+    begun: int = 0  # epochs started up to its own since then
 
 
 def _drop_empty(kwargs: Mapping[str, Any]) -> dict[str, Any]:
