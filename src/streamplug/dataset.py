@@ -262,7 +262,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             for epoch, block, rows in blocks:
                 for step, part in block.batches():
                     yield from rows[part.start : part.stop - 1]
-                    session.run.set_position(epoch, step + 1)
+                    session.run.set_position(epoch, step + 1, block)
                     yield rows[part.stop - 1]
 
     @property
@@ -295,7 +295,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         with closing(session.read_epoch(read, rows, num_threads)) as blocks:
             for epoch, block, batches in blocks:
                 for batch, (step, _) in zip(batches, block.batches()):
-                    session.run.set_position(epoch, step + 1)
+                    session.run.set_position(epoch, step + 1, block)
                     yield batch
 
     def state_dict(

@@ -51,6 +51,9 @@ class Block:
         self._steps: list[int] = steps.tolist()
         self._ends = np.cumsum(taken.sum(1)).tolist()
         self._num_yielded, self._is_cut = 0, False
+        # `EpochCounter.sets` at the start of the loop that yields the block; None in a worker.
+        self.sets: int | None = None
+        self.next_step: int | None = None  # after the batch that was counted last
 
     def batches(self) -> Iterator[tuple[int, slice]]:
         """Yield the step of each batch that is not empty, and the slice of its samples, until `cut`."""

@@ -61,8 +61,9 @@ class Session:
     ) -> Generator[tuple[int, Block, T], None, None]:
         """Yield epoch, block and result of `read` for this worker's blocks of the next epoch.
 
-        The caller calls `run.set_position` before it yields the last sample of a step, and closes the
-        generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in parallel.
+        The caller calls `run.set_position` with the block before it yields the last sample of a step, and
+        closes the generator. Blocks have about `rows` samples; `num_threads` of them are read ahead of use in
+        parallel.
         After a change of the world, the generator goes on with the next step; that of a worker ends.
         """
         log = self._block_logs.pop(get_ident(), None)
@@ -75,10 +76,10 @@ class Session:
             epoch, first, process, self.source.remote, lambda: self.run.world_change() is not None
         ):
             while True:
-                changes, sets = self.run.clock.changes, self.run.clock.sets
+                events, sets = self.run.clock.events, self.run.clock.sets
                 yield from self._read_blocks(epoch, blocks, read, num_threads, log)
                 change = self.run.world_change()
-                if not self.run.in_worker and self.run.clock.changes != changes:
+                if not self.run.in_worker and self.run.clock.events != events:
                     self.run.check_sets(sets)
                     if change is None or change.epoch != epoch:  # it is that of another loop
                         raise ConfigError(RESIZE_ERROR)
@@ -98,7 +99,7 @@ class Session:
         log: deque[tuple[int, Block]] | None,
     ) -> Generator[tuple[int, Block, T], None, None]:
         run = self.run
-        changes = run.clock.changes
+        events, sets = run.clock.events, None if run.in_worker else run.clock.sets
         parts = self.source.parts(
             blocks,
             read,
@@ -111,11 +112,12 @@ class Session:
             for part, values in parts:
                 if log is not None:
                     log.append((epoch, part))
+                part.sets = sets
                 with self.monitor.count_yielded(epoch, part):
                     yield epoch, part, values
                 if run.world_change() is not None:
                     return
-                if not run.in_worker and run.clock.changes != changes:
+                if not run.in_worker and run.clock.events != events:
                     return
 
     def record_blocks(self) -> deque[tuple[int, Block]]:

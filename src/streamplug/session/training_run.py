@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, StateError, prefix_errors
@@ -31,6 +31,9 @@ from streamplug.session.run_order import RunOrder
 from streamplug.session.run_start import RunStart, positive_count
 from streamplug.session.world_change import WorldChange
 from streamplug.types import World
+
+if TYPE_CHECKING:
+    from streamplug.session.sample_source import Block
 
 _MAX_RUN_SAMPLES = 1 << 62  # exclusive upper bound
 
@@ -91,11 +94,17 @@ class TrainingRun(RunOrder):
         self._sets, self._events = self.clock.sets, -1 if self.in_worker else self.clock.events
         return epoch, step
 
-    def set_position(self, epoch: int, step: int) -> None:
-        """Set the position of this process: everything before `step` was yielded."""
+    def set_position(self, epoch: int, step: int, block: Block | None = None) -> None:
+        """Set the position of this process: all before `step` was yielded, the latest batch from `block`."""
         if self._events not in (-1, self.clock.events):
             self.check_sets(self._sets)
             raise ConfigError(RESIZE_ERROR)
+        if block is not None:
+            if (
+                block.sets is not None and block.sets != self._sets
+            ):  # of a loop before the latest one
+                self.check_sets(block.sets)
+            block.next_step = step
         self._cursor = (self._cursor[0], epoch, step)
         self.completed_steps += 1
 

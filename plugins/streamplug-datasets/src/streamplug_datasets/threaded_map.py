@@ -46,7 +46,7 @@ def map_samples(
                 for step, part in block.batches():
                     yield from islice(mapped, part.stop - part.start - 1)
                     sample = next(mapped)
-                    session.run.set_position(epoch, step + 1)
+                    session.run.set_position(epoch, step + 1, block)
                     yield sample
     finally:
         pool.shutdown(cancel_futures=True)

@@ -46,7 +46,7 @@ class TransformedDataset(StreamingDataset):
                     for row in rows[part.start : part.stop - 1]:
                         yield self.change(row)
                     sample = self.change(rows[part.stop - 1])  # if it fails, the step is not done
-                    session.run.set_position(epoch, step + 1)
+                    session.run.set_position(epoch, step + 1, block)
                     yield sample
 
     @property

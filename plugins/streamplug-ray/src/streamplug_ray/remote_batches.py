@@ -140,7 +140,7 @@ def remote_batches(
     epoch, first, blocks = session.begin_blocks(_PLANNED_ROWS)
     pending: deque[tuple[Block, Any]] = deque()
     process = session.placement.worker()
-    substitution = session.make_substitution(epoch)
+    substitution, sets = session.make_substitution(epoch), session.run.clock.sets
 
     def receive(block: Block, handle: Any) -> Iterator[Any]:
         try:
@@ -149,9 +149,10 @@ def remote_batches(
             if substitution is None:
                 raise
             batch = substitution.read_batch(block, read, partial(read, is_probe=True))
+        block.sets = sets
         with session.monitor.count_yielded(epoch, block):
             for step, _ in block.batches():
-                session.run.set_position(epoch, step + 1)
+                session.run.set_position(epoch, step + 1, block)
                 yield batch
 
     def read(block: Block, *, is_probe: bool = False) -> Any:
@@ -164,4 +165,5 @@ def remote_batches(
                 yield from receive(*pending.popleft())
         while pending:
             yield from receive(*pending.popleft())
+        session.run.check_sets(sets)
         session.run.set_position(epoch + 1, 0)
