@@ -34,3 +34,26 @@ def test_a_loop_does_not_go_on_after_a_state_was_loaded_and_another_loop_began(
         list(loop)
     assert dataset.state_dict()["sample_in_epoch"] == 5 * BATCH
     assert len(list(new)) == SIZE // BATCH - 5
+
+
+@pytest.mark.parametrize("iterate", [iter, StreamingDataset.batches])
+def test_the_end_of_a_loop_does_not_move_a_later_one(dataset, iterate):
+    earlier, loop = iterate(dataset), dataset.batches()
+    next(earlier)
+    for _ in range(3):
+        next(loop)
+    list(earlier)
+    state = dataset.state_dict()
+    assert (state["epoch"], state["sample_in_epoch"]) == (1, 3 * BATCH)
+    list(loop)
+    assert dataset.state_dict()["epoch"] == 2
+
+
+def test_a_loop_that_ends_after_one_within_it_does_not_move_the_run_back(dataset):
+    loop = dataset.batches()
+    next(loop)
+    list(dataset)
+    next(loop)
+    assert dataset.state_dict()["sample_in_epoch"] == 2 * BATCH
+    list(loop)
+    assert dataset.state_dict()["epoch"] == 2

@@ -75,6 +75,13 @@ class Monitor:
             if own_epoch == epoch:  # else of a loop that was left, or of another one
                 block.check_between(step)
 
+    def position(self, epoch: int) -> tuple[int, int] | None:
+        """Return the epoch and the next step of the loop over it; None if it is not being read."""
+        for block, own_epoch in list(self.stats.live.items()):
+            if own_epoch == epoch:
+                return epoch, block.step if block.next_step is None else block.next_step
+        return None
+
     def latest_batch(self) -> tuple[int, Int64] | None:
         """Return the step and the sample ids of the batch yielded last; None unless one loop is active."""
         blocks = list(self.stats.live)

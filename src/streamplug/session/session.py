@@ -84,7 +84,7 @@ class Session:
                     if change is None or change.epoch != epoch:  # it is that of another loop
                         raise ConfigError(RESIZE_ERROR)
                 if change is None:
-                    self.run.set_position(epoch + 1, 0)
+                    self.end_epoch(epoch)
                 if change is None or self.run.in_worker:
                     return
                 self.run.resume_loop(change)
@@ -154,6 +154,13 @@ class Session:
         if change is not None:
             self._follow(change)
         return position
+
+    def end_epoch(self, epoch: int) -> None:
+        """Set the position after an epoch; if another loop was started before it ended, that of this loop."""
+        run, position = self.run, (epoch + 1, 0)
+        if epoch != run.loop_epoch:
+            position = self.monitor.position(run.loop_epoch) or run.clock.next()
+        run.set_position(*position)
 
     def resize(self, world: World, rewind: int, position: tuple[int, int] | None = None) -> None:
         """Go on in another world; see `StreamingDataset.resize`.

@@ -166,4 +166,4 @@ def remote_batches(
         while pending:
             yield from receive(*pending.popleft())
         session.run.check_sets(sets)
-        session.run.set_position(epoch + 1, 0)
+        session.end_epoch(epoch)
