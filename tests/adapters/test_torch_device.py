@@ -283,6 +283,30 @@ def test_the_state_of_the_data_set_after_an_epoch_is_the_next_epoch(fake, folder
 
 
 @pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning")
+def test_the_state_of_the_data_set_after_an_interrupt_is_that_after_the_batch_in_use(fake, folder):
+    used = []
+
+    def interrupt(batch):
+        if len(used) == 2:  # while the third batch is being copied
+            raise KeyboardInterrupt
+        return batch
+
+    data = StreamingDataset(local=folder, shuffle=True, batch_size=4)
+    loader = StreamingDataLoader(data, batch_transform=interrupt, device="cuda")
+
+    def train():
+        for batch in loader:
+            fake.run()
+            used.append(batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    state = data.state_dict()
+    assert (state["epoch"], state["sample_in_epoch"]) == (0, 4 * len(used))
+    assert state == loader.state_dict()
+
+
+@pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_copies_batches_of_workers_and_keeps_its_state_exact(fake, folder, workers):
     def load(number: int) -> StreamingDataLoader:

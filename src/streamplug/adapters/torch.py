@@ -237,6 +237,10 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                         run.set_loader_position(epoch, step + 1)
                         self._loop, self._position, own.step = sets, (epoch, step + 1), step + 1
                         yield batch
+            except (KeyboardInterrupt, SystemExit):
+                # A batch may have been read, and copied ahead of use.
+                run.set_loader_position(epoch, own.step)
+                raise
             finally:
                 own.is_running = False
             compare_with_order(self, epoch, own.step)
