@@ -527,6 +527,13 @@ def test_two_samples_of_one_step_that_are_padding(tmp_path):
 # -- limits --------------------------------------------------------------------------------
 
 
+def test_errors_are_counted_by_loop_where_two_loops_take_turns(damaged):
+    dataset = make(damaged, Noted(), max_errors=4)
+    with pytest.raises(TooManyBadSamplesError, match=r"5 samples of epoch [01] could not be read"):
+        for _ in zip(dataset.batches(), dataset.batches()):
+            pass
+
+
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(("most", "fails"), [(4, True), (5, False), (0.0125, False), (0.012, True)])
 def test_more_errors_than_the_limit_are_raised(damaged, how, most, fails):

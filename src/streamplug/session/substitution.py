@@ -240,7 +240,7 @@ class Substitution:
             )
             if len(self._listed) < _MAX_LISTED_SAMPLES:
                 self._listed.append(text)
-            count = observer.counters.add_in_loop(self._loop)
+            count = observer.counters.count_in_loop(self._loop, len(self._distinct))
         _LOG.warning(
             "%s; sample %d takes its place in step %d of epoch %d",
             text,

@@ -85,16 +85,16 @@ class Counters:
             for name, amount in amounts.items():
                 row[_INDEX[name]] += _to_ticks(name, amount)
 
-    def add_in_loop(self, loop: int) -> int:
-        """Add 1 to a count that starts with each loop; return its total over all processes of the loop.
+    def count_in_loop(self, loop: int, count: int) -> int:
+        """Set the count of this process in a loop; return the total over all processes of the loop.
 
-        `loop` is a number above 0 that no other loop of the rank has.
+        `loop` is a number above 0 that no other loop of the rank has. Loops of a process may take turns.
         """
         row, lock = self._mine()
         with lock:
             if row[_LOOP] != loop:
                 row[_LOOP_COUNT], row[_LOOP] = 0, loop
-            row[_LOOP_COUNT] += 1
+            row[_LOOP_COUNT] = count
         return int(self._rows[self._rows[:, _LOOP] == loop, _LOOP_COUNT].sum())
 
     def totals(self, **more: float) -> Stats:
