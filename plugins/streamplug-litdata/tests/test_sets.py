@@ -262,6 +262,19 @@ def test_pickled_values_are_read_only_when_allowed(tmp_path):
     assert opened(tmp_path / "set", allow_unsafe_types=True)[0] == {"x": {1, 2}}
 
 
+@pytest.mark.parametrize("kind", ["builtins.list", "builtins.tuple", "builtins.dict"])
+def test_pickled_values_in_others_are_read_only_when_allowed(tmp_path, kind):
+    import pickle
+
+    inner = spec_of(kind, [LEAF, spec_of("builtins.list", [LEAF])], json.dumps(["a", "b"]))
+    items = [[number(1), pickle.dumps({1, 2})]]
+    write(tmp_path / "set", items, ["int", "pickle"], dict_of(x=inner))
+    with pytest.raises(UnsafeTypeError, match=r"'x'.*allow_unsafe_types"):
+        opened(tmp_path / "set")
+    sample = opened(tmp_path / "set", allow_unsafe_types=True)[0]
+    assert [{1, 2}] in (sample["x"].values() if kind == "builtins.dict" else sample["x"])
+
+
 def test_serializers_of_users_give_bytes_when_asked_for(tmp_path):
     write(tmp_path / "set", [[b"any"]], ["mine:3"], dict_of(x=LEAF))
     with pytest.raises(ConfigError, match=r"'x'.*'mine:3'.*litdata:raw"):

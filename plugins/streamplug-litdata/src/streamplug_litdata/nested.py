@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -183,6 +183,18 @@ class Tree(Encoding):
             except Exception as error:
                 raise undecodable_error(f"leaf {name}", error) from error
         return _made(self._branch, iter(values))
+
+
+class UnsafeTree(Tree):
+    """The same where decoding a leaf can run code."""
+
+    unsafe: ClassVar[bool] = True
+
+
+def make_tree(branch: Branch) -> Tree:
+    """Return the encoding of a column of several leaves."""
+    is_unsafe = any(leaf.unsafe for leaf in _leaves(branch))
+    return UnsafeTree(branch) if is_unsafe else Tree(branch)
 
 
 def _children(branch: Branch) -> Sequence[tuple[Any, Branch]]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.interfaces import Encoding
-from streamplug_litdata.nested import Branch, JsonItem, Tree
+from streamplug_litdata.nested import Branch, JsonItem, make_tree
 from streamplug_litdata.values import NUMPY, TORCH, Array, Bool, Float, Tensor, Vector, dtype_of
 
 Stored: TypeAlias = "str | dict[str, Any] | None"
@@ -82,7 +82,7 @@ class Spec:
             return _leaf(name, self.kind, options, make)
         if self.stored is None:
             raise InvalidIndexError(f"column {name!r} has no leaves")
-        return Tree(_branch(name, self.stored, options, make))
+        return make_tree(_branch(name, self.stored, options, make))
 
 
 @dataclass(frozen=True)
