@@ -41,3 +41,11 @@ def test_an_error_that_can_be_pickled_keeps_its_type():
     with pytest.raises(KeyError, match="7"):
         map_processes(fail, [7])
     assert map_processes(abs, [-1, 2]) == [1, 2]
+
+
+def test_modules_of_the_working_directory_are_not_imported(tmp_path, monkeypatch):
+    """It may be that of a data set, or have modules with names of the standard library."""
+    for name in ("pickle", "cloudpickle"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    assert map_processes(abs, [-1, 2]) == [1, 2]

@@ -15,7 +15,9 @@ from streamplug.plugin.registry import registrations
 
 _LOG = logging.getLogger("streamplug_budget")
 _SERVE = """
-import pickle, sys
+import sys
+sys.path[:] = filter(None, sys.path)  # not the working directory, which may be one of data
+import pickle
 answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what functions print must not get into the answer
 sys.path[:] = pickle.load(sys.stdin.buffer)
 import cloudpickle
