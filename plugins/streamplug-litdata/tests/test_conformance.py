@@ -22,6 +22,7 @@ from streamplug_testing.format import make_encoding
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import ShardWriter, WriteSettings
+from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin import make
 
 TREE = str(Spec({"dict": {"x": "int", "y": {"tuple": ["str", "float"]}}}))
@@ -290,6 +291,17 @@ def test_errors_of_leaves_that_are_not_of_the_data_are_raised_as_they_are():
 
     with pytest.raises(MemoryError, match="no memory"):
         Tree({"x": Leaf()}).decode(memoryview(struct.pack("<I", 1) + b"a"))
+
+
+def test_the_limit_of_values_is_that_of_the_leaves_of_a_column():
+    class Leaf(Bool):
+        def decode(self, data):
+            return self.max_value_bytes
+
+    plain = Tree({"x": Leaf(), "y": [Leaf()]})
+    stored = memoryview(struct.pack("<2I", 1, 1) + b"ab")
+    assert plain.with_max_value_bytes(5).decode(stored) == {"x": 5, "y": [5]}
+    assert plain.decode(stored) == {"x": MAX_VALUE_BYTES, "y": [MAX_VALUE_BYTES]}
 
 
 class TestTree(ValueTests):

@@ -164,6 +164,11 @@ class Tree(Encoding):
         self._leaves = list(_leaves(branch))
         self._names = list(_names(branch, ""))
 
+    def with_max_value_bytes(self, size: int) -> Encoding:
+        bounded = super().with_max_value_bytes(size)
+        bounded.__dict__["_leaves"] = [leaf.with_max_value_bytes(size) for leaf in self._leaves]
+        return bounded
+
     def encode(self, value: Any) -> bytes:
         parts = list(_encoded(self._branch, value))
         return struct.pack(f"<{len(parts)}I", *map(len, parts)) + b"".join(parts)
