@@ -1136,6 +1136,27 @@ def test_what_is_not_supported_is_refused(tars, arguments, message):
         wds.WebDataset(**{"urls": tars, **arguments})
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda url: wds.WebDataset(f"{url}/a.yaml"),
+        lambda url: wds.WebDataset([f"{url}/a.json?token=secret.json"]),
+        lambda url: wds.WebDataset({"datasets": [url]}),
+        lambda url: wds.WebDataset(f"pipe:curl -H 'Authorization: Bearer secret' {url}"),
+        lambda url: wds.WebDataset("https://host/${LOOP}"),
+        lambda url: wds.TarWriter(f"{url}/a.tar"),
+        lambda url: wds.TarWriter(f"pipe:curl -T - {url}/a.tar"),
+        lambda url: wds.ShardWriter(f"{url}/a.tar"),
+        lambda url: wds.Decoder(["rgb8"])({"__key__": "a", "__url__": f"{url}/a.tar", "png": b""}),
+    ],
+)
+def test_errors_have_no_credentials(monkeypatch, make):
+    monkeypatch.setenv("WDS_LOOP", "secret${LOOP}")
+    with pytest.raises((ConfigError, DecodeError)) as caught:
+        make("https://user:secret@host")
+    assert "secret" not in str(caught.value)
+
+
 def test_stages_that_would_lose_samples_or_mean_nothing_are_refused(tars):
     dataset = wds.WebDataset(tars)
     for handler in (wds.ignore_and_stop, wds.warn_and_stop):

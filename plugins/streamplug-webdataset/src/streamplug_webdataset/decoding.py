@@ -17,6 +17,7 @@ from streamplug.config import check_flags, parse_bytes
 from streamplug.errors import ConfigError, DecodeError, UnsafeTypeError
 from streamplug.interfaces import Encoding
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES
+from streamplug.interfaces.storage import public_urls
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug_webdataset.extensions import encoding_of
@@ -57,7 +58,7 @@ class DecodingError(DecodeError):
 
     def __init__(self, url: Any = None, key: Any = None, k: Any = None, sample: Any = None) -> None:
         """Create an error for one value; its cause gives the reason."""
-        super().__init__(f"{key}.{k} in {url} ({sample}) cannot be decoded")
+        super().__init__(f"{key}.{k} in {public_urls(url)} ({sample}) cannot be decoded")
         self.url, self.key, self.k, self.sample = url, key, k, sample
 
     def because(self, error: Exception) -> DecodingError:

@@ -12,6 +12,7 @@ from typing import Any
 
 from streamplug.config import detect_world, whole_number
 from streamplug.errors import ConfigError
+from streamplug.interfaces.storage import public_url
 from streamplug.scan.glob import expand_braces
 from streamplug.types import World
 from streamplug_webdataset.stages import FunctionStage, Stage
@@ -39,7 +40,8 @@ def located(urls: Any) -> str | list[str]:
         located_urls = [_url(_with_variables(str(url))) for url in urls]
         if located_urls:
             return located_urls
-    raise ConfigError(f"urls={urls!r:.80}: expected paths or URLs of archives")
+    got = type(urls).__name__ if urls else "none"  # not its items, which may have credentials
+    raise ConfigError(f"urls=: expected paths or URLs of archives, got {got}")
 
 
 def expand_urls(urls: str) -> list[str]:
@@ -52,11 +54,14 @@ def expand_urls(urls: str) -> list[str]:
 
 
 def _with_variables(text: str) -> str:
+    expanded = text
     for _ in range(_MAX_NESTED_VARIABLES):
-        text, count = _VARIABLE.subn(_variable, text)
+        expanded, count = _VARIABLE.subn(_variable, expanded)
         if not count:
-            return text
-    raise ConfigError(f"{text!r:.80}: its environment variables name each other without end")
+            return expanded
+    raise ConfigError(
+        f"{public_url(text)!r:.80}: its environment variables name each other without end"
+    )
 
 
 def _variable(match: re.Match[str]) -> str:
@@ -71,12 +76,12 @@ def _variable(match: re.Match[str]) -> str:
 def _url(text: str) -> str:
     if text.startswith("pipe:") or text == "-":
         raise ConfigError(
-            f"{text[:80]!r}: commands are not run for data; name the URL itself, such as "
+            f"{text[:5]!r}: commands are not run for data; name the URL itself, such as "
             "s3://bucket/x-{0000..0099}.tar, which the storages read"
         )
     if text.endswith((".yaml", ".yml", ".json")):
         raise ConfigError(
-            f"{text!r:.80}: expected archives; mix data sets with streams of StreamingDataset"
+            f"{public_url(text)!r:.80}: expected archives; mix data sets with streams of StreamingDataset"
         )
     return local_name(text)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from streamplug.errors import ConfigError, DataError
+from streamplug.interfaces.storage import public_url
 from streamplug_webdataset.handlers import reraise_exception
 from streamplug_webdataset.names import FILE, KEY, URL, split_name
 from streamplug_webdataset.progress import Progress
@@ -89,7 +90,8 @@ class Expander(Stage):
                 last = {KEY: key, URL: file[URL]}
             if extension in last:
                 raise DataError(
-                    f"{file[URL]}: after rename_files the sample {key!r} has two files {extension!r}"
+                    f"{public_url(file[URL])}: after rename_files the sample {key!r} has two files "
+                    f"{extension!r}"
                 )
             last[extension] = file[FILE]
         if last is not None:

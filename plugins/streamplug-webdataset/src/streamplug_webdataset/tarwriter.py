@@ -19,6 +19,7 @@ import numpy as np
 
 from streamplug.config import parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, WriterError
+from streamplug.interfaces.storage import public_url
 from streamplug_webdataset.decoding import encoding
 from streamplug_webdataset.headers import Headers
 from streamplug_webdataset.image_files import image_file, is_image_extension
@@ -91,12 +92,12 @@ class TarWriter:
             raise ConfigError(f"mtime={mtime}: expected seconds since 1970")
         if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
             raise ConfigError(
-                f"{fileobj!r:.80}: no commands are run; write to a local path, or to an open file such as "
+                f"{fileobj[:5]!r}: no commands are run; write to a local path, or to an open file such as "
                 "the stdin of a subprocess"
             )
         if isinstance(fileobj, str) and "://" in fileobj:
             raise ConfigError(
-                f"{fileobj!r:.80}: a local path, please; WebDatasetWriter uploads to URLs"
+                f"{public_url(fileobj)!r:.80}: a local path, please; WebDatasetWriter uploads to URLs"
             )
         if isinstance(fileobj, str):
             fileobj = sys.stdout.buffer if fileobj == "-" else local_name(fileobj)
@@ -225,7 +226,7 @@ class ShardWriter:
             distinct = False
         if not distinct:
             raise ConfigError(
-                f"pattern={self._pattern!r}: expected a number in it, such as x-%06d.tar"
+                f"pattern={public_url(self._pattern)!r}: expected a number in it, such as x-%06d.tar"
             )
         self._maxcount = whole_number("maxcount", maxcount, 1)
         self._maxsize = parse_bytes(_floor(maxsize), "maxsize")
