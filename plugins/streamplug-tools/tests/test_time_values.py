@@ -210,6 +210,16 @@ def test_decimals_become_exact_text_without_being_asked_for(write, tmp_path):
     assert "1.50 is no whole number; store decimals as str_decimal or float64" in refused.stderr
 
 
+@pytest.mark.parametrize("number", ["1e30000000", "-1E+999999999999", "Infinity", "NaN", "sNaN"])
+def test_decimals_of_more_digits_than_memory_are_refused_as_integers(tmp_path, number):
+    with MDSWriter(out=tmp_path / "set", columns={"x": "str_decimal"}) as out:
+        out.write({"x": Decimal(number)})
+    options = ["--columns", "x:int64", "--format", "mds"]
+    refused = run("convert", tmp_path / "set", tmp_path / "whole", *options)
+    assert refused.exit_code == 2
+    assert "store decimals as str_decimal" in refused.stderr
+
+
 def test_decimals_of_mds_are_not_taken_for_times(tmp_path):
     pytest.importorskip("streamplug_text")
     numbers = {"int64": 7, "str_decimal": Decimal(-2)}

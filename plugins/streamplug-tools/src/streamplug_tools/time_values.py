@@ -23,6 +23,9 @@ _KIND = re.compile(r"date[0-9]+|[a-z]+")
 _UNIT = re.compile(r"\[(s|ms|us|ns)[],]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive; aware times are converted to UTC
+_MAX_INTEGER_DIGITS = 4300
+"""Digits of an integer that Python converts to text."""
+
 _INTEGER_ENCODINGS = frozenset(
     ("int", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "str_int")
 )
@@ -144,9 +147,13 @@ def _count(value: Any, *, unit: str) -> Any:
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return int(value.astype(np.int64))
     if isinstance(value, Decimal):
-        if value != value.to_integral_value():
+        if not value.is_finite() or value != value.to_integral_value():
             raise EncodeError(
                 f"{value} is no whole number; store decimals as str_decimal or float64"
+            )
+        if value.adjusted() >= _MAX_INTEGER_DIGITS:  # a few characters can stand for gigabytes
+            raise EncodeError(
+                f"{value:.5e} has more than {_MAX_INTEGER_DIGITS} digits; store decimals as str_decimal"
             )
         return int(value)
     since = _time_since(value)
