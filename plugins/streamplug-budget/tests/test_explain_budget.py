@@ -50,6 +50,19 @@ def test_a_state_tells_the_batches(folder, tmp_path):
     assert "--batch-size: not with a --state that defines it" in output
 
 
+def test_a_changed_state_does_not_allow_pickles(folder, tmp_path):
+    _, path = save_state(folder, tmp_path)
+    with MDSWriter(out=tmp_path / "pickled", columns={"tokens": "pkl"}) as out:
+        for length in range(1, 200):
+            out.write({"tokens": [0] * length})
+    state = json.loads(path.read_text())
+    del state["batch_budget"]
+    path.write_text(json.dumps(state))
+    code, output = explain(tmp_path / "pickled", "--step", 2, "--state", path)
+    assert code == 2
+    assert "'pkl' can run code from the data" in output
+
+
 def test_what_a_file_does_not_have_is_said(folder, tmp_path):
     _, path = save_state(folder, tmp_path, measure=len)
     code, output = explain(folder, "--step", 2, "--state", path)

@@ -47,6 +47,7 @@ def open_dataset(
         return _open_configured(locations[0], batch_size, world)
     algorithm = state.get("shuffle_algo", options["shuffle_algo"])
     column = (state.get("batch_options") or {}).get("column")
+    batching = _batching(state, options["batching_method"])
     arguments = {
         **_mixture(locations, state, options["storage_options"]),
         "batch_size": batch_size,
@@ -56,9 +57,9 @@ def open_dataset(
         "shuffle_block_size": state.get("shuffle_block_size", options["shuffle_block_size"]),
         "num_canonical_nodes": state.get("num_canonical_nodes", options["num_canonical_nodes"]),
         "partition_algo": state.get("partition_algo", options["partition_algo"]),
-        **_batching(state, options["batching_method"]),
+        **batching,
         "columns": [column] if column else None,
-        "allow_unsafe_types": budget is None,  # nothing else is decoded
+        "allow_unsafe_types": batching.get("batch_budget") is None,  # nothing else is decoded
         "world": world,
     }
     if state.get("tokens") is None:
