@@ -23,6 +23,8 @@ from streamplug.interfaces.storage import Storage, public_url, public_urls
         ("sftp://me:se?cret@host/a", "sftp://host/a"),
         ("https:/me:secret@host/a?sig=secret", "https:/host/a"),
         ("https:/token@host/a", "https:/host/a"),
+        ("https:///me:secret@host/a", "https:///host/a"),
+        ("file:///me@home/a", "file:///me@home/a"),
         ("dbfs:/me@example.com/a?", "dbfs:/me@example.com/a?"),
         ("https://host/a?sig=secret#x", "https://host/a"),
         ("simplecache::https://me:secret@host/a?t=1", "simplecache::https://host/a"),

@@ -116,6 +116,9 @@ def test_samples_are_printed_in_a_format(tars):
     stage = wds.info("{__key__}: {cls}", n=2, every=4, stream=printed)
     assert classes(wds.WebDataset(f"{tars}/a.tar").decode(only="cls").compose(stage)) == [*range(9)]
     assert printed.getvalue() == "0000: 0\n0001: 1\n0003: 3\n0007: 7\n"
+    stage = wds.info("{__key__}\t{cls}", stream=printed)
+    list(wds.DataPipeline([{"__key__": "\x1b[2J", "cls": 1}], stage))
+    assert printed.getvalue().endswith("7: 7\n\\x1b[2J\t1\n")
 
 
 @pytest.mark.parametrize("workers", [0, 1])

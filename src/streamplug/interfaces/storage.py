@@ -12,7 +12,9 @@ from streamplug.errors import NotFound, StorageError
 from streamplug.types import Buffer, ObjectInfo
 
 # To the last @ before a slash: HTTP and SFTP clients accept "#" and "?" in passwords.
-_USERINFO = re.compile(r"([a-z][a-z0-9+.-]*)(://?)([^/]*)@", re.IGNORECASE)
+_USERINFO = re.compile(
+    r"([a-z][a-z0-9+.-]*)(://?|(?<=http):/+|(?<=https):/+)([^/]*)@", re.IGNORECASE
+)
 _HTTP = re.compile(r"https?:/", re.IGNORECASE)
 _BEFORE_ACCOUNT = {"abfs", "abfss", "adl", "az", "azure", "azure-dl", "oci", "wasb", "wasbs"}
 _SLASHES = re.compile(r"(?<![:/])/+$")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
@@ -9,6 +10,7 @@ from io import BytesIO
 from itertools import count
 from typing import Any, TextIO
 
+from streamplug.display.terminal import visible
 from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.names import KEY
 from streamplug_webdataset.stages import MapStage, Stage
@@ -58,6 +60,8 @@ def info(  # noqa: PLR0917 - those of webdataset, in its order
             else:
                 shown = fmt(sample) if fmt is not None else _summary(sample, width)
                 text = f"--- {name} {number}\n{shown}"
+            # Keys of archives may have control characters.
+            text = re.sub(r"[^\n\t]+", lambda part: visible(part[0]), text)
             print(text, file=stream or sys.stderr)
         return sample
 
