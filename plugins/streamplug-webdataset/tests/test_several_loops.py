@@ -79,3 +79,15 @@ def test_a_loop_does_not_go_on_after_a_state_was_loaded_and_another_loop_began(t
     with pytest.raises(ConfigError, match="leave the loop and start another"):
         next(loop)
     assert rest(kind, tars, outputs.state_dict()) == list(new)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loop_that_was_left_within_another_one_is_not_resumed(tars, kind):
+    outputs = KINDS[kind](tars)
+    loop = iter(outputs)
+    next(loop)
+    next(iter(outputs))
+    list(loop)
+    state = outputs.state_dict()
+    assert (state["epoch"], state["sample_in_epoch"]) == (2, 0)
+    assert rest(kind, tars, state) == list(outputs)

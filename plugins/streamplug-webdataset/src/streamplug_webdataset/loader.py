@@ -24,7 +24,7 @@ from streamplug.errors import ConfigError, StateError
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline
-from streamplug_webdataset.progress import Position, Progress
+from streamplug_webdataset.progress import Position, Progress, after_end
 from streamplug_webdataset.stages import Batched, Limit, Shuffle, Slice, Stage, as_stage
 
 
@@ -167,16 +167,19 @@ class WebLoader(Fluent):
         stages = (*self._stages, Limit(self._limit)) if limited else self._stages
         for number, stage in enumerate(stages):
             outputs = stage.run(outputs, progress, number)
-        for number, output in enumerate(outputs, 1):
-            progress.count_output()
-            if number > start.after:
-                progress.made += 1
-                self._progress = progress  # another loop may have yielded since
-                yield output
-                run.check_sets(sets)
+        try:
+            for number, output in enumerate(outputs, 1):
+                progress.count_output()
+                if number > start.after:
+                    progress.made += 1
+                    self._progress = progress  # another loop may have yielded since
+                    yield output
+                    run.check_sets(sets)
+        finally:
+            progress.is_running = False
         if progress.epoch is None:  # no outputs were left
             progress.epoch, progress.first = session.current_epoch()
-        progress.done, self._progress = True, self._latest
+        self._progress = after_end(self._latest)
 
     def _worker_outputs(self, progress: Progress, skipped: int) -> Iterator[Any]:
         """Yield the outputs of workers, without the first `skipped`, which were used before."""

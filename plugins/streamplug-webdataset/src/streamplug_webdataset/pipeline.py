@@ -15,7 +15,7 @@ from streamplug.types import World
 from streamplug_webdataset.decoding import Decoding
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable_dataset import IterableDataset
-from streamplug_webdataset.progress import Position, Progress, positions_of
+from streamplug_webdataset.progress import Position, Progress, after_end, positions_of
 from streamplug_webdataset.source import ENDLESS, Archives, Source, SourceOrder
 from streamplug_webdataset.stages import (
     Batched,
@@ -212,16 +212,19 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         outputs: Iterator[Any] = self._data.samples(progress)
         for number, stage in enumerate(self._stages_of(process)):
             outputs = stage.run(outputs, progress, number)
-        for number, output in enumerate(outputs, 1):
-            progress.count_output()
-            if number > start.after:
-                progress.made += 1
-                self._progress = progress  # another loop may have yielded since
-                yield output
-                run.check_sets(sets)
+        try:
+            for number, output in enumerate(outputs, 1):
+                progress.count_output()
+                if number > start.after:
+                    progress.made += 1
+                    self._progress = progress  # another loop may have yielded since
+                    yield output
+                    run.check_sets(sets)
+        finally:
+            progress.is_running = False
         if progress.epoch is None:  # no samples were left
             progress.epoch, progress.first = self._data.session.begin_epoch()
-        progress.done, self._progress = True, self._latest
+        self._progress = after_end(self._latest)
         self._check_epoch(progress, start, process)
 
     def _stages_of(self, process: World) -> Sequence[Stage]:

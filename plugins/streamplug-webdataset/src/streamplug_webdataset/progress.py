@@ -69,7 +69,8 @@ class Progress:
         first: Step of the source at which the loop began.
         mark: Position of the source, updated by the source.
         rest_mark: Value of `mark` when the pipeline was last at rest.
-        done: Whether the loop has ended.
+        done: Whether the loop has ended, or was left before one that was started earlier ended.
+        is_running: Whether the loop may yield more outputs.
     """
 
     def __init__(self, start: Position) -> None:
@@ -80,7 +81,7 @@ class Progress:
         self.first = 0
         self.mark: Any = None
         self.rest_mark: Any = None
-        self.done = False
+        self.done, self.is_running = False, True
         self._rest, self._rest_counts, self._after = start.used, start.counts, 0
 
     def count_output(self) -> None:
@@ -96,6 +97,16 @@ class Progress:
     def position(self) -> Position:
         """The position after the last output."""
         return Position(self._rest, self._after, self._rest_counts)
+
+
+def after_end(latest: Progress | None) -> Progress | None:
+    """Return the progress of the loop that was started last, after some loop has ended.
+
+    It is done if it has ended, or was left: the next loop does not go on with its epoch.
+    """
+    if latest is not None and not latest.is_running:
+        latest.done = True
+    return latest
 
 
 def positions_of(saved: Mapping[str, Any]) -> list[Position]:
