@@ -197,4 +197,17 @@ def test_a_loop_within_another_one_over_the_same_loader_does_not_move_it(folder,
     resumed.load_state_dict(loader.state_dict())
     assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[0][2:]
     list(batches)
+    assert loader.state_dict() == dataset.state_dict()
     assert loader.state_dict()["epoch"] == 2
+
+
+def test_the_end_of_a_loop_over_a_loader_does_not_move_a_later_one_over_its_data_set(
+    folder, dataset
+):
+    earlier, batches = iter(StreamingDataLoader(dataset)), dataset.batches()
+    next(earlier)
+    for _ in range(3):
+        next(batches)
+    list(earlier)
+    state = dataset.state_dict()
+    assert (state["epoch"], state["sample_in_epoch"]) == (1, 3 * BATCH)

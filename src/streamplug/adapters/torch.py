@@ -307,7 +307,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                     run.resume_loop(change)
                     source = super().__iter__()
         run.clock.end(epoch)
-        run.set_loader_position(epoch + 1, 0)  # copies ahead of use ended before the last batch
+        # Copies ahead of use ended before the last batch.
+        run.set_loader_position(*self.dataset.session.position_after(epoch))
         for _ in source:  # exhaust the iterator, so that workers end
             pass
 

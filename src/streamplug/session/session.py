@@ -156,11 +156,15 @@ class Session:
         return position
 
     def end_epoch(self, epoch: int) -> None:
-        """Set the position after an epoch; if another loop was started before it ended, that of this loop."""
-        run, position = self.run, (epoch + 1, 0)
-        if epoch != run.loop_epoch:
-            position = self.monitor.position(run.loop_epoch) or run.clock.next()
-        run.set_position(*position)
+        """Set the position after an epoch; see `position_after`."""
+        self.run.set_position(*self.position_after(epoch))
+
+    def position_after(self, epoch: int) -> tuple[int, int]:
+        """Return the position after an epoch; that of another loop if one was started before it ended."""
+        run = self.run
+        if epoch == run.loop_epoch:
+            return epoch + 1, 0
+        return self.monitor.position(run.loop_epoch) or run.clock.next()
 
     def resize(self, world: World, rewind: int, position: tuple[int, int] | None = None) -> None:
         """Go on in another world; see `StreamingDataset.resize`.
