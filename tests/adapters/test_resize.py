@@ -212,3 +212,25 @@ def test_the_next_batch_comes_soon(folder):
         next(loop)
         seconds.append(time.perf_counter() - start)
     assert np.median(seconds) < 0.1
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_the_state_of_the_data_set_after_an_interrupt_follows_a_rewind(folder, device):
+    is_interrupted = False
+
+    def interrupt(batch):
+        if is_interrupted:
+            raise KeyboardInterrupt
+        return batch
+
+    data = make(folder)
+    loader = load(data, num_workers=0, batch_transform=interrupt, device=device)
+    batches = iter(loader)
+    for _ in range(4):
+        next(batches)
+    loader.resize(World(), rewind=2)
+    is_interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    assert data.state_dict() == loader.state_dict()
+    assert data.state_dict()["sample_in_epoch"] == 2 * GLOBAL_BATCH

@@ -211,3 +211,20 @@ def test_the_end_of_a_loop_over_a_loader_does_not_move_a_later_one_over_its_data
     list(earlier)
     state = dataset.state_dict()
     assert (state["epoch"], state["sample_in_epoch"]) == (1, 3 * BATCH)
+
+
+@pytest.mark.parametrize("event", ["state", "resize"])
+def test_the_error_of_a_loop_that_cannot_go_on_does_not_move_a_later_one(dataset, event):
+    loader = StreamingDataLoader(dataset)
+    state, earlier = loader.state_dict(), iter(loader)
+    next(earlier)
+    if event == "state":
+        loader.load_state_dict(state)
+    batches = iter(loader)
+    next(batches)
+    if event == "resize":
+        loader.resize(World())
+    next(batches)
+    with pytest.raises(ConfigError, match="leave"):
+        next(earlier)
+    assert dataset.state_dict() == loader.state_dict()

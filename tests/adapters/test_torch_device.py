@@ -306,6 +306,20 @@ def test_the_state_of_the_data_set_after_an_interrupt_is_that_after_the_batch_in
     assert state == loader.state_dict()
 
 
+def test_the_state_of_the_data_set_after_an_error_of_a_copy_is_before_that_batch(folder):
+    class Full:
+        def to(self, device: Any) -> Any:
+            raise RuntimeError("out of memory")
+
+    data = StreamingDataset(local=folder, shuffle=True, batch_size=4)
+    batches = iter([1, 2, Full()])
+    loader = StreamingDataLoader(data, batch_transform=lambda _: next(batches), device="cpu")
+    with pytest.raises(RuntimeError, match="out of memory"):
+        list(loader)
+    assert data.state_dict()["sample_in_epoch"] == 4 * 2
+    assert data.state_dict() == loader.state_dict()
+
+
 @pytest.mark.filterwarnings("ignore:(Module streamplug was|No data was):Warning")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_copies_batches_of_workers_and_keeps_its_state_exact(fake, folder, workers):

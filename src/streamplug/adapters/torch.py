@@ -23,7 +23,6 @@ from streamplug.adapters.torch_batches import (
     drop_workers_on_interrupt,
     identity,
     release_after_error,
-    rewind_after_error,
     start_iterator,
 )
 from streamplug.adapters.torch_device import find_device, move_batches
@@ -229,17 +228,18 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 source = self._messages_of_loop(source, self._loops)
             if self.num_workers:
                 source = release_after_error(source)
-            own = self._latest_loop = _LoopPosition(epoch, first)
+            own = self._latest_loop = _LoopPosition(epoch, first, run.clock.events)
             try:
                 with self._progress_line():
-                    for step, batch in self._batches(source, epoch, first, sets):
+                    for step, batch in self._batches(source, own, sets):
                         run.check_sets(sets)
                         run.set_loader_position(epoch, step + 1)
                         self._loop, self._position, own.step = sets, (epoch, step + 1), step + 1
                         yield batch
-            except (KeyboardInterrupt, SystemExit):
-                # A batch may have been read, and copied ahead of use.
-                run.set_loader_position(epoch, own.step)
+            except BaseException as error:
+                # A batch may have been read that was not yielded. Other positions are not this loop's to set.
+                if run.clock.events == own.events and not isinstance(error, GeneratorExit):
+                    run.set_loader_position(epoch, own.step)
                 raise
             finally:
                 own.is_running = False
@@ -279,19 +279,19 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         )
 
     def _batches(
-        self, source: Iterator[Any], epoch: int, step: int, sets: int
+        self, source: Iterator[Any], own: _LoopPosition, sets: int
     ) -> Iterator[tuple[int, Any]]:
         """Yield the steps and the batches of a loop; after `resize`, leave out those of the world before.
 
         `source` has the messages of workers; without workers, the batches.
         """
-        run = self.dataset.session.run
+        run, epoch = self.dataset.session.run, own.epoch
         while True:
             changes = self._changes = run.clock.changes
-            batches = rewind_after_error(source, run, epoch, step)
+            batches = source
             if self.num_workers and self._shared is not None:
                 batches = worker_batches(source, changes, self.num_workers, self._shared[1:])
-            for number, batch in enumerate(move_batches(batches, self._device), step):
+            for number, batch in enumerate(move_batches(batches, self._device), own.step):
                 yield number, batch
                 if run.clock.changes != changes:
                     break
@@ -301,7 +301,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             if (change := run.clock.change) is not None:  # else another process is writing it
                 if change.epoch != epoch:  # workers would not follow it
                     raise ConfigError(RESIZE_ERROR)
-                self._position, step = (epoch, change.step), change.step
+                self._position = epoch, change.step
+                own.step, own.events = change.step, run.clock.events
                 self._follow_batch_size()
                 if not self.num_workers:
                     run.resume_loop(change)
@@ -374,10 +375,11 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
 
 @dataclass(slots=True)
 class _LoopPosition:
-    """Epoch and step after the batch that a loop yielded last."""
+    """Epoch and step after the batch that a loop yielded last, and `EpochCounter.events` that it followed."""
 
     epoch: int
     step: int
+    events: int = 0
     is_running: bool = True
 
 

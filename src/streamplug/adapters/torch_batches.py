@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import partial
-from itertools import count, islice, takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,7 +34,6 @@ from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
 from streamplug.session.hints import warn_about_own_samples
 from streamplug.session.sample_errors import note_batch, note_sample
-from streamplug.session.training_run import TrainingRun
 
 if TYPE_CHECKING:
     from streamplug.adapters import torch as adapters
@@ -197,24 +196,6 @@ def compare_with_order(loader: adapters.StreamingDataLoader, epoch: int, step: i
     if cls.__iter__ is not StreamingDataset.__iter__ and not loader.drop_last:
         steps = session.run.epoch(epoch, session.world).steps
         warn_about_own_samples(cls.__name__, step, steps, session.world)
-
-
-def rewind_after_error(
-    batches: Iterator[Any], run: TrainingRun, epoch: int, first: int
-) -> Iterator[Any]:
-    """Yield the batches of a data set in this process; if one fails, move the run back before its step.
-
-    The data set has counted a batch before the batch is transformed and collated. `first` is the first step.
-    """
-    for step in count(first):
-        try:
-            batch = next(batches)
-        except StopIteration:
-            return
-        except BaseException:
-            run.set_loader_position(epoch, step)
-            raise
-        yield batch
 
 
 def release_after_error(batches: Iterator[Any]) -> Iterator[Any]:
