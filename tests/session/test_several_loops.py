@@ -57,3 +57,28 @@ def test_a_loop_that_ends_after_one_within_it_does_not_move_the_run_back(dataset
     assert dataset.state_dict()["sample_in_epoch"] == 2 * BATCH
     list(loop)
     assert dataset.state_dict()["epoch"] == 2
+
+
+def test_a_loop_left_before_a_state_was_loaded_is_not_taken_for_one_over_its_epoch(dataset):
+    list(dataset)
+    state, left = dataset.state_dict(), dataset.batches()
+    next(left)
+    dataset.load_state_dict({**state, "epoch": 0})
+    earlier, loop = dataset.batches(), dataset.batches()
+    next(earlier)
+    for _ in range(3):
+        next(loop)
+    list(earlier)
+    state = dataset.state_dict()
+    assert (state["epoch"], state["sample_in_epoch"]) == (1, 3 * BATCH)
+
+
+def test_resize_takes_a_loop_beside_one_that_was_left_within_a_batch(dataset):
+    state, left = dataset.state_dict(), iter(dataset)
+    for _ in range(BATCH + 1):
+        next(left)
+    dataset.load_state_dict(state)
+    samples = iter(dataset)
+    read = [next(samples) for _ in range(BATCH)]
+    dataset.resize(dataset.session.world)
+    assert len(read + list(samples)) == SIZE

@@ -69,18 +69,21 @@ class Monitor:
             else:  # A forked process ends its copy of the loop, too, perhaps when it can import nothing more.
                 self.stats.live.pop(block, None)
 
-    def check_between(self, epoch: int, step: int) -> None:
+    def check_between(self, epoch: int, step: int, sets: int) -> None:
         """Raise `ConfigError` if the batch of `step` is being yielded sample by sample."""
-        for block, own_epoch in list(self.stats.live.items()):
-            if own_epoch == epoch:  # else of a loop that was left, or of another one
-                block.check_between(step)
+        for block in self._blocks(epoch, sets):
+            block.check_between(step)
 
-    def position(self, epoch: int) -> tuple[int, int] | None:
+    def position(self, epoch: int, sets: int) -> tuple[int, int] | None:
         """Return the epoch and the next step of the loop over it; None if it is not being read."""
-        for block, own_epoch in list(self.stats.live.items()):
-            if own_epoch == epoch:
-                return epoch, block.step if block.next_step is None else block.next_step
+        for block in self._blocks(epoch, sets):
+            return epoch, block.step if block.next_step is None else block.next_step
         return None
+
+    def _blocks(self, epoch: int, sets: int) -> list[Block]:
+        """Return the blocks being yielded of a loop over `epoch` with `Block.sets`; others may be left."""
+        live = self.stats.live
+        return [b for b, own in list(live.items()) if own == epoch and b.sets == sets]
 
     def latest_batch(self) -> tuple[int, Int64] | None:
         """Return the step and the sample ids of the batch yielded last; None unless one loop is active."""

@@ -164,7 +164,7 @@ class Session:
         run = self.run
         if epoch == run.loop_epoch:
             return epoch + 1, 0
-        return self.monitor.position(run.loop_epoch) or run.clock.next()
+        return self.monitor.position(run.loop_epoch, run.clock.sets) or run.clock.next()
 
     def resize(self, world: World, rewind: int, position: tuple[int, int] | None = None) -> None:
         """Go on in another world; see `StreamingDataset.resize`.
@@ -182,7 +182,7 @@ class Session:
         if position is None:
             position = run.loop_position()
             if position is not None and run.world_change() is None:
-                self.monitor.check_between(*position)
+                self.monitor.check_between(*position, run.clock.sets)
         epoch, step = rewind_position(
             position, rewind, len(run.steps_of_global_batch(0, self.world))
         )
