@@ -234,3 +234,18 @@ def test_the_state_of_the_data_set_after_an_interrupt_follows_a_rewind(folder, d
         next(batches)
     assert data.state_dict() == loader.state_dict()
     assert data.state_dict()["sample_in_epoch"] == 2 * GLOBAL_BATCH
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["columns", "persistent"])
+def test_a_loop_goes_on_after_another_one_within_it_has_ended(folder, plain, kind):
+    data = make(folder)
+    loader = load(data, kind)
+    batches = iter(loader)
+    read = [check(next(batches))]
+    list(load(data, kind))
+    read += [check(next(batches)) for _ in range(STEPS - 1)]
+    time.sleep(0.3)  # the workers have read all
+    loader.resize(World(), rewind=2)
+    read[-2:] = map(check, batches)
+    assert list(map(sorted, read)) == plain[0]

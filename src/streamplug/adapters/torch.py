@@ -311,7 +311,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         # Copies ahead of use ended before the last batch.
         run.set_loader_position(*self.dataset.session.position_after(epoch))
         for _ in source:  # exhaust the iterator, so that workers end
-            pass
+            run.clock.end(epoch)  # a loop in another thread may have ended since
 
     def _follow_batch_size(self) -> None:
         batch_size = self.dataset.session.run.batch

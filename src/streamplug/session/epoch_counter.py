@@ -111,8 +111,8 @@ class EpochCounter:
         self._cells[_ENDED] = epoch + 1
 
     def is_ended(self, epoch: int) -> bool:
-        """Return whether `end` was called for this epoch or a later one."""
-        return bool(self._numbers[_ENDED] > epoch)
+        """Return whether the last call of `end` was for this epoch."""
+        return bool(self._numbers[_ENDED] == epoch + 1)
 
     def set(self, epoch: int, step: int, version: int = 0) -> None:
         """Set the next epoch, its first step, and a version that tells outdated copies of a run apart."""
