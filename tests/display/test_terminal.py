@@ -48,10 +48,11 @@ def test_no_command_prints_the_control_characters_of_a_data_set(tmp_path, argume
 
 def test_the_spinner_of_a_scan_shows_no_control_characters_of_names(tmp_path, monkeypatch):
     pytest.importorskip("streamplug_text")
-    (tmp_path / f"{NAME}.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / "a.jsonl").write_text('{"n": 1}\n')
     texts = []
     monkeypatch.setattr("rich.status.Status.update", lambda _, text: texts.append(text.plain))
-    CliRunner().invoke(main, ["index", "scan", str(tmp_path), "--format", "jsonl"])
+    CliRunner().invoke(main, ["index", "scan", str(tmp_path / NAME), "--format", "jsonl"])
     assert any(r"a\x1b[31mred" in text for text in texts)
     assert not any("\x1b" in text for text in texts)
 

@@ -26,7 +26,8 @@ plugins = pickle.load(sys.stdin.buffer)
 try:
     restore(cloudpickle.loads(plugins))
 except Exception:
-    sys.exit(3)
+    answers.write(pickle.dumps(None))
+    sys.exit()
 try:
     function, part = cloudpickle.load(sys.stdin.buffer)
     answer = cloudpickle.dumps((function(part), None))
@@ -39,8 +40,6 @@ except BaseException as error:
         answer = cloudpickle.dumps((None, StreamplugError(f"{type(error).__name__}: {error}")))
 answers.write(answer)
 """
-_NO_PLUGINS = 3
-"""Exit status of a process that cannot import the plugins that are registered here."""
 
 
 def map_processes(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
@@ -72,14 +71,15 @@ def _call(function: Callable[[Any], Any], part: Any, plugins: bytes) -> Any:
     done = subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, "-c", _SERVE], input=sent, stdout=subprocess.PIPE, check=False
     )
-    if done.returncode == _NO_PLUGINS:
-        return function(part)
     if done.returncode:
         raise StreamplugError(
             f"a process that measured samples or planned an epoch ended with {done.returncode}; -9 often "
             "means that memory ran out"
         )
-    result, error = cloudpickle.loads(done.stdout)
+    answer = cloudpickle.loads(done.stdout)
+    if answer is None:  # the process could not import the plugins that are registered here
+        return function(part)
+    result, error = answer
     if error is not None:
         raise error
     return result
