@@ -123,7 +123,7 @@ def damage_is_not_fetched_again() -> None:
 @defect
 def a_server_that_stalls_is_waited_for() -> None:
     wait = stall_timeout._wait
-    stall_timeout._wait = lambda job, url, timeout, count: wait(job, url, float("inf"), count)
+    stall_timeout._wait = lambda job, url, _, *rest: wait(job, url, float("inf"), *rest)
 
 
 @defect
