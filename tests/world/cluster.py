@@ -22,11 +22,12 @@ from streamplug.cache import boot_record, quota, staging
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import NotFound, Transient
 from streamplug.interfaces import Storage
+from streamplug.interfaces.callback import Callback, Event, RequestRetried
 from streamplug.plugin import register
 from streamplug.plugin_kit import cancellation
 from streamplug.read import open_shards
 from streamplug.transfer import download, file_lock, probe, retry, threads
-from streamplug.types import ObjectInfo
+from streamplug.types import ObjectInfo, World
 from tests.world import kernel as world
 from tests.world.data import content, order
 from tests.world.kernel import START, Failure, Kernel, Machine, Process
@@ -96,6 +97,7 @@ class Network(Storage):
         if fault == "busy":
             raise Transient(f"{self.url_of(key)}: busy")
         if fault == "stall":
+            self.job.stalled.add(self.url_of(key))
             kernel.wait(None, kernel.draw.choice([TIMEOUT / 2, 2000 * TIMEOUT]))
         return self.job.files[key], fault
 
@@ -145,12 +147,25 @@ class Network(Storage):
 register("storage", "world", Network)
 
 
+class Retries(Callback):
+    """Notes requests that were taken for stalled ones."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def on_event(self, event: Event, _: World) -> None:
+        if isinstance(event, RequestRetried) and "nothing arrived" in event.cause:
+            self.job.timed_out.add(event.url)
+
+
 class Job:
     """A job that is killed and started again, on another world, until its steps are done.
 
     Attributes:
         kernel: What runs it.
         requests: Requests of the network by file.
+        stalled: URLs of files of which an answer stalled.
+        timed_out: URLs of files of which a request was given up because nothing arrived.
     """
 
     def __init__(self, seed: int, folder: Path, far: Path) -> None:
@@ -159,6 +174,8 @@ class Job:
         self.kernel = Kernel(seed, STATE)
         self.draw = self.kernel.draw
         self.faults, self.requests = Faults.drawn(self.draw), Counter[str]()
+        self.stalled: set[str] = set()
+        self.timed_out: set[str] = set()
         self.soon: list[tuple[int, Callable[[], None]]] = []
         self.stopped: Process | None = None
         self.began: dict[tuple[Machine, str], float] = {}
@@ -295,6 +312,7 @@ class Job:
             predownload=12,
             download_timeout=TIMEOUT,
             download_retry=12,
+            callbacks=[Retries(self)],
             **order(ranks, rank, nodes),
         )
         if state is not None:
@@ -322,6 +340,8 @@ class Job:
         for when, act in [each for each in self.soon if each[0] <= self.kernel.steps]:
             self.soon.remove((when, act))
             act()
+        if self.timed_out - self.stalled and not self.faults.freeze and self.stopped is None:
+            raise Failure(f"taken for stalled: {self.timed_out - self.stalled}")
         if self.limit is None or self.kernel.steps % 10:
             return
         for machine in self.machines:
