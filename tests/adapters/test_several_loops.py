@@ -45,6 +45,14 @@ def start_late(worker):
     time.sleep(worker)
 
 
+def end_earlier(earlier, loop):
+    """End a loop after three batches of one that was started later."""
+    next(earlier)
+    for _ in range(3):
+        next(loop)
+    list(earlier)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("loaders", [1, 2])
 def test_loops_side_by_side_have_an_epoch_each(folder, dataset, loaders):
@@ -72,10 +80,7 @@ def test_the_state_of_a_loader_is_that_of_its_own_loop(folder, dataset, workers)
 def test_the_end_of_another_loop_does_not_move_that_of_a_loader(folder, dataset):
     other, loader = StreamingDataLoader(dataset), StreamingDataLoader(dataset)
     earlier, batches = iter(other), iter(loader)
-    next(earlier)
-    for _ in range(3):
-        next(batches)
-    list(earlier)
+    end_earlier(earlier, batches)
     resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
     resumed.load_state_dict(loader.state_dict())
     assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[1][3:]
@@ -174,10 +179,7 @@ def test_a_loop_does_not_follow_the_resize_of_another_loader(dataset, workers):
 def test_the_end_of_a_loop_does_not_move_a_later_one_over_the_same_loader(folder, dataset, workers):
     loader = StreamingDataLoader(dataset, num_workers=workers)
     earlier, batches = iter(loader), iter(loader)
-    next(earlier)
-    for _ in range(3):
-        next(batches)
-    list(earlier)
+    end_earlier(earlier, batches)
     for step in (3, 4):
         resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
         resumed.load_state_dict(loader.state_dict())
@@ -205,10 +207,7 @@ def test_the_end_of_a_loop_over_a_loader_does_not_move_a_later_one_over_its_data
     folder, dataset
 ):
     earlier, batches = iter(StreamingDataLoader(dataset)), dataset.batches()
-    next(earlier)
-    for _ in range(3):
-        next(batches)
-    list(earlier)
+    end_earlier(earlier, batches)
     state = dataset.state_dict()
     assert (state["epoch"], state["sample_in_epoch"]) == (1, 3 * BATCH)
 

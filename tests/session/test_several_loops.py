@@ -18,6 +18,14 @@ def dataset(tmp_path) -> StreamingDataset:
     return StreamingDataset(local=str(tmp_path / "set"), batch_size=BATCH, shuffle=True)
 
 
+def end_earlier(earlier, loop):
+    """End a loop after three batches of one that was started later."""
+    next(earlier)
+    for _ in range(3):
+        next(loop)
+    list(earlier)
+
+
 @pytest.mark.parametrize("iterate", [iter, StreamingDataset.batches])
 @pytest.mark.parametrize("used", [1, 2])
 def test_a_loop_does_not_go_on_after_a_state_was_loaded_and_another_loop_began(
@@ -39,10 +47,7 @@ def test_a_loop_does_not_go_on_after_a_state_was_loaded_and_another_loop_began(
 @pytest.mark.parametrize("iterate", [iter, StreamingDataset.batches])
 def test_the_end_of_a_loop_does_not_move_a_later_one(dataset, iterate):
     earlier, loop = iterate(dataset), dataset.batches()
-    next(earlier)
-    for _ in range(3):
-        next(loop)
-    list(earlier)
+    end_earlier(earlier, loop)
     state = dataset.state_dict()
     assert (state["epoch"], state["sample_in_epoch"]) == (1, 3 * BATCH)
     list(loop)
@@ -65,10 +70,7 @@ def test_a_loop_left_before_a_state_was_loaded_is_not_taken_for_one_over_its_epo
     next(left)
     dataset.load_state_dict({**state, "epoch": 0})
     earlier, loop = dataset.batches(), dataset.batches()
-    next(earlier)
-    for _ in range(3):
-        next(loop)
-    list(earlier)
+    end_earlier(earlier, loop)
     state = dataset.state_dict()
     assert (state["epoch"], state["sample_in_epoch"]) == (1, 3 * BATCH)
 

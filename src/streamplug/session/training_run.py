@@ -100,9 +100,8 @@ class TrainingRun(RunOrder):
             self.check_sets(self._sets)
             raise ConfigError(RESIZE_ERROR)
         if block is not None:
-            if (
-                block.sets is not None and block.sets != self._sets
-            ):  # of a loop before the latest one
+            # Of a loop that was started before the latest one.
+            if block.sets is not None and block.sets != self._sets:
                 self.check_sets(block.sets)
             block.next_step = step
         self._cursor = (self._cursor[0], epoch, step)

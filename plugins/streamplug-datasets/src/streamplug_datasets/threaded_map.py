@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from itertools import islice
 from typing import Any, TypeVar
 
 from streamplug.config import whole_number
 from streamplug.dataset import StreamingDataset
-from streamplug.session.sample_source import Block
 from streamplug.types import Sample
+from streamplug_datasets.transform import map_rows
 
 T = TypeVar("T")
 
@@ -33,21 +31,9 @@ def map_samples(
         ConfigError: If `num_threads` is less than 1.
     """
     num_threads = whole_number("num_threads", num_threads, 1) or 1
-    session = dataset.session
-
-    def read(block: Block) -> list[Sample]:
-        return session.reader.rows(block.ids)
-
     pool = ThreadPoolExecutor(num_threads, thread_name_prefix="ahead")
     try:
-        with closing(session.read_epoch(read, session.source.rows)) as blocks:
-            for epoch, block, rows in blocks:
-                mapped = _in_order(pool, change, rows, num_threads)
-                for step, part in block.batches():
-                    yield from islice(mapped, part.stop - part.start - 1)
-                    sample = next(mapped)
-                    session.run.set_position(epoch, step + 1, block)
-                    yield sample
+        yield from map_rows(dataset, lambda rows: _in_order(pool, change, rows, num_threads))
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -1,12 +1,18 @@
-"""Base class of data sets that transform their samples."""
+"""Base class of data sets that transform their samples, and the loop over transformed samples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
 
+import streamplug.dataset
 from streamplug import StreamingDataset
+from streamplug.types import Sample
+
+T = TypeVar("T")
 
 
 class TransformedDataset(StreamingDataset):
@@ -38,16 +44,7 @@ class TransformedDataset(StreamingDataset):
             yield from super().__iter__()
             return
         self.check_epoch()
-        session = self.session
-        read = lambda block: session.reader.rows(block.ids)  # noqa: E731
-        with closing(session.read_epoch(read, session.source.rows)) as blocks:
-            for epoch, block, rows in blocks:
-                for step, part in block.batches():
-                    for row in rows[part.start : part.stop - 1]:
-                        yield self.change(row)
-                    sample = self.change(rows[part.stop - 1])  # if it fails, the step is not done
-                    session.run.set_position(epoch, step + 1, block)
-                    yield sample
+        yield from map_rows(self, partial(map, self.change))
 
     @property
     def one_by_one(self) -> bool:
@@ -56,3 +53,26 @@ class TransformedDataset(StreamingDataset):
         Else they are read block by block, and changed when they are handed out.
         """
         return type(self).__getitem__ is not TransformedDataset.__getitem__
+
+
+def map_rows(
+    dataset: streamplug.dataset.StreamingDataset, change: Callable[[list[Sample]], Iterator[T]]
+) -> Generator[T, None, None]:
+    """Yield this worker's samples of the next epoch, read block by block and changed when they are yielded.
+
+    A step is done when its last sample was changed.
+
+    Args:
+        dataset: The data set.
+        change: Returns the changed samples of a block, one for each, in order.
+    """
+    session = dataset.session
+    read = lambda block: session.reader.rows(block.ids)  # noqa: E731
+    with closing(session.read_epoch(read, session.source.rows)) as blocks:
+        for epoch, block, rows in blocks:
+            changed = change(rows)
+            for step, part in block.batches():
+                yield from islice(changed, part.stop - part.start - 1)
+                sample = next(changed)
+                session.run.set_position(epoch, step + 1, block)
+                yield sample

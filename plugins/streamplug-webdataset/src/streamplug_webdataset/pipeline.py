@@ -213,10 +213,8 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         for number, stage in enumerate(self._stages_of(process)):
             outputs = stage.run(outputs, progress, number)
         try:
-            for number, output in enumerate(outputs, 1):
-                progress.count_output()
-                if number > start.after:
-                    progress.made += 1
+            for output in outputs:
+                if progress.count_output():
                     self._progress = progress  # another loop may have yielded since
                     yield output
                     run.check_sets(sets)

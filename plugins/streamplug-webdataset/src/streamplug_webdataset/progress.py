@@ -83,15 +83,21 @@ class Progress:
         self.rest_mark: Any = None
         self.done, self.is_running = False, True
         self._rest, self._rest_counts, self._after = start.used, start.counts, 0
+        self._to_skip = start.after
 
-    def count_output(self) -> None:
-        """Count an output of the last stage."""
+    def count_output(self) -> bool:
+        """Count an output of the last stage; return whether it is new, not one produced again."""
         if self.held:
             self._after += 1
         else:
             self._rest, self._after = self.used, 0
             self._rest_counts = tuple(self.counts.items()) if self.counts else ()
             self.rest_mark = self.mark
+        if self._to_skip:
+            self._to_skip -= 1
+            return False
+        self.made += 1
+        return True
 
     @property
     def position(self) -> Position:
