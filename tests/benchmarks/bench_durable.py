@@ -2,8 +2,8 @@
 
 Run it as ``python tests/benchmarks/bench_durable.py [--out DIRECTORY] [--rounds 7] [--megabytes 512]`` on the
 disk in question. For each compression, kind of sample and size limit, it prints a row of the table in the
-documentation: the rate without syncs, and the median ratio of durable writing to that, and to that with one
-sync of everything at the end, which is what the disk itself takes.
+documentation: the rate without syncs and, as median ratios to its time, durable writing, writing and syncing
+files of about the same sizes and nothing else, and one sync of the disk at the end.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ import shutil
 import statistics
 import tempfile
 import time
-from itertools import cycle
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, cycle, islice
 from pathlib import Path
 
 import numpy as np
 
 from streamplug import MDSWriter
+from streamplug.plugin_kit.file_commit import sync_file
 
 CASES = [
     # Compression, size limit, samples, share of the bytes
-    (None, "1mb", "values", 4),
+    (None, "1mb", "values", 2),
     (None, "16mb", "values", 1),
     (None, "64mb", "values", 1),
     (None, "256mb", "values", 1),
-    (None, "1mb", "tokens", 4),
+    (None, "1mb", "tokens", 2),
     (None, "64mb", "tokens", 1),
     ("zstd", "1mb", "tokens", 4),
     ("zstd", "16mb", "tokens", 4),
@@ -44,13 +46,11 @@ def make_samples(kind: str) -> list[dict[str, bytes]]:
     return [{"b": row.tobytes()} for row in tokens]
 
 
-def write(
+def write_dataset(
     out: Path, samples: list[dict[str, bytes]], total: int, limit: str, kind: str | None, how: str
 ) -> float:
     """Return the seconds that writing so many bytes takes."""
-    shutil.rmtree(out, ignore_errors=True)
-    os.sync()
-    count = total // len(samples[0]["b"])
+    number = total // len(samples[0]["b"])
     begin = time.perf_counter()
     with MDSWriter(
         out=out,
@@ -59,11 +59,39 @@ def write(
         compression=kind,
         durable=how == "durable",
     ) as writer:
-        for sample, _ in zip(cycle(samples), range(count)):
+        for sample, _ in zip(cycle(samples), range(number)):
             writer.write(sample)
-    if how == "synced":
+    if how == "one sync":
         os.sync()
     return time.perf_counter() - begin
+
+
+def write_files(out: Path, samples: list[dict[str, bytes]], sizes: list[int]) -> float:
+    """Return the least seconds that writing files of about these sizes and syncing each of them takes."""
+    values = cycle([sample["b"] for sample in samples])
+    out.mkdir()
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(4) as pool:
+        pending = []
+        for number, size in enumerate(sizes):
+            path = out / str(number)
+            with path.open("wb", 1 << 18) as stream:
+                stream.writelines(islice(values, size // len(samples[0]["b"])))
+            pending.append(pool.submit(sync_file, path))
+        for sync in pending:
+            sync.result()
+    return time.perf_counter() - begin
+
+
+def empty_files(out: Path) -> None:
+    """Free the space and the memory of a data set that was written.
+
+    The names stay until all is measured: ext4 creates files up to three times as slowly where others were
+    removed in the last minutes, as it does not use their inodes again so soon.
+    """
+    for path in out.iterdir():
+        os.truncate(path, 0)
+    os.sync()
 
 
 def main() -> None:
@@ -72,23 +100,39 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--megabytes", type=int, default=512)
     options = parser.parse_args()
-    out = Path(tempfile.mkdtemp(dir=options.out)) / "set"
-    print("| Samples | Compression | Shards | Not synced, MB/s | Durable | One sync at the end |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    parent = Path(tempfile.mkdtemp(dir=options.out))
+    folders = (parent / str(number) for number in count())
+    print(
+        "| Samples | Compression | Shards | Not synced, MB/s | Durable | Files alone, synced "
+        "| One sync at the end |"
+    )
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    ways = ("not synced", "durable", "files alone", "one sync")
     for compression, limit, kind, share in CASES:
         samples, total = make_samples(kind), options.megabytes * 1_000_000 // share
-        seconds: dict[str, list[float]] = {"plain": [], "durable": [], "synced": []}
+        first = next(folders)
+        write_dataset(first, samples, total, limit, compression, "not synced")
+        sizes = [path.stat().st_size for path in first.iterdir()]
+        empty_files(first)
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(options.rounds):
-            for how in random.sample(list(seconds), 3):
-                seconds[how].append(write(out, samples, total, limit, compression, how))
+            for way in random.sample(ways, len(ways)):
+                out = next(folders)
+                seconds[way].append(
+                    write_files(out, samples, sizes)
+                    if way == "files alone"
+                    else write_dataset(out, samples, total, limit, compression, way)
+                )
+                empty_files(out)
+        plain = seconds["not synced"]
+        rate = total / statistics.median(plain) / 1e6
         ratios = [
-            statistics.median(a / b for a, b in zip(seconds[how], seconds["plain"], strict=True))
-            for how in ("durable", "synced")
+            statistics.median(a / b for a, b in zip(seconds[w], plain, strict=True))
+            for w in ways[1:]
         ]
-        rate = total / statistics.median(seconds["plain"]) / 1e6
         row = (kind, compression or "none", limit, f"{rate:,.0f}", *(f"{r:.2f}" for r in ratios))
         print(f"| {' | '.join(row)} |", flush=True)
-    shutil.rmtree(out.parent)
+    shutil.rmtree(parent)
 
 
 if __name__ == "__main__":

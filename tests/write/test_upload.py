@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import StorageError, Transient
+from streamplug.plugin_kit.file_commit import MAX_SYNCED_TOGETHER
 from streamplug.write.upload import Uploader
 
 
@@ -116,4 +120,120 @@ def test_closing_drops_what_has_not_begun(tmp_path, far):
     threading.Timer(0.1, far.gate.set).start()
     it.close()
     assert far.begun == 2
+    assert threads() == []
+
+
+class Disk:
+    """Records the files that are synced, by their names; can make syncs wait, or fail for one file."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.synced: list[str] = []
+        self.opened: dict[int, str] = {}
+        self.max_open = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.bad = ""
+        self._open, self._close = os.open, os.close
+        for name in ("fsync", "open", "close"):
+            monkeypatch.setattr(os, name, getattr(self, name))
+
+    def open(self, path, *args: int) -> int:
+        descriptor = self._open(path, *args)
+        self.opened[descriptor] = Path(path).name
+        self.max_open = max(self.max_open, len(self.opened))
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        self.opened.pop(descriptor, None)
+        self._close(descriptor)
+
+    def fsync(self, descriptor: int) -> None:
+        assert self.gate.wait(60)
+        if self.opened[descriptor] == self.bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.synced.append(self.opened[descriptor])
+
+
+def local_files(folder: Path, number: int) -> tuple[Uploader, list[str]]:
+    names = [f"file.{number:03d}" for number in range(number)]
+    for name in names:
+        (folder / name).write_text(name)
+    it = Uploader(None, folder, keep_local=True, durable=True, retries=0, num_threads=2)
+    return it, names
+
+
+@pytest.mark.parametrize("number", [1, 2, MAX_SYNCED_TOGETHER, 3 * MAX_SYNCED_TOGETHER + 1])
+def test_all_local_files_are_synced_and_few_are_open(tmp_path, monkeypatch, number):
+    it, names = local_files(tmp_path, number)
+    disk = Disk(monkeypatch)
+    disk.gate.clear()
+    for name in names[:-1]:
+        it.put(name)  # does not wait for the disk
+    disk.gate.set()
+    it.put(names[-1])
+    it.drain()
+    assert disk.synced == names
+    assert 0 < disk.max_open <= MAX_SYNCED_TOGETHER
+    assert disk.opened == {}
+    it.put(names[0])
+    it.drain()
+    assert disk.synced == [*names, names[0]]
+    it.close()
+
+
+def test_a_file_that_comes_as_the_thread_ends_is_synced(tmp_path, monkeypatch):
+    it, names = local_files(tmp_path, 1)
+    disk = Disk(monkeypatch)
+    ending = Future()  # of a thread that found no more files, but has not ended
+    it._pending.append(ending)
+    it.put(names[0])
+    ending.set_result(None)
+    it.drain()
+    assert disk.synced == names
+    it.close()
+
+
+@pytest.mark.parametrize("bad", [0, 1, 5, 9])
+def test_an_error_of_a_sync_names_the_file(tmp_path, monkeypatch, bad):
+    it, names = local_files(tmp_path, 10)
+    disk = Disk(monkeypatch)
+    disk.bad = names[bad]
+    message = rf"{disk.bad}: {os.strerror(errno.EIO)}"
+
+    def put_all() -> None:
+        for name in names:
+            it.put(name)
+        it.drain()
+
+    with pytest.raises(StorageError, match=message):
+        put_all()
+    it.close()
+    assert disk.opened == {}
+
+
+def test_an_error_of_a_sync_is_told_at_the_next_file(tmp_path, monkeypatch):
+    it, names = local_files(tmp_path, 2)
+    disk = Disk(monkeypatch)
+    disk.bad = names[0]
+
+    def put_slowly() -> None:
+        for _ in range(600):
+            it.put(names[1])
+            time.sleep(0.01)
+
+    it.put(names[0])
+    with pytest.raises(StorageError, match=disk.bad):
+        put_slowly()
+    it.close()
+
+
+def test_closing_drops_files_that_are_not_synced_yet(tmp_path, monkeypatch):
+    it, names = local_files(tmp_path, 3 * MAX_SYNCED_TOGETHER)
+    disk = Disk(monkeypatch)
+    disk.gate.clear()
+    for name in names:
+        it.put(name)
+    threading.Timer(0.1, disk.gate.set).start()
+    it.close()
+    assert len(disk.synced) <= MAX_SYNCED_TOGETHER
     assert threads() == []

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import takewhile
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from itertools import islice, takewhile
 from pathlib import Path
+from typing import Any
+
+MAX_SYNCED_TOGETHER = 32
+"""Number of files that are open at a time while many are synced."""
+
+_WRITE = 2
+"""SYNC_FILE_RANGE_WRITE of sync_file_range(2)."""
 
 # Directories that cannot be opened for reading, and file systems that sync names by themselves.
 _NO_DIRECTORY_SYNC_ERRNOS = frozenset(
@@ -30,6 +39,51 @@ def sync_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_files(paths: Iterable[Path]) -> None:
+    """Wait until the contents of files are on the disk.
+
+    On Linux, the disk writes groups of files at once and the file system commits them together, so that many
+    small files take less time than one after the other.
+
+    Raises:
+        OSError: With the path as its `filename`.
+    """
+    remaining = iter(paths)
+    while group := list(islice(remaining, MAX_SYNCED_TOGETHER)):
+        with ExitStack() as stack:
+            opened: list[tuple[Path, int]] = []
+            for path in group:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, descriptor)
+                opened.append((path, descriptor))
+                if len(group) > 1:
+                    _start_writing(descriptor)
+            for path, descriptor in opened:
+                try:
+                    os.fsync(descriptor)
+                except OSError as error:
+                    error.filename = str(path)
+                    raise
+
+
+def _start_writing(descriptor: int) -> None:
+    """Let the disk begin to write a file, where the system supports it; errors are left to the sync."""
+    sync_file_range = _sync_file_range()
+    if sync_file_range is not None:
+        sync_file_range(descriptor, 0, 0, _WRITE)
+
+
+@cache
+def _sync_file_range() -> Callable[..., Any] | None:
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    function = ctypes.CDLL(None).sync_file_range
+    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return function
 
 
 def sync_directory(path: Path) -> None:

@@ -33,7 +33,7 @@ from streamplug.index import format_index
 from streamplug.index.basename import validate_basename
 from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import make
-from streamplug.plugin_kit.file_commit import sync_directory, sync_file
+from streamplug.plugin_kit.file_commit import sync_directory, sync_files
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE
 from streamplug.scan.file_lists import FileListClaims, resolve_file_list
 from streamplug.scan.glob import FileSet
@@ -97,9 +97,7 @@ class _ScanFolder:
         """Write an index, when the files that it names are on the disk; return its content."""
         names = {file["basename"] for entry in entries for file in _written_files(entry)}
         paths = [self.path / name for name in names]
-        # Several at once, as file systems sync files together.
-        for _ in map_threads(sync_file, paths, _MAX_SCANS_IN_FLIGHT):
-            pass
+        sync_files(paths)
         for folder in {path.parent for path in paths}:
             sync_directory(folder)
         data = format_index(entries, {})

@@ -9,20 +9,17 @@ from pathlib import Path
 
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.file_commit import sync_file
+from streamplug.plugin_kit.file_commit import MAX_SYNCED_TOGETHER, sync_file, sync_files
 from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.pool import check_process
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 
-_SYNC_THREADS = 4
-"""Threads that sync local files: file systems such as ext4 commit files together that are synced at once."""
-
 
 class Uploader:
     """Uploads files, or syncs those that stay to the disk, in threads; the next call raises their errors.
 
-    At most twice as many files as threads are pending, which bounds the local space.
+    At most twice as many uploads as threads are pending, which bounds the local space.
     """
 
     def __init__(
@@ -40,9 +37,10 @@ class Uploader:
         self._keep_local = keep_local or storage is None
         self.durable = durable and self._keep_local
         self._retries = retries
-        self._num_threads = num_threads if storage is not None else _SYNC_THREADS
+        self._num_threads = num_threads if storage is not None else 1
         self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="streamplug-upload")
         self._pending: deque[Future[None]] = deque()
+        self._unsynced: deque[Path] = deque()
         self._pid = os.getpid()
 
     def put(self, basename: str) -> None:
@@ -50,9 +48,16 @@ class Uploader:
         if self._storage is None and not self.durable:
             return
         check_process(self._pid)
+        if self._storage is None:
+            if self._pending and self._pending[0].done():
+                self._pending.popleft().result()
+            self._unsynced.append(self._folder / basename)
+            if not self._pending:
+                self._pending.append(self._pool.submit(self._sync_finished))
+            return
         while len(self._pending) >= 2 * self._num_threads:
             self._pending.popleft().result()
-        self._pending.append(self._pool.submit(self._finish, basename))
+        self._pending.append(self._pool.submit(self._upload, self._storage, basename))
 
     def put_index(self, data: bytes) -> None:
         """Upload the index, once all other files are: its copy if it stays here, else the bytes."""
@@ -77,20 +82,32 @@ class Uploader:
         check_process(self._pid)
         while self._pending:
             self._pending.popleft().result()
+        self._sync_finished()  # those that the thread came too early for
 
     def close(self) -> None:
         """Cancel pending files, and wait for those in progress; in a fork there are none."""
         if os.getpid() == self._pid:
+            self._unsynced.clear()
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _finish(self, basename: str) -> None:
+    def _sync_finished(self) -> None:
+        """Sync the files that wait: all that were finished during the last sync, up to a limit, at once."""
+        while self._unsynced:
+            group: list[Path] = []
+            while self._unsynced and len(group) < MAX_SYNCED_TOGETHER:
+                group.append(self._unsynced.popleft())
+            try:
+                sync_files(group)
+            except OSError as error:
+                with map_output_errors(Path(error.filename)):
+                    raise
+
+    def _upload(self, storage: Storage, basename: str) -> None:
         path = self._folder / basename
         if self.durable:
             with map_output_errors(path):
                 sync_file(path)
-        if self._storage is None:
-            return
-        storage, before = self._storage, path.stat()
+        before = path.stat()
         call_with_retries(lambda: storage.upload(path, basename), self._retries, option="retry")
         # Replaced by its own upload if both locations are the same, such as by a mount or a chain of URLs.
         if not self._keep_local and os.path.samestat(before, path.stat()):

@@ -10,7 +10,7 @@ from streamplug.errors import CorruptShardError, InvalidIndexError, UnknownNameE
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
-from streamplug.plugin_kit.file_commit import make_directory, sync_directory, sync_file
+from streamplug.plugin_kit.file_commit import make_directory, sync_directory, sync_files
 from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
@@ -66,8 +66,7 @@ def fetch_part(home: Storage, number: int, folder: Path, *, durable: bool) -> No
             call_with_retries(fetch)
         (folder / INDEX_NAME).write_bytes(data)
         if durable:
-            for path in folder.iterdir():
-                sync_file(path)
+            sync_files(folder.iterdir())
             sync_directory(folder)
 
 
