@@ -1,9 +1,9 @@
-"""What durable writing costs: the times of pairs of data sets, one synced to the disk and one not.
+"""What durable writing costs: the times of data sets that are synced to the disk in different ways, or not.
 
-Run it as ``python tests/benchmarks/bench_durable.py [--out DIRECTORY] [--rounds 7] [--megabytes 512]`` on the
-disk in question. For each compression, kind of sample and size limit, it prints a row of the table in the
-documentation: the rate without syncs and, as median ratios to its time, durable writing, writing and syncing
-files of about the same sizes and nothing else, and one sync of the disk at the end.
+Run it as ``python tests/benchmarks/bench_durable.py [--out DIRECTORY] [--rounds 7] [--megabytes 2048]`` on
+the disk in question. For each compression, kind of sample and size limit, it prints a row of the table in the
+documentation: the rate without syncs and, as median ratios to its time, durable writing, a loop that writes
+files of about the same sizes and syncs them in four threads, and one sync of the disk at the end.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def write_dataset(
 
 
 def write_files(out: Path, samples: list[dict[str, bytes]], sizes: list[int]) -> float:
-    """Return the least seconds that writing files of about these sizes and syncing each of them takes."""
+    """Return the seconds that writing files of about these sizes and syncing each in a thread takes."""
     values = cycle([sample["b"] for sample in samples])
     out.mkdir()
     begin = time.perf_counter()
@@ -94,13 +94,7 @@ def empty_files(out: Path) -> None:
     os.sync()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--megabytes", type=int, default=512)
-    options = parser.parse_args()
-    parent = Path(tempfile.mkdtemp(dir=options.out))
+def measure(parent: Path, rounds: int, megabytes: int) -> None:
     folders = (parent / str(number) for number in count())
     print(
         "| Samples | Compression | Shards | Not synced, MB/s | Durable | Files alone, synced "
@@ -109,13 +103,13 @@ def main() -> None:
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     ways = ("not synced", "durable", "files alone", "one sync")
     for compression, limit, kind, share in CASES:
-        samples, total = make_samples(kind), options.megabytes * 1_000_000 // share
+        samples, total = make_samples(kind), megabytes * 1_000_000 // share
         first = next(folders)
         write_dataset(first, samples, total, limit, compression, "not synced")
         sizes = [path.stat().st_size for path in first.iterdir()]
         empty_files(first)
         seconds: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(options.rounds):
+        for _ in range(rounds):
             for way in random.sample(ways, len(ways)):
                 out = next(folders)
                 seconds[way].append(
@@ -132,7 +126,19 @@ def main() -> None:
         ]
         row = (kind, compression or "none", limit, f"{rate:,.0f}", *(f"{r:.2f}" for r in ratios))
         print(f"| {' | '.join(row)} |", flush=True)
-    shutil.rmtree(parent)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--megabytes", type=int, default=2048)
+    options = parser.parse_args()
+    parent = Path(tempfile.mkdtemp(dir=options.out))
+    try:
+        measure(parent, options.rounds, options.megabytes)
+    finally:
+        shutil.rmtree(parent)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ import errno
 import os
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from streamplug import MDSWriter
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.errors import StorageError, Transient
+from streamplug.errors import StorageError, Transient, WriterError
+from streamplug.plugin_kit import file_commit
 from streamplug.plugin_kit.file_commit import MAX_SYNCED_TOGETHER
 from streamplug.write.upload import Uploader
 
@@ -52,7 +54,11 @@ def uploader(far: Far, folder: Path, *, keep_local: bool = True, retries: int = 
 
 
 def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("streamplug-upload")]
+    return [
+        t.name
+        for t in threading.enumerate()
+        if t.name.startswith(("streamplug-upload", "streamplug-sync"))
+    ]
 
 
 @pytest.mark.parametrize("keep_local", [True, False])
@@ -124,28 +130,36 @@ def test_closing_drops_what_has_not_begun(tmp_path, far):
 
 
 class Disk:
-    """Records the files that are synced, by their names; can make syncs wait, or fail for one file."""
+    """Records the names of files that are begun and synced; syncs can wait, or fail for one file."""
 
     def __init__(self, monkeypatch) -> None:
         self.synced: list[str] = []
+        self.begun: list[str] = []
         self.opened: dict[int, str] = {}
         self.max_open = 0
         self.gate = threading.Event()
         self.gate.set()
         self.bad = ""
+        self.bad_close = ""
         self._open, self._close = os.open, os.close
         for name in ("fsync", "open", "close"):
             monkeypatch.setattr(os, name, getattr(self, name))
+        monkeypatch.setattr(file_commit, "_start_writing", self.begin)
 
-    def open(self, path, *args: int) -> int:
-        descriptor = self._open(path, *args)
+    def open(self, path, *args: int, **kwargs: int) -> int:
+        descriptor = self._open(path, *args, **kwargs)
         self.opened[descriptor] = Path(path).name
         self.max_open = max(self.max_open, len(self.opened))
         return descriptor
 
     def close(self, descriptor: int) -> None:
-        self.opened.pop(descriptor, None)
+        name = self.opened.pop(descriptor, "")
         self._close(descriptor)
+        if name and name == self.bad_close:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def begin(self, descriptor: int) -> None:
+        self.begun.append(self.opened[descriptor])
 
     def fsync(self, descriptor: int) -> None:
         assert self.gate.wait(60)
@@ -162,30 +176,70 @@ def local_files(folder: Path, number: int) -> tuple[Uploader, list[str]]:
     return it, names
 
 
-@pytest.mark.parametrize("number", [1, 2, MAX_SYNCED_TOGETHER, 3 * MAX_SYNCED_TOGETHER + 1])
-def test_all_local_files_are_synced_and_few_are_open(tmp_path, monkeypatch, number):
+@pytest.mark.parametrize("number", [1, 2, MAX_SYNCED_TOGETHER + 1, 3 * MAX_SYNCED_TOGETHER])
+def test_all_local_files_are_synced(tmp_path, monkeypatch, number):
     it, names = local_files(tmp_path, number)
     disk = Disk(monkeypatch)
     disk.gate.clear()
-    for name in names[:-1]:
+    for name in names:
         it.put(name)  # does not wait for the disk
     disk.gate.set()
-    it.put(names[-1])
     it.drain()
     assert disk.synced == names
-    assert 0 < disk.max_open <= MAX_SYNCED_TOGETHER
-    assert disk.opened == {}
+    assert disk.max_open == 1
     it.put(names[0])
     it.drain()
     assert disk.synced == [*names, names[0]]
     it.close()
+    assert disk.opened == {}
+
+
+def test_files_are_synced_in_groups_that_the_disk_begins_at_once(tmp_path, monkeypatch):
+    _, names = local_files(tmp_path, 2 * MAX_SYNCED_TOGETHER + 1)
+    disk = Disk(monkeypatch)
+    begun = []
+    monkeypatch.setattr(disk, "fsync", lambda _: begun.append(len(disk.begun)))
+    monkeypatch.setattr(os, "fsync", disk.fsync)
+    file_commit.sync_files(tmp_path / name for name in names)
+    number = MAX_SYNCED_TOGETHER
+    assert begun == [number] * number + [2 * number] * number + [
+        2 * number
+    ]  # the last one is alone
+
+
+def test_groups_of_large_files_are_small(tmp_path, monkeypatch):
+    _, names = local_files(tmp_path, 8)
+    for name in names:
+        os.truncate(tmp_path / name, 25 << 20)
+    disk = Disk(monkeypatch)
+    begun = []
+    monkeypatch.setattr(os, "fsync", lambda _: begun.append(len(disk.begun)))
+    file_commit.sync_files(tmp_path / name for name in names)
+    assert begun == [3, 3, 3, 6, 6, 6, 8, 8]
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError, AttributeError])
+def test_systems_that_cannot_begin_early_sync_as_well(tmp_path, monkeypatch, error):
+    def fail(_: None) -> None:
+        raise error("no")
+
+    monkeypatch.setattr("ctypes.CDLL", fail)
+    file_commit._sync_file_range.cache_clear()
+    try:
+        it, names = local_files(tmp_path, 5)
+        for name in names:
+            it.put(name)
+        it.drain()
+        it.close()
+    finally:
+        file_commit._sync_file_range.cache_clear()
 
 
 def test_a_file_that_comes_as_the_thread_ends_is_synced(tmp_path, monkeypatch):
     it, names = local_files(tmp_path, 1)
     disk = Disk(monkeypatch)
     ending = Future()  # of a thread that found no more files, but has not ended
-    it._pending.append(ending)
+    it._syncs._running = ending
     it.put(names[0])
     ending.set_result(None)
     it.drain()
@@ -193,19 +247,19 @@ def test_a_file_that_comes_as_the_thread_ends_is_synced(tmp_path, monkeypatch):
     it.close()
 
 
-@pytest.mark.parametrize("bad", [0, 1, 5, 9])
-def test_an_error_of_a_sync_names_the_file(tmp_path, monkeypatch, bad):
+@pytest.mark.parametrize("number", [0, 1, 5, 9])
+@pytest.mark.parametrize("when", ["bad", "bad_close"])
+def test_an_error_of_a_sync_names_the_file(tmp_path, monkeypatch, number, when):
     it, names = local_files(tmp_path, 10)
     disk = Disk(monkeypatch)
-    disk.bad = names[bad]
-    message = rf"{disk.bad}: {os.strerror(errno.EIO)}"
+    setattr(disk, when, names[number])
 
     def put_all() -> None:
         for name in names:
             it.put(name)
         it.drain()
 
-    with pytest.raises(StorageError, match=message):
+    with pytest.raises(StorageError, match=rf"{names[number]}: {os.strerror(errno.EIO)}"):
         put_all()
     it.close()
     assert disk.opened == {}
@@ -233,7 +287,42 @@ def test_closing_drops_files_that_are_not_synced_yet(tmp_path, monkeypatch):
     disk.gate.clear()
     for name in names:
         it.put(name)
-    threading.Timer(0.1, disk.gate.set).start()
-    it.close()
+    closing = threading.Thread(target=it.close)
+    closing.start()
+    end = time.monotonic() + 60
+    while it._syncs._waiting:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    disk.gate.set()
+    closing.join(60)
     assert len(disk.synced) <= MAX_SYNCED_TOGETHER
     assert threads() == []
+
+
+def test_no_index_is_written_if_another_writer_takes_over_while_files_are_synced(
+    tmp_path, monkeypatch
+):
+    options = {"columns": {"b": "bytes"}, "size_limit": "1kb"}
+    first = MDSWriter(out=tmp_path / "set", **options)
+    disk = Disk(monkeypatch)
+    disk.gate.clear()
+    for _ in range(6):
+        first.write({"b": b"x" * 600})
+    with ThreadPoolExecutor(2) as pool:
+        finish = pool.submit(first.finish)
+        end = time.monotonic() + 60
+        while not first._closed:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        takeover = pool.submit(MDSWriter, out=tmp_path / "set", exist_ok=True, **options)
+        while "another writer" not in first._closed:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        disk.gate.set()
+        with pytest.raises(WriterError, match="another writer was started"):
+            finish.result(60)
+    second = takeover.result(60)
+    second.write({"b": b"y"})
+    second.finish()
+    names = {path.name for path in (tmp_path / "set").iterdir()}
+    assert names == {"index.json", "shard.00000.mds"}

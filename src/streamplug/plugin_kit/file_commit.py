@@ -6,14 +6,17 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 MAX_SYNCED_TOGETHER = 32
-"""Number of files that are open at a time while many are synced."""
+"""Number of files that are synced together."""
+
+_MAX_BYTES_TOGETHER = 64 << 20
+"""Number of bytes from which no more files are added to those."""
 
 _WRITE = 2
 """SYNC_FILE_RANGE_WRITE of sync_file_range(2)."""
@@ -32,13 +35,28 @@ _NO_DIRECTORY_SYNC_ERRNOS = frozenset(
 )
 
 
-def sync_file(path: Path) -> None:
-    """Wait until the content of a file is on the disk, so that it survives a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+@contextmanager
+def _open_to_sync(path: Path) -> Iterator[int]:
+    """Yield a descriptor of a file; errors name the file."""
     try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the content of a file is on the disk, so that it survives a loss of power.
+
+    Raises:
+        OSError: With the path as its `filename`.
+    """
+    with _open_to_sync(path) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_files(paths: Iterable[Path]) -> None:
@@ -51,21 +69,23 @@ def sync_files(paths: Iterable[Path]) -> None:
         OSError: With the path as its `filename`.
     """
     remaining = iter(paths)
-    while group := list(islice(remaining, MAX_SYNCED_TOGETHER)):
-        with ExitStack() as stack:
-            opened: list[tuple[Path, int]] = []
+    while group := list(_next_group(remaining)):
+        if len(group) > 1:
             for path in group:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                stack.callback(os.close, descriptor)
-                opened.append((path, descriptor))
-                if len(group) > 1:
+                with _open_to_sync(path) as descriptor:
                     _start_writing(descriptor)
-            for path, descriptor in opened:
-                try:
-                    os.fsync(descriptor)
-                except OSError as error:
-                    error.filename = str(path)
-                    raise
+        for path in group:
+            sync_file(path)
+
+
+def _next_group(paths: Iterator[Path]) -> Iterator[Path]:
+    """Take paths up to a number of files, or of bytes: a writer that is given up waits for one group."""
+    size = 0
+    for path in islice(paths, MAX_SYNCED_TOGETHER):
+        yield path
+        size += path.stat().st_size
+        if size >= _MAX_BYTES_TOGETHER:
+            return
 
 
 def _start_writing(descriptor: int) -> None:
@@ -79,9 +99,12 @@ def _start_writing(descriptor: int) -> None:
 def _sync_file_range() -> Callable[..., Any] | None:
     if sys.platform != "linux":
         return None
-    import ctypes
+    try:
+        import ctypes
 
-    function = ctypes.CDLL(None).sync_file_range
+        function = ctypes.CDLL(None).sync_file_range
+    except (ImportError, OSError, AttributeError):  # Python without ctypes, or linked statically
+        return None
     function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
     return function
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.file_commit import MAX_SYNCED_TOGETHER, sync_file, sync_files
+from streamplug.plugin_kit.file_commit import sync_file
 from streamplug.transfer.disk_errors import map_output_errors
 from streamplug.transfer.pool import check_process
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.write.sync_queue import SyncQueue
 
 
 class Uploader:
@@ -37,23 +38,18 @@ class Uploader:
         self._keep_local = keep_local or storage is None
         self.durable = durable and self._keep_local
         self._retries = retries
-        self._num_threads = num_threads if storage is not None else 1
-        self._pool = ThreadPoolExecutor(self._num_threads, thread_name_prefix="streamplug-upload")
+        self._num_threads = num_threads
+        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="streamplug-upload")
         self._pending: deque[Future[None]] = deque()
-        self._unsynced: deque[Path] = deque()
+        self._syncs = SyncQueue()  # of files that are not uploaded
         self._pid = os.getpid()
 
     def put(self, basename: str) -> None:
         """Queue a file."""
-        if self._storage is None and not self.durable:
-            return
         check_process(self._pid)
         if self._storage is None:
-            if self._pending and self._pending[0].done():
-                self._pending.popleft().result()
-            self._unsynced.append(self._folder / basename)
-            if not self._pending:
-                self._pending.append(self._pool.submit(self._sync_finished))
+            if self.durable:
+                self._syncs.put(self._folder / basename)
             return
         while len(self._pending) >= 2 * self._num_threads:
             self._pending.popleft().result()
@@ -82,25 +78,13 @@ class Uploader:
         check_process(self._pid)
         while self._pending:
             self._pending.popleft().result()
-        self._sync_finished()  # those that the thread came too early for
+        self._syncs.drain()
 
     def close(self) -> None:
         """Cancel pending files, and wait for those in progress; in a fork there are none."""
         if os.getpid() == self._pid:
-            self._unsynced.clear()
+            self._syncs.close()
             self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def _sync_finished(self) -> None:
-        """Sync the files that wait: all that were finished during the last sync, up to a limit, at once."""
-        while self._unsynced:
-            group: list[Path] = []
-            while self._unsynced and len(group) < MAX_SYNCED_TOGETHER:
-                group.append(self._unsynced.popleft())
-            try:
-                sync_files(group)
-            except OSError as error:
-                with map_output_errors(Path(error.filename)):
-                    raise
 
     def _upload(self, storage: Storage, basename: str) -> None:
         path = self._folder / basename

@@ -161,8 +161,7 @@ class Writer(Configurable, section="writer"):
             enabled=progress_bar, title=f"writing {self._destination.url}"
         )
         self._entries: list[dict[str, Any]] = []
-        self._written_bytes = self._raw_bytes = 0
-        self._samples = 0
+        self._written_bytes = self._raw_bytes = self._samples = 0
         self._closed = ""  # or why no more samples can be written
         self._destination.abort = WeakMethod(self._close_with)
         self._new_shard()
@@ -304,9 +303,9 @@ class Writer(Configurable, section="writer"):
         self._unpacked, self._single_sizes = [], []
         self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
-    def _check_open(self) -> None:
+    def _check_open(self, expected: str | None = None) -> None:
         """Raise an error if no sample is accepted; give the data set up if another thread is to blame."""
-        if self._max_bytes < 0:
+        if self._max_bytes < 0 and self._closed != expected:
             if not self._closed:
                 self._close_with(_SHARED)
             raise WriterError(f"{self._closed}; make a new writer for another one")
@@ -373,6 +372,7 @@ class Writer(Configurable, section="writer"):
                 self._flush()
             self._closed, self._max_bytes = _FINISHING, -1  # for other threads
             self._uploader.drain()
+            self._check_open(_FINISHING)  # given up by another thread, files may not be on the disk
             data = format_index(self._entries, {})
             if self._appended is not None:
                 data = self._appended.extended_index(self._entries)
