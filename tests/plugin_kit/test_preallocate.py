@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import pytest
 
@@ -39,8 +38,3 @@ def test_what_cannot_be_had_is_left_to_writing():
         file.write(b"data")
     assert os.read(read, 8) == b"data"
     os.close(read)
-
-
-def test_other_systems_do_without(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert module._fallocate.__wrapped__() is None

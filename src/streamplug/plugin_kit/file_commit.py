@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any
 
-MAX_SYNCED_TOGETHER = 32
-"""Number of files that are synced together."""
+from streamplug.plugin_kit.system_calls import system_call
 
-_MAX_BYTES_TOGETHER = 64 << 20
-"""Number of bytes from which no more files are added to those."""
+SYNC_GROUP_FILES = 32
+"""Maximum number of files that are synced together."""
 
-_WRITE = 2
-"""SYNC_FILE_RANGE_WRITE of sync_file_range(2)."""
+_SYNC_GROUP_BYTES = 64 << 20
+"""Size of the files that are synced together, which the last of them may exceed."""
+
+_SYNC_FILE_RANGE_WRITE = 2
+"""Flag of sync_file_range(2): start to write, and do not wait."""
 
 # Directories that cannot be opened for reading, and file systems that sync names by themselves.
 _NO_DIRECTORY_SYNC_ERRNOS = frozenset(
@@ -79,34 +78,20 @@ def sync_files(paths: Iterable[Path]) -> None:
 
 
 def _next_group(paths: Iterator[Path]) -> Iterator[Path]:
-    """Take paths up to a number of files, or of bytes: a writer that is given up waits for one group."""
+    """Take the next files to sync together: few bytes, because a writer that is given up waits for them."""
     size = 0
-    for path in islice(paths, MAX_SYNCED_TOGETHER):
+    for path in islice(paths, SYNC_GROUP_FILES):
         yield path
         size += path.stat().st_size
-        if size >= _MAX_BYTES_TOGETHER:
+        if size >= _SYNC_GROUP_BYTES:
             return
 
 
 def _start_writing(descriptor: int) -> None:
     """Let the disk begin to write a file, where the system supports it; errors are left to the sync."""
-    sync_file_range = _sync_file_range()
+    sync_file_range = system_call("sync_file_range", "c_int", "c_int64", "c_int64", "c_uint")
     if sync_file_range is not None:
-        sync_file_range(descriptor, 0, 0, _WRITE)
-
-
-@cache
-def _sync_file_range() -> Callable[..., Any] | None:
-    if sys.platform != "linux":
-        return None
-    try:
-        import ctypes
-
-        function = ctypes.CDLL(None).sync_file_range
-    except (ImportError, OSError, AttributeError):  # Python without ctypes, or linked statically
-        return None
-    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    return function
+        sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
 
 def sync_directory(path: Path) -> None:

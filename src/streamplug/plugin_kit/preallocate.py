@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from functools import cache
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+from streamplug.plugin_kit.system_calls import system_call
 
 MAX_PREALLOCATED_BYTES = 256 << 20
 """Limit of preallocation, because the size is unverified information from a server."""
@@ -20,18 +19,7 @@ def preallocate(file: BinaryIO, size: int | None) -> None:
     On Linux, the file is then written in 10 to 20 % less time, without an allocation per page. Errors
     such as a full disk are left to the writes.
     """
-    fallocate = _fallocate()
+    # Unlike posix_fallocate(3), it writes nothing where it is unsupported.
+    fallocate = system_call("fallocate", "c_int", "c_int", "c_long", "c_long")
     if fallocate is not None and size is not None and 0 < size <= MAX_PREALLOCATED_BYTES:
         fallocate(file.fileno(), _KEEP_SIZE, 0, size)
-
-
-@cache
-def _fallocate() -> Callable[..., Any] | None:
-    """Return fallocate(2), which unlike posix_fallocate(3) writes nothing where it is unsupported."""
-    if sys.platform != "linux":
-        return None
-    import ctypes
-
-    function = ctypes.CDLL(None).fallocate
-    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
-    return function

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import streamplug.dataset
 from streamplug import StreamingDataset
+from streamplug.session.sample_source import Block
 from streamplug.types import Sample
 
 T = TypeVar("T")
@@ -67,7 +68,10 @@ def map_rows(
         change: Returns the changed samples of a block, one for each, in order.
     """
     session = dataset.session
-    read = lambda block: session.reader.rows(block.ids)  # noqa: E731
+
+    def read(block: Block) -> list[Sample]:
+        return session.reader.rows(block.ids)
+
     with closing(session.read_epoch(read, session.source.rows)) as blocks:
         for epoch, block, rows in blocks:
             changed = change(rows)
