@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from streamplug import MDSWriter, StreamingDataset, Writer, merge_index
 from streamplug.cli import main
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, OutputExistsError
+from streamplug.plugin import open_storage
 
 
 def part(folder, ids, **options):
@@ -276,9 +277,215 @@ def test_parts_of_a_run_that_is_not_finished_are_not_merged(tmp_path):
     assert not (tmp_path / "index.json").exists()
 
 
-def test_hidden_directories_are_not_merged(tmp_path):
-    columns, sample = {"id": "int", "text": "str"}, {"id": 1, "text": "x"}
-    write(tmp_path / "a", columns, [sample])
-    write(tmp_path / "b" / ".attempts" / "0-1", columns, [sample])
-    write(tmp_path / ".old", columns, [sample])
+def test_state_is_not_merged_and_hidden_folders_are_refused(tmp_path):
+    part(tmp_path / "a", [1])
+    part(tmp_path / "b" / ".attempts" / "0-1", [2])
+    part(tmp_path / ".streamplug" / "x", [2])
+    part(tmp_path / ".a.streamplug" / "x", [2])
+    (tmp_path / ".cache" / "tmp").mkdir(parents=True)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "readme.txt").write_text("x")
     assert merge_index(tmp_path) == 1
+    (tmp_path / "index.json").unlink()
+    part(tmp_path / "a" / ".old" / "x", [3])
+    with pytest.raises(ConfigError, match=r"/a/.old/x is hidden, and its samples would be left"):
+        merge_index(tmp_path)
+    assert not (tmp_path / "index.json").exists()
+    assert merge_index([tmp_path / "a", tmp_path / "a" / ".old" / "x"], tmp_path) == 2
+    assert ids(tmp_path, batch_size=1) == [1, 3]
+
+
+def unfinished(folder, count, **options):
+    writer = Writer(columns={"id": "int"}, out=str(folder), size_limit=200, **options)
+    for n in range(count):
+        writer.write({"id": n})
+    writer.__exit__(RuntimeError, RuntimeError(), None)
+
+
+@pytest.mark.parametrize("root", ["{path}", "memory://{name}"])
+@pytest.mark.parametrize("folder", ["part-2", "x/part-2", "part-0/inner", ""])
+@pytest.mark.parametrize("options", [{}, {"compression": "gz"}])
+def test_a_part_without_an_index_is_not_left_out(tmp_path, root, folder, options):
+    root = root.format(path=tmp_path, name=tmp_path.name)
+    if folder:
+        part(f"{root}/part-0", range(10))
+    unfinished(f"{root}/{folder}".rstrip("/"), 20, **options)
+    if not folder:
+        part(f"{root}/part-0", range(10))
+    where = f"{tmp_path.name}/{folder}".rstrip("/")
+    with pytest.raises(NotFound, match=f"{where} has shards, but no index.json, as its writer"):
+        merge_index(root)
+    with pytest.raises(NotFound):
+        StreamingDataset(remote=root)
+    assert merge_index([f"{root}/part-0"], root) > 0
+    assert ids(root, batch_size=1) == list(range(10))
+
+
+def test_an_empty_folder_is_that_of_an_unfinished_part(tmp_path):
+    part(tmp_path / "part-0", [0])
+    unfinished(tmp_path / "part-1", 1)  # no shard is full
+    with pytest.raises(NotFound, match=r"/part-1 is empty, as a writer leaves it"):
+        merge_index(tmp_path)
+    (tmp_path / "part-1").rmdir()
+    assert merge_index(tmp_path) == 1
+
+
+def test_shards_of_an_unfinished_append_do_not_hinder(tmp_path):
+    part(tmp_path / "a", [0, 1])
+    unfinished(tmp_path / "a", 30, append=True)
+    merge_index(tmp_path)
+    assert ids(tmp_path, batch_size=1) == [0, 1]
+    unfinished(tmp_path, 30, append=True)
+    assert merge_index(tmp_path) == 1
+    assert ids(tmp_path, batch_size=1) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "target", ["part", "folder of parts", "unfinished", "a part of the same", "up"]
+)
+def test_linked_parts_are_not_left_out(tmp_path, target):
+    root, disk = tmp_path / "root", tmp_path / "disk"
+    part(root / "part-0", [0])
+    part(disk / "part-1", [1])
+    unfinished(disk / "new" / "x", 30)
+    targets = {
+        "part": disk / "part-1",
+        "folder of parts": disk,
+        "unfinished": disk / "new",
+        "a part of the same": root / "part-0",
+        "up": root,
+    }
+    link = root / "part-1"
+    link.symlink_to(targets[target], target_is_directory=True)
+    with pytest.raises(ConfigError, match=r"root/part-1 is a link, which is not followed, and its"):
+        merge_index(root)
+    assert not (root / "index.json").exists()
+    if target == "part":
+        assert merge_index([root / "part-0", link], root) == 2
+        assert ids(root, batch_size=1) == [0, 1]
+
+
+def test_links_without_parts_do_not_hinder_and_broken_ones_do(tmp_path):
+    root = tmp_path / "root"
+    part(root / "part-0", [0])
+    (tmp_path / "logs").mkdir()
+    (root / "logs").symlink_to(tmp_path / "logs", target_is_directory=True)
+    (root / ".#lock").symlink_to("nobody@nowhere")
+    moved = (root / "part-0" / "index.json").rename(tmp_path / "kept.json")
+    (root / "part-0" / "index.json").symlink_to(moved)
+    assert merge_index(root) == 1
+    assert ids(root, batch_size=1) == [0]
+    (root / "part-1").symlink_to(tmp_path / "unmounted" / "part-1")
+    with pytest.raises(ConfigError, match=r"root/part-1 is a link"):
+        merge_index(root)
+
+
+def test_a_part_that_came_after_a_merge_is_not_left_out(tmp_path):
+    part(tmp_path / "a" / "x", [0])
+    merge_index(tmp_path / "a")
+    part(tmp_path / "a" / "empty", [])
+    assert merge_index(tmp_path) == 1
+    part(tmp_path / "a" / "y" / "z", [1])
+    with pytest.raises(
+        ConfigError, match=r"a/y/z is not in .*/a/index.json, and its samples would"
+    ):
+        merge_index(tmp_path)
+    merge_index(tmp_path / "a")
+    assert merge_index(tmp_path) == 2
+    (tmp_path / "a" / "y" / "z" / "index.json").unlink()  # the index above has its shards
+    assert merge_index(tmp_path) == 2
+    assert ids(tmp_path, batch_size=1) == [0, 1]
+
+
+def test_a_second_merge_leaves_no_part_out_whose_own_index_is_gone(tmp_path):
+    part(tmp_path / "a", [0])
+    part(tmp_path / "b", [1])
+    merge_index(tmp_path)
+    (tmp_path / "a" / "index.json").unlink()
+    with pytest.raises(NotFound, match="/a has shards, but no index"):
+        merge_index(tmp_path)
+    assert ids(tmp_path, batch_size=1) == [0, 1]
+
+
+_NAMES = [
+    "what?",
+    "a*",
+    "~",
+    "~x",
+    "C:",
+    "c:x",
+    " a",
+    "a ",
+    "a\\b",
+    "a\nb",
+    "a\tb",
+    "\x7f",
+    "x/ y",
+    "x/y ",
+]
+
+
+@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("call", ["root", "parts", "command"])
+def test_a_name_that_an_index_cannot_hold_is_refused_before_writing(tmp_path, name, call):
+    part(tmp_path / "a", [0])
+    MDSWriter(columns={"id": "int"}, out=tmp_path / name).finish()
+    with MDSWriter(columns={"id": "int"}, out=tmp_path / name, exist_ok=True) as writer:
+        writer.write({"id": 1})
+    if call == "command":
+        told = CliRunner().invoke(main, ["merge", str(tmp_path)])
+        assert told.exit_code == 2
+        assert "an index cannot name files in the folder" in told.stderr
+    else:
+        with pytest.raises(ConfigError, match="an index cannot name files in the folder"):
+            merge_index(*([[tmp_path / name]] if call == "parts" else []), tmp_path)
+    assert not (tmp_path / "index.json").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b",
+        "a~",
+        "x/~",
+        "x/~y",
+        "ab:c",
+        "[x]",
+        "{a,b}",
+        "a%20b",
+        "#",
+        "ab::c",
+        "ä",
+        "$HOME",
+        "a&b;c",
+        "-",
+        "x..y",
+    ],
+)
+def test_other_names_are_merged_and_read(tmp_path, name):
+    part(f"{tmp_path}/{name}", [1])
+    assert merge_index(tmp_path) == 1
+    assert ids(tmp_path, batch_size=1) == [1]
+    assert merge_index([f"{tmp_path}/{name}"], tmp_path) == 1
+    assert ids(tmp_path, local=str(tmp_path / ".cache"), batch_size=1) == [1]
+
+
+@pytest.mark.parametrize("prefix", ["./p0/", "p0//", "p0/./", ".//p0///"])
+@pytest.mark.parametrize("far", [False, True])
+def test_an_index_with_longer_names_and_without_digests_is_read(tmp_path, prefix, far):
+    root = f"memory://{tmp_path.name}" if far else str(tmp_path)
+    part(f"{root}/p0", [1, 2], compression="gz")
+    index = json.loads(open_storage(root).read("p0/index.json"))
+    for entry in index["shards"]:
+        entry["hashes"] = None
+        for role in ("raw_data", "zip_data"):
+            entry[role] |= {"basename": prefix + entry[role]["basename"], "hashes": None}
+    open_storage(root).write("index.json", json.dumps(index).encode())
+    local = {"local": str(tmp_path / "cache")} if far else {}
+    assert ids(root, batch_size=1, **local) == [1, 2]
+    assert CliRunner().invoke(main, ["verify", root]).exit_code == 0
+    with MDSWriter(out=root, append=True, compression="gz") as writer:
+        writer.write({"id": 3})
+    assert [
+        s["id"] for s in StreamingDataset(remote=root, local=str(tmp_path / "c2"), batch_size=1)
+    ] == [1, 2, 3]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import InvalidIndexError, UnknownNameError, prefix_errors
-from streamplug.index.basename import validate_basename
+from streamplug.index.basename import normalize_basename, validate_basename
 from streamplug.index.columns import (
     DigestColumns,
     NumberColumnBuilder,
@@ -163,7 +163,8 @@ def make_schema(entry: Mapping[str, Any]) -> Schema:
         raise InvalidIndexError(f"format must be a name, got {name!r:.60}")
     if compression is not None and not isinstance(compression, str):
         raise InvalidIndexError(f"compression must be a name or null, got {compression!r:.60}")
-    hashes = entry.get("hashes", [])
+    hashes = entry.get("hashes")
+    hashes = [] if hashes is None else hashes
     if not isinstance(hashes, list) or not all(isinstance(name, str) for name in hashes):
         raise InvalidIndexError(f"hashes must be a list of names, got {hashes!r:.60}")
     format_: Format = make("format", name)
@@ -231,10 +232,11 @@ def _check_file(value: object, what: str) -> FileColumns | None:
     if not isinstance(value, dict):
         raise InvalidIndexError(f"{what} must be an object or null, got {value!r:.60}")
     size = _check_number(value.get("bytes"), f"{what}.bytes")
-    hashes = value.get("hashes")
+    hashes = value.get("hashes", ())
+    hashes = {} if hashes is None else hashes  # mosaicml-streaming reads null, and no missing key
     if not isinstance(hashes, dict) or not all(isinstance(h, str) and h for h in hashes.values()):
         raise InvalidIndexError(f"{what}.hashes must map names to hex digests, got {hashes!r:.60}")
-    name = validate_basename(value.get("basename"), what)
+    name = validate_basename(normalize_basename(value.get("basename")), what)
     digests = {key: (_encode_utf8(digest),) for key, digest in hashes.items()}
     return FileColumns((_encode_utf8(name),), (size,), digests)
 

@@ -89,7 +89,7 @@ class EntryPattern:
         self._number = number
         keys = [key for role in roles for key in (f"raw_{role}", f"zip_{role}")]
         files = {key: entry[key] for key in keys if entry.get(key) is not None}
-        self._algorithms = {key: sorted(file["hashes"]) for key, file in files.items()}
+        self._algorithms = {key: sorted(file["hashes"] or ()) for key, file in files.items()}
         self._keys = sorted(["samples", *files])  # in the order of the groups
         pattern = re.escape(text)
         for key in self._keys:
@@ -133,6 +133,7 @@ class EntryPattern:
 def _file_pattern(file: dict[str, Any]) -> str:
     if file.keys() != {"basename", "bytes", "hashes"}:
         raise ValueError
-    names = [re.escape(json.dumps(name)) for name in sorted(file["hashes"])]
+    names = [re.escape(json.dumps(name)) for name in sorted(file["hashes"] or ())]
     hashes = ", ".join(f"{name}: {_DIGEST}" for name in names)
-    return rf'\{{"basename": {_NAME}, "bytes": {_NUMBER}, "hashes": \{{{hashes}\}}\}}'
+    hashes = "null" if file["hashes"] is None else rf"\{{{hashes}\}}"
+    return rf'\{{"basename": {_NAME}, "bytes": {_NUMBER}, "hashes": {hashes}\}}'

@@ -30,7 +30,7 @@ from streamplug.errors import (
     prefix_errors,
 )
 from streamplug.index import format_index
-from streamplug.index.basename import validate_basename
+from streamplug.index.basename import NAME_RULES, validate_basename
 from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.file_commit import sync_directory, sync_files
@@ -301,14 +301,12 @@ class ScanCache:
 
 def _check_name(name: str, url: str) -> None:
     """Check that the index of a scan may name a file; raise `ConfigError` if not."""
-    try:
+    with suppress(InvalidIndexError):
         validate_basename(name, "file")
-    except InvalidIndexError:
-        raise ConfigError(
-            f"{url}: the file {name!r:.200} cannot be listed: names of data files cannot contain \\, ?, *, "
-            ":// or control characters, begin with ~, .streamplug or a drive such as C:, begin or end with a "
-            "blank, or be other than UTF-8; rename the file"
-        ) from None
+        return
+    raise ConfigError(
+        f"{url}: the file {name!r:.200} cannot be listed: {NAME_RULES}; rename the file"
+    )
 
 
 def _digest(value: Any) -> str:

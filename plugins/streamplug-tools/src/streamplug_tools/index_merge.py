@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from streamplug.errors import ConfigError, NotFound
+from streamplug.errors import ConfigError, InvalidIndexError, NotFound
 from streamplug.index import INDEX_NAME, Schema, find_mismatches, format_index, parse_index
+from streamplug.index.basename import NAME_RULES, normalize_basename, validate_basename
 from streamplug.interfaces import Storage
 from streamplug.transfer.retry import call_with_retries
 
@@ -20,7 +21,8 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
         parts: Storage and folder of each part, in the order of their samples.
 
     Raises:
-        ConfigError: If the columns of parts differ, or a file is in two of them.
+        ConfigError: If the columns of parts differ, a file is in two of them, or an index cannot hold the
+            name of a folder.
         NotFound: If a part has no index.
         InvalidIndexError: If the index of a part is invalid.
     """
@@ -29,6 +31,7 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
     owners: dict[str, str] = {}
     for storage, folder in parts:
         key, part = f"{folder}/{INDEX_NAME}", storage.url_of(folder)
+        _check_name(folder, part)
         try:
             data = call_with_retries(partial(storage.read, key))
         except NotFound:
@@ -55,6 +58,15 @@ def write_index(index: bytes, homes: Sequence[Storage]) -> None:
         call_with_retries(partial(home.write, INDEX_NAME, index))
 
 
+def _check_name(folder: str, part: str) -> None:
+    try:
+        validate_basename(folder, "folder")
+    except InvalidIndexError:
+        raise ConfigError(
+            f"{part}: an index cannot name files in the folder {folder!r:.200}: {NAME_RULES}; rename it"
+        ) from None
+
+
 def _check_columns(part: str, schema: Schema, first_part: str, expected: Schema) -> None:
     for mismatch in find_mismatches(expected, schema):
         raise ConfigError(
@@ -65,4 +77,7 @@ def _check_columns(part: str, schema: Schema, first_part: str, expected: Schema)
 
 def _prefix_basenames(entry: dict[str, Any], folder: str) -> dict[str, Any]:
     files = {key: v for key, v in entry.items() if isinstance(v, dict) and "basename" in v}
-    return entry | {key: {**v, "basename": f"{folder}/{v['basename']}"} for key, v in files.items()}
+    return entry | {
+        key: {**v, "basename": normalize_basename(f"{folder}/{v['basename']}")}
+        for key, v in files.items()
+    }

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from streamplug.config import check_flags, check_seconds, suggest_keywords
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, parse_index
+from streamplug.index.basename import is_shard_name
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_urls
 from streamplug.plugin.location import local_path, open_storage
+from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug_tools.index_merge import merge_indexes, write_index
-from streamplug_tools.part_task import PLAN_NAME
+from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
 
 
 @suggest_keywords
@@ -31,8 +36,9 @@ def merge_index(
 
     Called as ``merge_index(parts, out)``, or as ``merge_index(out)`` for all folders with an index below
     `out`, at any depth, sorted by name; a folder whose index was merged stands for all folders below it.
-    Shards are neither read nor moved. All parts must have the same columns, in any order; compression,
-    digests and shard sizes may differ.
+    Nothing is left out: a folder with shards but no index, an empty one, a hidden one with a data set, and a
+    link to one are refused. Shards are neither read nor moved. All parts must have the same columns, in any
+    order; compression, digests and shard sizes may differ.
 
     Args:
         *locations: `parts` are the folders of the parts, or their index files, in the order of their samples.
@@ -46,8 +52,8 @@ def merge_index(
         Number of shards in the index.
 
     Raises:
-        ConfigError: If a part is not below `out` or is named twice, there are no parts, or their columns
-            differ; nothing is written then.
+        ConfigError: If a part is not below `out` or is named twice, there are no parts, their columns differ,
+            or a folder is hidden, a link, or has a name that an index cannot hold; nothing is written then.
         NotFound: If a part has no index.
         OutputExistsError: If `out` has an index that names shards in `out` itself.
         InvalidIndexError: If the index of a part is invalid.
@@ -91,39 +97,120 @@ def _open_storages(location: Any, options: Mapping[str, Any] | None) -> list[Sto
 
 
 def _folders(home: Storage) -> list[str]:
-    """Return the folders below `home` that have an index, but for hidden ones, and parts of merged ones.
+    """Return the folders below `home` that have an index, but for those in the index of a folder above.
 
     Raises:
-        ConfigError: If one of them, or of those above them, has parts of a run that is not finished.
+        ConfigError: If a folder has parts of a run that is not finished, or is hidden or a link.
+        NotFound: If a folder has shards, but no index, or nothing at all.
     """
-    keys = {f"/{info.key}" for info in home.list("")}
-    ending = f"/{INDEX_NAME}"
-    for plan in sorted(key for key in keys if key.endswith(f"/{PLAN_NAME}")):
-        if f"{plan.removesuffix(PLAN_NAME)}{INDEX_NAME}" not in keys:
+    keys = {info.key for info in home.list("")}
+    _check_plans(home, keys)
+    root = local_path(home.url)
+    if root is not None:
+        _check_directories(root)
+    names = [key.rpartition("/") for key in keys]
+    with_index = {folder for folder, _, name in names if name == INDEX_NAME}
+    folders = with_index | {folder for folder, _, name in names if is_shard_name(name)}
+    if "" in with_index:  # it is to be replaced; `_check_no_own_shards` looks at it
+        folders.discard("")
+    indexes = _MergedIndexes(home, with_index - {""})
+    parts = [f for f in sorted(folders) if not (_is_state(f) or indexes.contain(f))]
+    for folder in parts:
+        url = home.url_of(folder) if folder else home.url
+        if any(name.startswith(".") for name in folder.split("/")):
             raise ConfigError(
-                f"{home.url_of(plan[1:])} belongs to an unfinished data set: repeat the call that began "
-                "it, or remove its directory"
+                f"{url} is hidden, and its samples would be left out: rename it if it is a part, else remove "
+                "it; or name the parts"
             )
-    folders = [
-        key[1:].removesuffix(ending)
-        for key in keys
-        if key.endswith(ending) and key != ending and "/." not in key
-    ]
-    known = {f"{folder}/" for folder in folders}
-    merged: dict[str, bool] = {}
-    parts = []
-    for folder in sorted(folders):
-        for above in known & set(_above(folder)):
-            if above not in merged:
-                merged[above] = _is_merged(home, above)
-        if not any(merged.get(above) for above in _above(folder)):
-            parts.append(folder)
+        if folder not in with_index:
+            raise NotFound(
+                f"{url} has shards, but no {INDEX_NAME}, as its writer has not finished: write it again, or "
+                "remove it; or name the parts"
+            )
     return parts
 
 
-def _is_merged(home: Storage, folder: str) -> bool:
-    """Return whether the index of a folder is of parts in folders below it."""
-    return any("/" in name for name in _basenames(home, f"{folder}{INDEX_NAME}"))
+def _check_plans(home: Storage, keys: AbstractSet[str]) -> None:
+    for plan in sorted(key for key in keys if key.rpartition("/")[2] == PLAN_NAME):
+        if f"{plan.removesuffix(PLAN_NAME)}{INDEX_NAME}" not in keys:
+            raise ConfigError(
+                f"{home.url_of(plan)} belongs to an unfinished data set: repeat the call that began "
+                "it, or remove its directory"
+            )
+
+
+def _check_directories(root: Path) -> None:
+    """Raise an error if a directory is a link with data sets, or empty, as a writer leaves it at first."""
+    for path, folders, files in os.walk(root):
+        visible = [Path(path, name) for name in [*folders, *files] if not name.startswith(".")]
+        for entry in visible:
+            if entry.is_symlink() and not entry.is_file() and _may_have_parts(entry):
+                raise ConfigError(
+                    f"{entry} is a link, which is not followed, and its samples would be left out: name the "
+                    "parts, or remove it"
+                )
+        is_hidden = any(name.startswith(".") for name in Path(path).relative_to(root).parts)
+        if not (folders or files or is_hidden or Path(path) == root):
+            raise NotFound(
+                f"{path} is empty, as a writer leaves it that has not finished: write it again, or remove "
+                "it; or name the parts"
+            )
+
+
+def _may_have_parts(link: Path) -> bool:
+    """Return whether a link leads to a directory with an index or shards, or nowhere."""
+    if not link.exists():
+        return True
+    names = (info.key.rpartition("/")[2] for info in open_storage(str(link)).list(""))
+    return any(name == INDEX_NAME or is_shard_name(name) for name in names)
+
+
+def _is_state(folder: str) -> bool:
+    """Return whether a folder is of a cache, or of unfinished parts."""
+    return any(
+        name == ATTEMPTS or (name.startswith(".") and name.endswith(STATE_DIR))
+        for name in folder.split("/")
+    )
+
+
+class _MergedIndexes:
+    """The indexes of folders below a location, as far as they name files in further folders."""
+
+    def __init__(self, home: Storage, folders: AbstractSet[str]) -> None:
+        self._home, self._folders = home, folders
+        self._named: dict[str, set[str]] = {}
+
+    def contain(self, folder: str) -> bool:
+        """Return whether the index of a folder above names the files of this one.
+
+        Raises:
+            ConfigError: If a merged index above leaves it out.
+        """
+        for above in _above(folder):
+            if above not in self._folders:
+                continue
+            named = self._folders_named_by(above)
+            if folder in named or (named and self._is_empty(folder)):
+                return True
+            if named:
+                index = self._home.url_of(f"{above}/{INDEX_NAME}")
+                raise ConfigError(
+                    f"{self._home.url_of(folder)} is not in {index}, and its samples would be left out: "
+                    "merge that again, or name the parts"
+                )
+        return False
+
+    def _folders_named_by(self, folder: str) -> set[str]:
+        if folder not in self._named:
+            names = {
+                name.rpartition("/")[0] for name in _basenames(self._home, f"{folder}/{INDEX_NAME}")
+            }
+            inner = {f"{folder}/{name}" for name in names if name}
+            self._named[folder] = inner.union(*map(_above, inner)) - {folder, *_above(folder)}
+        return self._named[folder]
+
+    def _is_empty(self, folder: str) -> bool:
+        return folder in self._folders and not any(_basenames(self._home, f"{folder}/{INDEX_NAME}"))
 
 
 def _check_no_own_shards(home: Storage) -> None:
@@ -145,7 +232,8 @@ def _basenames(home: Storage, key: str) -> Iterator[str]:
 
 
 def _above(folder: str) -> Iterator[str]:
-    return (folder[: n + 1] for n, letter in enumerate(folder) if letter == "/")
+    """Yield the folders that a folder is in."""
+    return (folder[:n] for n, letter in enumerate(folder) if letter == "/")
 
 
 def _check_distinct(parts: Sequence[tuple[Storage, str]]) -> None:
