@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import glob
+
 import pytest
 
-from streamplug.errors import NotFound, StorageError, Transient
+from streamplug.errors import ConfigError, NotFound, StorageError, Transient
+from streamplug.interfaces import ScannableFormat
 from streamplug.plugin.location import open_storage
 from streamplug.scan.glob import FileSet
 from streamplug.scan.listing import file_versions, list_data_files
 from streamplug.transfer.storage_wrapper import StorageWrapper
+
+
+class Raw(ScannableFormat):
+    """A format of which only the names of files matter."""
+
+    suffix = "raw"
+
+    def columns(self, entry, make_encoding):
+        return ()
+
+    def open(self, shard, files, columns):
+        raise NotImplementedError
+
+    def scan(self, file):
+        raise NotImplementedError
 
 
 class Counted(StorageWrapper):
@@ -62,14 +80,88 @@ def test_a_storage_that_cannot_list_gives_the_version_of_the_index(tmp_path, nam
 
 
 def test_a_directory_that_is_named_like_a_file_is_pointed_out(tmp_path):
-    (tmp_path / "data.parquet").mkdir()
-    (tmp_path / "data.parquet" / "part-0.parquet").touch()
+    (tmp_path / "data.raw").mkdir()
+    (tmp_path / "data.raw" / "part-0.raw").touch()
     storage = open_storage(str(tmp_path))
 
     def listed(part):
-        files = list_data_files(storage, FileSet(str(tmp_path), (part,)), ["parquet"], 0)
+        files, _ = list_data_files(storage, FileSet(str(tmp_path), (part,)), Raw(), 0)
         return [file.raw for file in files]
 
-    with pytest.raises(NotFound, match=r"data.parquet .*; if it is a directory, end its name with"):
-        listed("data.parquet")
-    assert listed("data.parquet/") == ["data.parquet/part-0.parquet"]
+    with pytest.raises(NotFound, match=r"data.raw .*; if it is a directory, end its name with"):
+        listed("data.raw")
+    assert listed("data.raw/") == ["data.raw/part-0.raw"]
+
+
+def listed(folder, *parts):
+    files, hidden = list_data_files(open_storage(str(folder)), FileSet("", parts), Raw(), 0)
+    return [file.stored.key for file in files], hidden
+
+
+@pytest.fixture
+def hidden_tree(tmp_path):
+    """A directory with hidden files and directories."""
+    names = ("a.raw", "._a.raw", "sub/b.raw", "sub/.b.raw.gz", ".ipynb_checkpoints/a.raw")
+    for name in (*names, "sub/.cache/c.raw", ".cache/sub/d.raw"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("part", "keys"),
+    [
+        ("", ["a.raw"]),
+        ("*", ["a.raw"]),
+        ("?.r*", ["a.raw"]),
+        ("[!x]*.raw", ["a.raw"]),
+        ("[.]*.raw", []),
+        ("**/*.raw", ["a.raw", "sub/b.raw"]),
+        ("**", ["a.raw", "sub/b.raw"]),
+        ("**.raw", ["a.raw", "sub/b.raw"]),
+        ("s**.raw", ["sub/b.raw"]),
+        ("*/*.raw", ["sub/b.raw"]),
+        ("sub/*", ["sub/b.raw"]),
+        ("sub/", ["sub/b.raw"]),
+        (".*.raw", ["._a.raw"]),
+        (".*/*.raw", [".ipynb_checkpoints/a.raw"]),
+        ("**/.*", ["._a.raw", "sub/.b.raw.gz"]),
+        (".cache/**/*.raw", [".cache/sub/d.raw"]),
+        ("**/.cache/*.raw", ["sub/.cache/c.raw"]),
+        ("sub/.cache/", ["sub/.cache/c.raw"]),
+        ("._a.raw", ["._a.raw"]),
+        ("sub/.cache/c.raw", ["sub/.cache/c.raw"]),
+    ],
+)
+def test_hidden_files_need_a_pattern_with_their_dot(hidden_tree, part, keys):
+    if keys:
+        assert listed(hidden_tree, part)[0] == keys
+    else:
+        with pytest.raises(NotFound, match=r"hidden files, such as \._a.raw, must be named"):
+            listed(hidden_tree, part)
+
+
+@pytest.mark.parametrize(
+    "part", ["*.raw", "**/*.raw", "*/*.raw", "s*/*", "**/.*", "**/.cache/*.raw"]
+)
+def test_patterns_match_what_glob_matches(hidden_tree, part):
+    expected = glob.glob(part, root_dir=hidden_tree, recursive=True)  # noqa: PTH207 - Path.glob finds hidden files
+    assert listed(hidden_tree, part)[0] == sorted(
+        n for n in expected if n.endswith((".raw", ".gz"))
+    )
+
+
+def test_a_hidden_file_that_is_left_out_is_named(hidden_tree):
+    assert listed(hidden_tree, "**/*.raw")[1] == "._a.raw"
+    assert listed(hidden_tree, "sub/b.raw")[1] == ""
+
+
+def test_links_in_hidden_directories_are_no_error(hidden_tree):
+    (hidden_tree / ".venv").mkdir()
+    (hidden_tree / ".venv" / "lib64").symlink_to(hidden_tree / "sub")
+    assert listed(hidden_tree, "**/*.raw")[0] == ["a.raw", "sub/b.raw"]
+    with pytest.raises(ConfigError, match="lib64 is a link to a directory"):
+        listed(hidden_tree, ".venv/**/*.raw")
+    with pytest.raises(ConfigError, match="lib64 is a link to a directory"):
+        listed(hidden_tree, "**/lib64/*.raw", ".venv/*/*.raw")

@@ -161,7 +161,14 @@ class RangeReadableFormat(Format):
 
 
 class ScannableFormat(Format):
-    """A format whose data files can be read without an index, after one scan."""
+    """A format whose data files can be read without an index, after one scan.
+
+    Attributes:
+        hidden_names: Regular expression of the start of the names of files, and of directories with a slash,
+            that directories and wildcards leave out.
+    """
+
+    hidden_names: ClassVar[str] = r"\."
 
     @classmethod
     def file_suffixes(cls) -> tuple[str, ...]:

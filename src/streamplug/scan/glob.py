@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from os.path import commonprefix
 
 from streamplug.errors import ConfigError
@@ -136,26 +137,37 @@ def is_glob(part: str) -> bool:
     return "*" in part or "[" in part
 
 
-def glob_may_contain(glob: str, folder: str) -> bool:
-    """Return whether a glob may match files below a directory.
+def glob_may_contain(glob: str, folder: str, hidden: str = "") -> bool:
+    """Return whether a glob may match files below a directory; `hidden` is that of `compile_glob`.
 
     >>> glob_may_contain("a*/*.tar", "ab"), glob_may_contain("a*/*.tar", "b")
     (True, False)
     """
-    parts = glob.split("/")
-    for number, name in enumerate(folder.split("/")):
-        if number < len(parts) and "**" in parts[number]:
-            return True
-        if number >= len(parts) - 1 or not compile_glob(parts[number]).fullmatch(name):
+    parts = [compile_glob(f"{part}/", hidden) for part in glob.split("/")]
+    names = [f"{name}/" for name in folder.split("/")]
+    for number, name in enumerate(names):
+        if number < len(parts) and "**" in glob.split("/")[number]:
+            rest = parts[number:]  # which may name a hidden directory
+            return all(any(part.fullmatch(name) for part in rest) for name in names[number:])
+        if number >= len(parts) - 1 or not parts[number].fullmatch(name):
             return False
     return True
 
 
-def compile_glob(glob: str) -> re.Pattern[str]:
-    """Compile a glob to a regular expression; ``**`` matches any number of directories."""
+@lru_cache(256)
+def compile_glob(glob: str, hidden: str = "") -> re.Pattern[str]:
+    """Compile a glob to a regular expression; ``**`` matches any number of directories.
+
+    Args:
+        glob: The glob.
+        hidden: Regular expression of the start of hidden names, those of directories with a slash. As in a
+            shell, a wildcard at the start of a name does not match them.
+    """
     pattern, end = "", 0
     for match in _WILDCARD.finditer(glob):
-        pattern += re.escape(glob[end : match.start()]) + _translate_wildcard(match[0])
+        begins_name = match.start() == 0 or glob[match.start() - 1] == "/"
+        pattern += re.escape(glob[end : match.start()])
+        pattern += _translate_wildcard(match[0], hidden, begins_name=begins_name)
         end = match.end()
     try:
         return re.compile(pattern + re.escape(glob[end:]), re.DOTALL)
@@ -163,11 +175,24 @@ def compile_glob(glob: str) -> re.Pattern[str]:
         raise ConfigError(f"{glob!r}: {error.msg}") from None
 
 
-def _translate_wildcard(wildcard: str) -> str:
+def _translate_wildcard(wildcard: str, hidden: str, *, begins_name: bool) -> str:
+    start = not_hidden(hidden) if begins_name else ""
     if wildcard.startswith("["):
         inside = wildcard[1:-1].replace("\\", r"\\").replace("[", r"\[")
-        return f"[^/{inside[1:]}]" if inside.startswith(("!", "^")) else f"[{inside}]"
-    return {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}[wildcard]
+        negated = inside.startswith(("!", "^"))
+        return start + (f"[^/{inside[1:]}]" if negated else f"[{inside}]")
+    below = f"[^/]*(?:/{not_hidden(hidden)}[^/]*)*"
+    return {
+        "**/": f"(?:{start}{below}/)?",
+        "**": start + below,
+        "*": f"{start}[^/]*",
+        "?": f"{start}[^/]",
+    }[wildcard]
+
+
+def not_hidden(hidden: str) -> str:
+    """Return a regular expression of the place before a name that is not hidden; see `compile_glob`."""
+    return f"(?!{hidden})" if hidden else ""
 
 
 def glob_prefix(glob: str) -> str:

@@ -12,7 +12,14 @@ from streamplug.errors import ConfigError, NotFound, StorageError, Transient
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import FileListFormat, Format, MultiFileFormat, ScannableFormat, Storage
 from streamplug.plugin.location import local_path
-from streamplug.scan.glob import FileSet, compile_glob, glob_may_contain, glob_prefix, is_glob
+from streamplug.scan.glob import (
+    FileSet,
+    compile_glob,
+    glob_may_contain,
+    glob_prefix,
+    is_glob,
+    not_hidden,
+)
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
@@ -70,17 +77,18 @@ def file_suffixes_of(format_: Format) -> tuple[str, ...]:
 
 
 def list_data_files(
-    storage: Storage, files: FileSet, endings: Sequence[str], retries: int
-) -> list[DataFile]:
+    storage: Storage, files: FileSet, format_: ScannableFormat, retries: int
+) -> tuple[list[DataFile], str]:
     """Return the data files of a file set in the given order, by name within directories and globs.
 
-    A file is returned once for each part that contains it. `endings` are suffixes of raw files, without a
-    dot.
+    A file is returned once for each part that contains it. The second result is the key of a hidden data
+    file that is left out, empty if there is none.
 
     Raises:
         NotFound: If a file does not exist, or there are none.
         ConfigError: If two files have the same raw name.
     """
+    endings, hidden = format_.file_suffixes(), ""
     names = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
     try:
         infos = stat_files(storage, names, retries)
@@ -91,34 +99,60 @@ def list_data_files(
     data_files: list[DataFile] = []
     by_raw_name: dict[str, DataFile] = {}
     for part in files.parts:
-        is_file = part in infos
-        listed = [infos[part]] if is_file else list_objects(storage, part, retries)
-        for stored in listed:
-            name = split_compression(stored.key, endings)
-            if stored.key.rpartition("/")[2] == INDEX_NAME and not is_file:
+        shown = _compile_part(part, format_.hidden_names)
+        for file in _list_part(storage, part, infos.get(part), format_, retries):
+            if not shown.fullmatch(file.stored.key):
+                hidden = hidden or file.stored.key
                 continue
-            if name is None and is_file:
+            other = by_raw_name.setdefault(file.raw, file)
+            if other.stored.key != file.stored.key:
                 raise ConfigError(
-                    f"{storage.url_of(part)}: the name of a data file ends with {_dotted(endings)}, or that "
-                    "and a compression's ending"
+                    f"{storage.url_of(file.stored.key)} and {other.stored.key} would be one "
+                    "file; name those that are meant"
                 )
-            if name is not None:
-                file = DataFile(stored, *name)
-                other = by_raw_name.setdefault(file.raw, file)
-                if other.stored.key != stored.key:
-                    raise ConfigError(
-                        f"{storage.url_of(stored.key)} and {other.stored.key} would be one "
-                        "file; name those that are meant"
-                    )
-                data_files.append(file)
+            data_files.append(file)
     if not data_files:
         raise NotFound(
             f"{storage.url}: there is no index.json, and no {_dotted(endings)} file"
             + ("" if files.whole else f" among {', '.join(files.parts)[:200]}")
             + "; check remote=, local= and split=; below directories, a glob such as **/*."
             + f"{endings[0]} finds files"
+            + (f"; hidden files, such as {hidden}, must be named" if hidden else "")
         )
-    return data_files
+    return data_files, hidden
+
+
+def _list_part(
+    storage: Storage,
+    part: str,
+    info: ObjectInfo | None,
+    format_: ScannableFormat,
+    retries: int,
+) -> Iterator[DataFile]:
+    """Yield the data files of a directory or a glob, with hidden ones; the file itself if `info` is given.
+
+    Raises:
+        ConfigError: If that file is none of the format's, or as for `list_objects`.
+    """
+    endings = format_.file_suffixes()
+    listed = [info] if info else list_objects(storage, part, retries, format_.hidden_names)
+    for stored in listed:
+        name = split_compression(stored.key, endings)
+        if name is None and info is not None:
+            raise ConfigError(
+                f"{storage.url_of(part)}: the name of a data file ends with {_dotted(endings)}, or that "
+                "and a compression's ending"
+            )
+        is_index = stored.key.rpartition("/")[2] == INDEX_NAME and info is None
+        if name is not None and not is_index:
+            yield DataFile(stored, *name)
+
+
+def _compile_part(part: str, hidden: str) -> re.Pattern[str]:
+    """Compile a file, a directory without those below, or a glob to a regular expression of keys."""
+    if is_glob(part):
+        return compile_glob(part, hidden)
+    return re.compile(f"{re.escape(part)}(?:(?<![^/]){not_hidden(hidden)}[^/]*)?", re.DOTALL)
 
 
 def _dotted(endings: Sequence[str]) -> str:
@@ -126,20 +160,18 @@ def _dotted(endings: Sequence[str]) -> str:
 
 
 def list_objects(
-    storage: Storage, part: str, retries: int, *, recursive: bool = False
+    storage: Storage, part: str, retries: int, hidden: str = "", *, recursive: bool = False
 ) -> Iterator[ObjectInfo]:
-    """Yield the objects of a part of a file set, without those of streamplug itself.
+    """Yield the objects of a part of a file set, with hidden ones, without those of streamplug itself.
 
     Of a directory, these are the files directly in it, or also those below if it is `recursive`; then a name
-    without a trailing slash may be a directory, too.
+    without a trailing slash may be a directory, too. `hidden` names, as in `compile_glob`, may be links.
 
     Raises:
         ConfigError: If one is a link to a directory: it is listed as a file, and its files are not.
     """
-    if is_glob(part):
-        pattern = compile_glob(part)
-    elif not recursive:
-        pattern = re.compile(f"{re.escape(part)}[^/]*", re.DOTALL)
+    if not recursive or is_glob(part):
+        pattern = _compile_part(part, "")
     else:
         below = ".*" if part.endswith("/") or not part else "(/.*)?"
         pattern = re.compile(re.escape(part) + below, re.DOTALL)
@@ -147,7 +179,7 @@ def list_objects(
     for info in call_with_retries(lambda: list(storage.list(glob_prefix(part))), retries):
         *folders, name = info.key.split("/")
         is_listed = pattern.fullmatch(info.key) is not None and name != ""
-        may_contain = is_glob(part) and glob_may_contain(part, info.key)
+        may_contain = is_glob(part) and glob_may_contain(part, info.key, hidden)
         path = f"{root}/{info.key}"
         if root is not None and (may_contain or (recursive and is_listed)) and isdir(path):  # noqa: PTH112 - faster, for many files
             raise ConfigError(

@@ -46,7 +46,7 @@ from streamplug.transfer.pool import map_threads
 from streamplug.transfer.scan_files import INDEX_SUFFIX, add_digest, read_with_digest
 
 _LOCK_NAME = "scan"
-_VERSION = 4
+_VERSION = 5
 _MAX_SCANS_IN_FLIGHT = 8
 _LOG = logging.getLogger("streamplug.scan")
 
@@ -165,14 +165,13 @@ class ScanCache:
         return key, tree.digest, partial(self._group, tree, format_, key)
 
     def _list_data_files(self, files: FileSet, report: Report) -> _Listing:
-        suffixes = self._scannable().file_suffixes()
         files, claims = resolve_file_list(self._storage, files, self._format, self._retries)
-        data_files = list_data_files(self._storage, files, suffixes, self._retries)
+        data_files, hidden = list_data_files(self._storage, files, self._scannable(), self._retries)
         for file in data_files:
             claims.check_size(file, self._storage.url_of(file.stored.key))
         stored = [(file.stored.key, file.stored.size, file.stored.version) for file in data_files]
         keys = [_digest([_VERSION, self._spec, self._storage.url, *of_file]) for of_file in stored]
-        make_entries = partial(self._scan, data_files, keys, claims, report)
+        make_entries = partial(self._scan, data_files, keys, claims, report, hidden=hidden)
         return _digest([*keys, *claims.cache_keys()]), _digest(stored), make_entries
 
     def _scannable(self) -> ScannableFormat:
@@ -217,8 +216,12 @@ class ScanCache:
         claims: FileListClaims,
         report: Report,
         folder: _ScanFolder,
+        *,
+        hidden: str,
     ) -> list[_Entry]:
         """Scan each file once, and return an entry for each time it is listed."""
+        if hidden:
+            _warn(self._storage, "hidden files and directories are left out", {"": repr(hidden)})
         for file in files:
             _check_name(file.stored.key, self._storage.url)
         by_key = dict(zip(keys, files))

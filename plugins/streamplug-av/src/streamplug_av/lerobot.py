@@ -99,7 +99,7 @@ def _episodes(
                 with parsing(where):
                     episodes.append((where, {**json.loads(line)}))
         return episodes
-    files = sorted((base / "meta" / "episodes").rglob("*.parquet"))
+    files = sorted((base / "meta" / "episodes").rglob("[!.]*.parquet"))
     if not files:
         raise ConfigError(
             f"{base}: version {info.get('codebase_version')}: no meta/episodes of version 2 or 3"

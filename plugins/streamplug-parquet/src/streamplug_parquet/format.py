@@ -34,6 +34,8 @@ class Parquet(WritableFormat, ScannableFormat):
     """
 
     suffix = "parquet"
+    # As Spark, Hive and pyarrow leave out; a directory such as _day=1 is a partition.
+    hidden_names: ClassVar[str] = r"\.|_(?![^/]*=[^/]*/)"
     takes_arrow = True
     encodings: ClassVar[Mapping[str, Encoding]] = ArrowTypes()
 

@@ -32,7 +32,15 @@ from streamplug.interfaces import (
     ShardReader,
 )
 from streamplug.types import Bytes1D, Int64
-from streamplug_text.split import MAX_FILE, U32, Lines, Offsets, SplitHeader, SplitReader
+from streamplug_text.split import (
+    HIDDEN_NAMES,
+    MAX_FILE,
+    U32,
+    Lines,
+    Offsets,
+    SplitHeader,
+    SplitReader,
+)
 
 BOM = b"\xef\xbb\xbf"
 
@@ -47,6 +55,7 @@ _MAX_SAMPLE_BYTES = 1 << 30
 class PlainFormat(ScannableFormat, RangeReadableFormat):
     """Base class of formats of plain text files."""
 
+    hidden_names: ClassVar[str] = HIDDEN_NAMES
     roles: ClassVar[tuple[str, ...]] = ("data", "meta")
     header_role: ClassVar[str] = "meta"
 

@@ -87,9 +87,14 @@ class Lines(ABC):
         """
 
 
+HIDDEN_NAMES = r"\.|_(?:delta_log|spark_metadata|temporary)/"
+"""Hidden files, and directories in which Spark and Delta Lake keep their records."""
+
+
 class SplitFormat(WritableFormat, ScannableFormat, RangeReadableFormat):
     """Base class of formats with a data file and a meta file."""
 
+    hidden_names: ClassVar[str] = HIDDEN_NAMES
     roles: ClassVar[tuple[str, ...]] = ("data", "meta")
     header_role: ClassVar[str] = "meta"
 

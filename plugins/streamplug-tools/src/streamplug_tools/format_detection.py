@@ -13,6 +13,7 @@ from streamplug.errors import ConfigError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, IndexImportFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import list_names, resolve
+from streamplug.scan.glob import compile_glob
 from streamplug.scan.listing import split_compression
 from streamplug.session.table_format import find_table_format
 from streamplug.stream import Stream
@@ -20,6 +21,7 @@ from streamplug.stream import Stream
 _MAX_LISTED_FILES = 1000
 _NO_INDEX = "there is no index.json"
 _INDEX_HEAD_BYTES = 256
+_HIDDEN = ScannableFormat.hidden_names
 _FIRST_KEY = re.compile(rb'\s*\{\s*"(\w+)"')
 
 
@@ -46,10 +48,13 @@ def detect_format(stream: Stream) -> DetectedFormat | None:
         formats = _formats_by_suffix()
         if (name := _format_of(str(stream.remote), formats)) is not None:
             return DetectedFormat(name, _NO_INDEX)
-        keys = [info.key for info in islice(stream.storage.list(""), _MAX_LISTED_FILES)]
+        listed = (i.key for i in stream.storage.list("") if _is_shown(i.key, _HIDDEN))
+        keys = list(islice(listed, _MAX_LISTED_FILES))
     except StreamplugError:  # opening the stream raises a better error
         return None
-    counts = Counter(name for key in keys if (name := _format_of(key, formats)) is not None)
+    found = [(key, name) for key in keys if (name := _format_of(key, formats)) is not None]
+    hidden = {name: resolve("format", name).hidden_names for _, name in found}
+    counts = Counter(name for key, name in found if _is_shown(key, hidden[name]))
     if len(counts) > 1:
         names = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common())
         raise ConfigError(
@@ -93,6 +98,11 @@ def _formats_by_suffix() -> dict[str, str]:
                 if suffix == name or (suffix == cls.suffix and suffix not in formats):
                     formats[suffix] = name
     return formats
+
+
+def _is_shown(key: str, hidden: str) -> bool:
+    """Return whether a file is not hidden, and in no hidden directory; `hidden` as for `compile_glob`."""
+    return compile_glob("**", hidden).fullmatch(key) is not None
 
 
 def _format_of(key: str, formats: dict[str, str]) -> str | None:

@@ -63,7 +63,7 @@ def command(
 
 def _classes(home: Path) -> list[str]:
     with os.scandir(home) as entries:
-        listed = [(entry.name, entry.is_dir()) for entry in entries]
+        listed = [(e.name, e.is_dir()) for e in entries if not e.name.startswith(".")]
     loose = sorted(name for name, is_folder in listed if not is_folder)
     if loose:
         raise DataError(f"{home}/{loose[0]}: a file where there are only folders of classes")
@@ -71,7 +71,7 @@ def _classes(home: Path) -> list[str]:
 
 
 def _images(folder: Path, endings: tuple[str, ...]) -> list[str]:
-    names = sorted(path.name for path in folder.iterdir())
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     for name in names:
         if not name.lower().endswith(endings):
             raise DataError(f"{folder}/{name}: not one of {', '.join(endings)}; see --extensions")

@@ -53,7 +53,7 @@ def command(context: click.Context, root: Path, *, only_images: bool) -> list[Sp
     --in has 00000.parquet and 00000_stats.json, and so on. Rows whose image could not be downloaded have a
     status that says so, and an empty image.
     """
-    paths = sorted(path for path in root.glob("*.parquet"))
+    paths = sorted(path for path in root.glob("[!.]*.parquet"))
     if not paths:
         raise DataError(f"{root}: there are no *.parquet")
     for path in paths:

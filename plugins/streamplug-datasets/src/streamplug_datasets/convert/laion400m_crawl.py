@@ -69,7 +69,7 @@ def command(
     folder failures of --out. A run that was killed goes on where it stood.
     """
     crawling.check_installed()
-    paths = sorted(root.glob("*.parquet"))
+    paths = sorted(root.glob("[!.]*.parquet"))
     if not paths:
         raise DataError(f"{root}: there are no *.parquet")
     failures = f"{context.params['out'].rstrip('/')}/failures"
