@@ -56,6 +56,8 @@ def scanned(file: ScanSource) -> ScanResult:
         except ConfigError as error:
             raise InvalidIndexError(f"column {field.name!r}: {error}") from None
         maybe = field.name in missing and not _all_given(field)
+        # Of this type, a file without rows says nothing of those of others.
+        maybe |= spec == _NULL and metadata.num_rows > 0
         specs[field.name] = f"{spec}?" if maybe else spec
     entry = {"columns": specs, "format": "parquet", "version": 2}
     return ScanResult(metadata.num_rows, entry)
@@ -124,12 +126,23 @@ def _uncounted(
     metadata: pq.FileMetaData, schema: pa.Schema, chunks: Sequence[Sequence[Chunk]]
 ) -> set[str]:
     """Return the nested columns that may have missing values which their null counts do not include."""
+    if not metadata.num_rows:
+        return set()
     try:
         is_exact = _EXACT_WRITERS.match(metadata.created_by or "") is not None
     except UnicodeDecodeError:
         is_exact = False
     if is_exact:
-        return set()
+        # Arrow does not count missing structs of dictionaries, which it may store as text.
+        text_counts = b"ARROW:schema" in (metadata.metadata or {})
+        unknown = {c.name for group in chunks for c in group if c.values and not c.has_levels}
+        return {
+            field.name
+            for field in schema
+            if field.name in unknown
+            and pa.types.is_struct(field.type)
+            and _has_dictionaries_only(field.type, text_counts=text_counts)
+        }
     sizes = {}
     for field in schema:
         if pa.types.is_nested(type_ := plain(field.type)):
@@ -141,6 +154,17 @@ def _uncounted(
         rows = metadata.row_group(number).num_rows
         full -= {c.name for c in group if c.name in full and c.values != rows * sizes[c.name]}
     return sizes.keys() - full
+
+
+def _has_dictionaries_only(type_: pa.DataType, *, text_counts: bool) -> bool:
+    """Return whether a type has no other leaves than dictionaries of text or bytes, in structs.
+
+    Text and bytes themselves are such leaves unless `text_counts`.
+    """
+    if pa.types.is_struct(type_):
+        return all(_has_dictionaries_only(f.type, text_counts=text_counts) for f in type_)
+    is_text = plain(type_) in (pa.string(), pa.binary())
+    return is_text and (pa.types.is_dictionary(type_) or not text_counts)
 
 
 def _all_given(field: pa.Field) -> bool:
@@ -179,4 +203,4 @@ def _of_both(name: str, first: str, second: str) -> str:
             f"the files do not all have the same columns: {name!r} is {known[0]} in some, "
             f"{known[1]} in others"
         )
-    return known[0] + ("?" if _NULL in types or "?" in first[-1] + second[-1] else "")
+    return known[0] + ("?" if "?" in first[-1] + second[-1] else "")

@@ -28,7 +28,8 @@ class Chunk(NamedTuple):
         name: Name of the top-level column.
         stored: Bytes in the file.
         size: Bytes after decompression.
-        missing: Whether there are nulls, or no null count.
+        missing: Whether there are nulls, or no null count; False without values.
+        has_levels: Whether definition levels are counted, and with them missing structs of dictionaries.
         values: Number of values, with missing ones.
         start: Position of the first page in the file.
         codec: Number of the compression.
@@ -38,6 +39,7 @@ class Chunk(NamedTuple):
     stored: int
     size: int
     missing: bool
+    has_levels: bool
     values: int
     start: int
     codec: int
@@ -89,14 +91,16 @@ def _chunk(column: Struct) -> Chunk:
     stored, size = int(column[7]), int(column[6])
     if stored < 0 or size < 0:
         raise ValueError(f"a size of {min(stored, size)} bytes")
-    nulls = column.get(12, {}).get(3)
+    values = int(column[5])
+    levels = column.get(16, {}).get(3, ())
+    missing = values > 0 and (column.get(12, {}).get(3) != 0 or sum(levels[:-1]) > 0)
     start, dictionary = int(column[9]), int(column.get(11, 0))
     if 0 < dictionary < start:
         start = dictionary
     if start < 0:
         raise ValueError(f"a start of {start}")
     name = column[3][0].decode()
-    return Chunk(name, stored, size, nulls != 0, int(column[5]), start, int(column[4]))
+    return Chunk(name, stored, size, missing, bool(levels), values, start, int(column[4]))
 
 
 def parse_struct(data: Buffer, start: int) -> tuple[Struct, int]:
