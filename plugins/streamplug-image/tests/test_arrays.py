@@ -183,9 +183,21 @@ def test_palette_with_transparency_loses_it():
     assert differ(read(data, "png"), image.convert("RGB")) == 0
 
 
-def test_values_of_more_than_8_bits_are_refused():
-    data = file_of(Image.new("I;16", (3, 3), 300), "PNG")
-    with pytest.raises(DecodeError, match="more than 8 bits; read it with ImageArrays"):
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+def test_grey_values_of_16_bits_are_rounded_to_8(mode):
+    stored = np.array([[0, 128, 129], [257 * 7, 65535, 65407]], np.uint16)
+    rounded = np.array([[0, 0, 1], [7, 255, 255]])
+    for kind in ("PNG", "TIFF"):
+        pixels = read(file_of(Image.fromarray(stored), kind), "png", mode=mode)
+        assert pixels.dtype == np.uint8
+        assert (pixels[..., :3] == rounded[..., None]).all(), kind
+        assert (pixels[..., 3:] == 255).all()
+
+
+@pytest.mark.parametrize("values", [np.float32(0.5), np.int32(65536), np.int32(-1)])
+def test_values_that_are_not_of_8_or_16_bits_are_refused(values):
+    data = file_of(Image.fromarray(np.full((3, 3), values)), "TIFF")
+    with pytest.raises(DecodeError, match="values that are not of 16 bits"):
         read(data, "png")
 
 

@@ -24,18 +24,19 @@ def picture_array(picture: Image.Image, mode: str) -> NDArray[Any]:
         mode: One of `CHANNELS`.
 
     Returns:
-        uint8, or uint16 for ``"I;16"``, shape ``[height, width, channels]``.
+        uint8, or uint16 for ``"I;16"``, shape ``[height, width, channels]``. Grey values of 16 bits become
+        8 bits by rounding: 65535 becomes 255, as the other way round.
 
     Raises:
-        DecodeError: If the image has more bits per value than the mode.
+        DecodeError: If the image has values that are not of 8 or 16 bits.
     """
+    pixels: NDArray[Any]
     if mode == "I;16":
         pixels = _deep_array(picture)
     elif picture.mode in _DEEP:
-        raise DecodeError(
-            f"an image of mode {picture.mode} has values of more than 8 bits; read it with "
-            "ImageArrays(mode='I;16'), or the column without a decoder"
-        )
+        # In uint32, as 65535 + 128 is no uint16.
+        grey = ((_deep_array(picture) + np.uint32(128)) // 257).astype(np.uint8)
+        pixels = np.array(_converted(Image.fromarray(grey), mode))
     else:
         pixels = np.array(_converted(picture, mode))
     return pixels.reshape(picture.height, picture.width, CHANNELS[mode])
@@ -50,7 +51,7 @@ def _deep_array(picture: Image.Image) -> NDArray[np.uint16]:
     if picture.mode == "F" or not 0 <= values.min() <= values.max() <= 65535:
         raise DecodeError(
             f"an image of mode {picture.mode} has values that are not of 16 bits; read the column without a "
-            "decoder"
+            "decoder, and convert it"
         )
     deep: NDArray[np.uint16] = values.astype(np.uint16)
     return deep
