@@ -27,6 +27,7 @@ from streamplug.interfaces.format import (
     ScannableFormat,
     WritableFormat,
 )
+from streamplug.interfaces.lazy_value import LazyValue
 from streamplug.interfaces.scan import (
     DatasetFiles,
     FileListEntry,
@@ -60,6 +61,7 @@ __all__ = [
     "Format",
     "GatherBuffer",
     "IndexImportFormat",
+    "LazyValue",
     "MultiFileFormat",
     "MultiShardReader",
     "Order",

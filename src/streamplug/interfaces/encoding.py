@@ -146,10 +146,13 @@ class Encoding(Plugin):
             before they allocate more.
         partial: Whether `decode` also takes a `StoredRange`. Values are then read in parts with
             ``access="range"``, if the format allows it.
+        lazy: Whether decoded values are `LazyValue`, or lists, tuples or dicts of them. Readers tell those
+            where they are stored.
     """
 
     unsafe: ClassVar[bool] = False
     partial: ClassVar[bool] = False
+    lazy: bool = False
     size: int | None = None
     dtype: np.dtype[Any] | None = None
     decoded_bytes: int | None = None

@@ -20,6 +20,14 @@ class ShardReader(ABC):
     Thread-safe. `columns` select and order what is decoded; the bytes of other columns are not read.
     """
 
+    @property
+    def name_of(self) -> Callable[[int], str | None] | None:
+        """Function that names a sample for errors, such as by its own file; None, the default, without names.
+
+        It may outlive the reader, and must not refer to the data.
+        """
+        return None
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -71,6 +79,11 @@ class ShardHeader(ABC):
     """
 
     reads_parts: ClassVar[bool] = False
+
+    @property
+    def name_of(self) -> Callable[[int], str | None] | None:
+        """As of `ShardReader`."""
+        return None
 
     @abstractmethod
     def byte_ranges(self, rows: Int64) -> Int64:

@@ -38,9 +38,16 @@ def gather_values(shards: Sequence[OpenShard], groups: ShardGroups, part: slice)
     first = shards[0]
     if len(shards) == 1 or first.layout is None:
         rows = groups.rows if places is None else groups.rows[places]
-        return GatheredValues(first, places, first.reader.take(rows, first.columns))
+        return GatheredValues(first, places, first.take(rows))
     where = _where(shards, groups, part)
-    return GatheredValues(first, places, first.layout.take(*where, first.columns))
+    values = first.layout.take(*where, first.columns)
+    if first.lazy_columns:
+        numbers = np.arange(len(shards))
+        owners = (
+            groups.per_sample(numbers) if places is None else numbers.repeat(groups.counts[part])
+        )
+        first.set_places(values, map(shards.__getitem__, owners.tolist()), where[-1])
+    return GatheredValues(first, places, values)
 
 
 def gather_batches(
@@ -58,10 +65,15 @@ def gather_batches(
     names = [column.name for column in columns]
     where = _where(shards, groups, slice(0, len(shards)))
     batches = layout.take_parts(*where, columns, parts=parts) if layout else iter(())
+    owners = groups.per_sample(np.arange(len(shards))) if shards[0].lazy_columns else None
     for part in parts:
         batch: Batch | None
         try:
-            batch = dict(zip(names, next(batches)))
+            values = next(batches)
+            if owners is not None:
+                of_part = map(shards.__getitem__, owners[part].tolist())
+                shards[0].set_places(values, of_part, groups.rows[part])
+            batch = dict(zip(names, values))
         except Exception:  # noqa: BLE001 - this ends the generator: later batches are read below, too
             batch = None  # not read here, where its error would seem to be another one
         yield read_batch(part) if batch is None else batch

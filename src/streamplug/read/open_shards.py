@@ -7,7 +7,9 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import repeat
 from threading import Lock, RLock
 from typing import Any, BinaryIO
 from weakref import WeakSet
@@ -20,8 +22,9 @@ from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardInfo, ShardReader
 from streamplug.read.memory_map import MappedFiles
 from streamplug.read.shard_failures import ShardFailures
+from streamplug.read.value_places import place_row, set_places
 from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.types import Sample
+from streamplug.types import ColumnValues, Int64, Sample
 
 MAX_OPEN = 512
 """Maximum number of open shards; they cost address space and page tables, not file descriptors."""
@@ -47,6 +50,7 @@ class ColumnSelection:
         same = (
             (c.name, c.spec, type(c.encoding), c.encoding.max_value_bytes) for c in schema.columns
         )
+        self.lazy_columns = tuple(c.name for c in self.columns if c.encoding.lazy)
         several = self.layout is None or len(schema.format.roles) > 1
         form = type(schema.format), schema.entry.get("format")
         self.kind = None if several else (*form, schema.decoders, *same)
@@ -59,7 +63,7 @@ class OpenShard:
         self, reader: ShardReader, selection: ColumnSelection, where: str, files: MappedFiles
     ) -> None:
         self.reader = reader
-        self.columns = selection.columns
+        self.columns, self.lazy_columns = selection.columns, selection.lazy_columns
         self.data = next(iter(files.data.values()), _EMPTY)  # the first file
         self.layout = selection.layout
         self.kind = selection.kind if len(self.data) else None
@@ -71,6 +75,31 @@ class OpenShard:
         self.recent = False  # whether it was used since it was last considered for closing
         self.row: Callable[[int], Sample] | None = None
         self._files = files
+
+    @cached_property
+    def name_of(self) -> Callable[[int], str | None] | None:
+        """See `ShardReader.name_of`."""
+        return self.reader.name_of
+
+    def row_reader(self) -> Callable[[int], Sample]:
+        """Return a function that reads a sample."""
+        read = self.reader.row_reader(self.columns)
+        return place_row(read, self) if self.lazy_columns else read
+
+    def take(self, rows: Int64) -> list[ColumnValues]:
+        """Read samples column by column."""
+        values = self.reader.take(rows, self.columns)
+        self.set_places(values, repeat(self, len(rows)), rows)
+        return values
+
+    def set_places(
+        self, values: Sequence[ColumnValues], shards: Iterable[OpenShard], rows: Int64
+    ) -> None:
+        """Tell lazy values where they are stored; `values` are those of each column, of uniform shards."""
+        if self.lazy_columns:
+            named = zip((column.name for column in self.columns), values)
+            lazy = [(name, of_column) for name, of_column in named if name in self.lazy_columns]
+            set_places(lazy, shards, rows.tolist())
 
     def populate(self) -> None:
         """Map all pages of its files, because most of its samples will be read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import RLock
@@ -90,6 +90,11 @@ class RangeShards:
         info, where = self._info(shard)
         selection = self._selections[self._index.schema_of[shard]]
         return OpenShard(_RangeReader(self, info), selection, where, MappedFiles({}, {}))
+
+    def name_sample(self, info: ShardInfo, row: int) -> str | None:
+        """Return the name of a sample for errors, unless it would have to be fetched."""
+        header = self._state().headers.if_cached(info.number)
+        return None if header is None or header.name_of is None else header.name_of(row)
 
     def keep(self, shard: int, times: int) -> None:
         """Do nothing: an open shard holds no resources."""
@@ -259,6 +264,10 @@ class _RangeReader(ShardReader):
 
     def __len__(self) -> int:
         return self._info.samples
+
+    @property
+    def name_of(self) -> Callable[[int], str | None]:
+        return partial(self._shards.name_sample, self._info)
 
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         return self._shards.take(self._info, rows, columns)

@@ -183,6 +183,15 @@ class Reader:
         name = self._find(shard)[0].info(number).basename
         return stream, number, name, sample_id - self._bounds[shard]
 
+    def describe(self, sample_id: int) -> str:
+        """Return what errors call a sample: its own file if known, or the shard's file and the row."""
+        *_, file, row = self.locate(sample_id)
+        number = bisect_right(self._bounds, sample_id) - 1
+        shards, shard = self._find(number)
+        opened = shards.get(shard) if isinstance(shards, RangeShards) else shards.if_open(shard)
+        name_of = None if opened is None else opened.name_of
+        return (name_of and name_of(row)) or f"{file}, row {row}"
+
     def row(self, sample_id: int) -> Sample:
         """Return one sample."""
         number = bisect_right(self._bounds, sample_id) - 1
@@ -194,11 +203,11 @@ class Reader:
         try:
             read = shard.row
             if read is None:
-                read = shard.row = shard.reader.row_reader(shard.columns)
+                read = shard.row = shard.row_reader()
             return read(row)
         except DataError as error:
             return self._read_repaired(
-                number, shard, error, lambda repaired: repaired.reader.row(row, repaired.columns)
+                number, shard, error, lambda repaired: repaired.row_reader()(row)
             )[1]
 
     def rows(self, ids: Int64) -> list[Sample]:
@@ -272,10 +281,10 @@ class Reader:
             places = groups.places(slice(at, at + 1))
             rows = groups.rows[places]
             try:
-                yield GatheredValues(shard, places, shard.reader.take(rows, shard.columns))
+                yield GatheredValues(shard, places, shard.take(rows))
             except DataError as error:
                 repaired, values = self._read_repaired(
-                    groups.shards[at], shard, error, partial(_take, rows=rows)
+                    groups.shards[at], shard, error, partial(OpenShard.take, rows=rows)
                 )
                 yield GatheredValues(repaired, places, values)
 
@@ -292,10 +301,6 @@ class Reader:
             return repaired, read(repaired)
         except DataError as still:
             raise repaired.located(still) from still
-
-
-def _take(shard: OpenShard, rows: Int64) -> list[ColumnValues]:
-    return shard.reader.take(rows, shard.columns)
 
 
 def _are_uniform(shards: Iterable[StreamShards]) -> bool:

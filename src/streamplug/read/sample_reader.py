@@ -42,6 +42,9 @@ class SampleReader(Protocol):
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return the location of a sample."""
 
+    def describe(self, sample_id: int) -> str:
+        """Return what errors call a sample."""
+
     def row(self, sample_id: int) -> Sample:
         """Return one sample."""
 

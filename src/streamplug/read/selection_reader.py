@@ -37,6 +37,9 @@ class SelectedReader:
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         return self._reader.locate(self._selections.row(sample_id))
 
+    def describe(self, sample_id: int) -> str:
+        return self._reader.describe(self._selections.row(sample_id))
+
     def row(self, sample_id: int) -> Sample:
         return self._reader.row(self._selections.row(sample_id))
 

@@ -80,6 +80,11 @@ class ShardHeaders:
         self._cached_bytes = 0
         self._in_flight: dict[int, Event] = {}
 
+    def if_cached(self, shard: int) -> ShardHeader | None:
+        """Return the header of a shard if it is cached, else None."""
+        with self._lock:
+            return self._cached.get(shard, (None,))[0]
+
     def get_many(
         self, requests: Sequence[_Request], error_context: ErrorContext = nullcontext
     ) -> list[tuple[ShardHeader, SpeculativeRead | None]]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from streamplug.errors import StreamplugError, add_note
+import numpy as np
+
+from streamplug.errors import DecodeError, StreamplugError, add_note
+from streamplug.interfaces import LazyValue
+from streamplug.session.sample_rng import place_of
 from streamplug.session.sample_source import Block
 from streamplug.session.session import Session
 from streamplug.types import Sample
@@ -43,8 +48,20 @@ def note_batch(error: Exception, session: Session) -> None:
         add_note(error, f"raised for the batch of the samples that {call} lists")
 
 
+@contextmanager
+def name_value(value: object, column: str, rng: np.random.Generator) -> Iterator[None]:
+    """Name in a `DecodeError` the value that a transform decodes: its place, else its sample and column."""
+    try:
+        yield
+    except DecodeError as error:
+        place = place_of(rng)
+        where = "" if place is None else "epoch {}, step {}, sample {}, ".format(*place)
+        if isinstance(value, LazyValue) and value.place is not None:
+            raise DecodeError(f"{where}{value.name_place(error)}") from error
+        raise DecodeError(f"{where}column {column!r}: {error}") from error
+
+
 def describe_sample(session: Session, sample: int, epoch: int, step: int) -> str:
     """Return in words where a sample is stored, and when it is read."""
-    stream, _, file, row = session.reader.locate(sample)
-    url = session.streams[stream].stream.url
-    return f"sample {sample} ({url}, {file}, row {row}; epoch {epoch}, step {step})"
+    url = session.streams[session.reader.locate(sample)[0]].stream.url
+    return f"sample {sample} ({url}, {session.reader.describe(sample)}; epoch {epoch}, step {step})"

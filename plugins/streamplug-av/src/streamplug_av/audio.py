@@ -38,6 +38,9 @@ _UNDECODABLE = "the sound cannot be decoded; the file is damaged"
 _MARGIN = 64  # samples, at the lower rate, around a window that is resampled, for the filter
 _TOLERANCE_SECONDS = 0.1  # codecs pad the end
 _MAX_PLANES = 8  # AV_NUM_DATA_POINTERS of FFmpeg
+_PARTS_PER_CHECK = (
+    4  # divisor of the largest value that gives what is decoded at once to find damage
+)
 _START_SECONDS = 1e-6  # to which FFmpeg rounds the begin of a file
 _MAX_JITTER_SECONDS = 5e-3  # of the times of packets without a gap, which containers round
 
@@ -199,6 +202,12 @@ class Audio(MediaFile):
                 f"there is no window at={at!r}: the sound ends at {self.duration:.3f} s"
             )
         return self.samples(start, start + seconds, rate, channels)
+
+    def decode_whole(self) -> None:
+        seconds = self.max_value_bytes / _PARTS_PER_CHECK / (4 * self.rate * self.channels)
+        for number in range(ceil(self.duration / seconds)):
+            start = number * seconds
+            self.samples(start, min(start + seconds, self.duration))
 
     def _decoded(self, first: int, stop: int) -> Samples:
         """Return samples at the rate of the file, zeros outside of it."""

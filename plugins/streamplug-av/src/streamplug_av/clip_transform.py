@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.session.sample_rng import place_of
+from streamplug.session.sample_errors import name_value
 from streamplug.types import Sample
 from streamplug_av.audio import Audio, check_window
 from streamplug_av.clip_options import ClipOptions, checked_size
@@ -72,7 +70,7 @@ class RandomClips:
                 f"audio={self.audio!r}: the sample has a column of that name, whose value would be lost; "
                 "give the sound another name"
             )
-        with _sample_errors(self.column, rng):
+        with name_value(video, self.column, rng):
             numbers = video.clip_indices(self.frames, self.stride, "random", rng)
             changed = {**sample, self.column: video.frames(indices=numbers, size=self.size)}
             if self.audio is not None:
@@ -111,7 +109,7 @@ class RandomWindows:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         """Return the sample with a window; raises as `RandomClips` does."""
         audio = _value(sample, self.column, Audio)
-        with _sample_errors(self.column, rng):
+        with name_value(audio, self.column, rng):
             window = audio.window(self.seconds, self.rate, "random", self.channels, rng)
         return {**sample, self.column: window}
 
@@ -124,13 +122,3 @@ def _value(sample: Sample, column: str, kind: type[Any]) -> Any:
             f"{sorted(sample)}, and bytes need decoders={{{column!r}: {kind.__name__}Files()}}"
         )
     return value
-
-
-@contextmanager
-def _sample_errors(column: str, rng: np.random.Generator) -> Iterator[None]:
-    try:
-        yield
-    except DecodeError as error:
-        place = place_of(rng)
-        where = "" if place is None else "epoch {}, step {}, sample {}, ".format(*place)
-        raise DecodeError(f"{where}column {column!r}: {error}") from error

@@ -102,7 +102,7 @@ class VideoFiles:
     def __call__(self, encoding: Encoding) -> Encoding:
         """Return an encoding that decodes videos; raise `ConfigError` if there are none."""
         _check_kind(encoding, VideoFile, "VideoFiles")
-        return _Parts(encoding, _video, None)
+        return _Parts(encoding, _video, None, lazy=True)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class AudioFiles:
     def __call__(self, encoding: Encoding) -> Encoding:
         """Return an encoding that decodes sound; raise `ConfigError` if there is none."""
         _check_kind(encoding, (AudioFile, VideoFile), "AudioFiles")
-        return _Parts(encoding, _audio, None)
+        return _Parts(encoding, _audio, None, lazy=True)
 
 
 def _video(data: memoryview | StoredRange, max_value_bytes: int) -> Video:
@@ -133,8 +133,11 @@ class _Parts(Encoding):
         stored: Encoding,
         decode: Callable[[memoryview | StoredRange, int], Any],
         shape: tuple[int, ...] | None,
+        *,
+        lazy: bool = False,
     ) -> None:
         """Take the function, and the shape of all arrays that it returns; None if they differ."""
+        self.lazy = lazy
         self._stored, self._decode, self._stacks = stored, decode, shape is not None
         if shape is not None:
             self.decoded_bytes = prod(shape)

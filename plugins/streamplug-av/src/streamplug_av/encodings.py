@@ -18,6 +18,7 @@ def detached(data: memoryview | StoredRange) -> bytes | StoredRange:
 
 class _MediaFile(Encoding):
     partial: ClassVar[bool] = True
+    lazy = True
     _kind: ClassVar[str]
 
     def encode(self, value: Any) -> bytes:

@@ -32,6 +32,9 @@ Frames = NDArray[np.uint8]
 
 _MIN_ROUNDED_TICKS = 4
 """Ticks of the shortest frame from which on times may be rounded; shorter ones are whole numbers of ticks."""
+_CHECKED_SIZE = (16, 16)
+"""Size to which frames are scaled that are decoded to find damage only."""
+_FRAMES_PER_CHECK = 1 << 14
 _START_SECONDS = 1e-6  # to which FFmpeg rounds the begin of a file
 
 
@@ -130,7 +133,9 @@ class Video(MediaFile):
         """The sound of the same file, with the same times; None if there is none."""
         if not self._container.streams.audio:
             return None
-        return Audio(self.file.value, self.file, self.max_value_bytes)
+        audio = Audio(self.file.value, self.file, self.max_value_bytes)
+        audio.place = self.place
+        return audio
 
     # -- frames -----------------------------------------------------------------------
 
@@ -241,6 +246,11 @@ class Video(MediaFile):
             DecodeError: If the file is damaged, or ends before `at`.
         """
         return self._decode(self.clip_indices(frames, stride, at, rng), checked_size(size))
+
+    def decode_whole(self) -> None:
+        for first in range(0, self.num_frames, _FRAMES_PER_CHECK):
+            numbers = np.arange(first, min(first + _FRAMES_PER_CHECK, self.num_frames))
+            self.frames(indices=numbers, size=_CHECKED_SIZE)
 
     def _decode(self, numbers: Int64, size: tuple[int, int] | None) -> Frames:
         width, height = self.size  # FFmpeg changes it to that of the last decoded frame

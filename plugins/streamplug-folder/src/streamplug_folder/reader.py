@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,10 @@ class FilesHead(ShardHeader):
         """Return the name of a value for errors."""
         return f"sample {row} ({self._bundle.name(row)}), column {column!r}"
 
+    @property
+    def name_of(self) -> Callable[[int], str]:
+        return self._bundle.name
+
 
 class FilesReader(ShardReader):
     """Reads the samples of one shard from its data file."""
@@ -103,6 +107,10 @@ class FilesReader(ShardReader):
         """Read from `data`, the concatenated files."""
         self._head, self._data = head, data
         self._plan: tuple[Sequence[Column] | None, list[tuple[Any, ...]]] = (None, [])
+
+    @property
+    def name_of(self) -> Callable[[int], str]:
+        return self._head.name_of
 
     def __len__(self) -> int:
         return len(self._head)

@@ -16,7 +16,8 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from streamplug.config import check_flags
-from streamplug.errors import ConfigError, DecodeError
+from streamplug.errors import ConfigError
+from streamplug.session.sample_errors import name_value
 from streamplug_image.arrays import MAX_PIXELS
 from streamplug_image.checks import (
     LAYOUTS,
@@ -104,7 +105,7 @@ class RandomResizedCrop:
 
         Raises:
             ConfigError: If the sample has no such column, or that is of no images.
-            DecodeError: If the image is damaged, too large, or has too many bits.
+            DecodeError: If the image is damaged, too large, or has values of more than 16 bits.
         """
         return {**sample, self.column: self.decode(self._image(sample), rng)}
 
@@ -117,12 +118,10 @@ class RandomResizedCrop:
         def place(size: tuple[int, int]) -> Fit:
             return Fit(draw_box(size, rng, self.scale, self.ratio), (0, 0, *self.size), self.size)
 
-        try:
+        with name_value(image, self.column, rng):
             pixels = self._decoder.decode(
                 data, opened, place, flip=lambda: rng.random() < self.horizontal_flip
             )
-        except DecodeError as error:
-            raise DecodeError(f"column {self.column!r}: {error}") from error
         return pixels if self.layout == "NHWC" else np.moveaxis(pixels, -1, 0)
 
     def _image(self, sample: Mapping[str, Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,11 +13,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import MAX_VALUE_BYTES, Encoding
 from streamplug.plugin_kit.codec_errors import large_value_error, wrong_type_error
-
-_READABLE = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM") + ("AVIF",) * bool(
-    find_spec("PIL.AvifImagePlugin")  # since Pillow 11.3
-)
-"""Formats that are read: other writers store any bytes, whatever the name of the encoding."""
+from streamplug_image.lazy_images import READABLE, open_lazily
 
 
 class ImageFile(Encoding):
@@ -26,6 +21,7 @@ class ImageFile(Encoding):
 
     _format: ClassVar[str]
     _magic: ClassVar[bytes]
+    lazy = True
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -61,9 +57,9 @@ def open_file(data: memoryview, max_value_bytes: int = MAX_VALUE_BYTES) -> Image
         DecodeError: If it is not an image, or its pixels take more than `max_value_bytes`.
     """
     try:
-        image: Image.Image = Image.open(BytesIO(data), formats=_READABLE)
+        image = open_lazily(data)
     except UnidentifiedImageError:
-        kinds = ", ".join(_READABLE)
+        kinds = ", ".join(READABLE)
         raise DecodeError(f"not an image ({kinds}): it begins with {bytes(data[:8])!r}") from None
     except Exception as error:  # parsers of damaged files raise arbitrary errors
         raise DecodeError(f"cannot open the image: {type(error).__name__}: {error}") from error

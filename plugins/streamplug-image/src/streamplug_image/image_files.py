@@ -58,7 +58,7 @@ def _verify(data: memoryview, max_value_bytes: int) -> None:
             picture.load()
         else:
             picture.verify()
-    except MemoryError:  # no damage
+    except (DecodeError, MemoryError):  # the latter is no damage
         raise
     except Exception as error:  # parsers of damaged files raise arbitrary errors
         raise DecodeError(f"cannot read the image: {type(error).__name__}: {error}") from error

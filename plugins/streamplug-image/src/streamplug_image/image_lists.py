@@ -29,6 +29,10 @@ class Images(Encoding):
     _head: ClassVar[bytes] = bytes(4)  # reserved by the format
     image: Encoding
 
+    @property
+    def lazy(self) -> bool:  # type: ignore[override]  # as the images are
+        return self.image.lazy
+
     def with_max_value_bytes(self, size: int) -> Images:
         bounded = copy(self)
         bounded.max_value_bytes, bounded.image = size, self.image.with_max_value_bytes(size)

@@ -163,6 +163,7 @@ class Tree(Encoding):
         self._branch = branch
         self._leaves = list(_leaves(branch))
         self._names = list(_names(branch, ""))
+        self.lazy = any(leaf.lazy for leaf in self._leaves)
 
     def with_max_value_bytes(self, size: int) -> Encoding:
         bounded = super().with_max_value_bytes(size)

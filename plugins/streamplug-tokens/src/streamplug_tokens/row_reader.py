@@ -125,6 +125,11 @@ class RowReader:
         document = self._spans(np.array([sample_id]))[0].document[0]
         return self._documents.locate(int(document))
 
+    def describe(self, sample_id: int) -> str:
+        """Return what errors call a row's first document."""
+        document = self._spans(np.array([sample_id]))[0].document[0]
+        return self._documents.describe(int(document))
+
     def document_spans(self, row: int) -> list[DocumentSpan]:
         """Return the parts of documents of a row, from the left."""
         spans, document_lengths = self._spans(np.array([row]))

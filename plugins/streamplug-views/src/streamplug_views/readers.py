@@ -110,6 +110,10 @@ class JoinedReader(CombinedReader):
         """Return the location of a sample in the main data set: stream, shard, that shard's file, and row."""
         return self._main.reader.locate(self._main.rows.row(sample_id))
 
+    def describe(self, sample_id: int) -> str:
+        """Return what errors call a sample of the main data set."""
+        return self._main.reader.describe(self._main.rows.row(sample_id))
+
     def row(self, sample_id: int) -> Sample:
         """Return one sample."""
         sample: Sample = {}
@@ -240,6 +244,11 @@ class ConcatReader(CombinedReader):
         if self._one_stream:
             return 0, self._shards[part] + shard, name, row
         return part + stream, shard, name, row
+
+    def describe(self, sample_id: int) -> str:
+        """Return what errors call a sample."""
+        part, own = self._find(sample_id)
+        return self._readers[part].describe(own)
 
     def row(self, sample_id: int) -> Sample:
         """Return one sample."""

@@ -19,7 +19,7 @@ class Gzipped(Encoding):
 
     def __init__(self, inner: Encoding) -> None:
         """Take the encoding of what is inside."""
-        self._inner = inner
+        self._inner, self.lazy = inner, inner.lazy
 
     @classmethod
     def from_spec(cls, argument: str | None) -> Gzipped:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,10 @@ class TarHeader(ShardHeader):
         at = f" at byte {int(values.begins[row])}" if text is None else ""
         return f"sample {row} (key {self.key(row)!r}), column {name!r}{at}"
 
+    @property
+    def name_of(self) -> Callable[[int], str]:
+        return lambda row: f"{self._name}, key {self.key(row)!r}"
+
 
 class TarReader(ShardReader):
     """Reads the samples of one archive."""
@@ -132,6 +136,10 @@ class TarReader(ShardReader):
         self._data = data
         self._view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer
         self._row_plan: tuple[Sequence[Column], list[Any], Sample] = ((), [], {})
+
+    @property
+    def name_of(self) -> Callable[[int], str]:
+        return self._head.name_of
 
     def __len__(self) -> int:
         return self._places.samples
