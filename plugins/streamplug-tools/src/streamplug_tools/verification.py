@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +17,13 @@ from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, PluginError, StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
 from streamplug.interfaces import Column, ShardReader
+from streamplug.interfaces.lazy_value import lazy_values
 from streamplug.read.memory_map import MappedFiles
 from streamplug.stream import Stream
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.transfer.verify import verify_file
+from streamplug.types import ColumnValues
 from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progress
 
 _MAX_ROWS_PER_READ = 1024
@@ -97,9 +99,9 @@ def verify(
 ) -> Verified:
     """Download every file of a data set, verify sizes and all checksums, and decode every sample.
 
-    Also check that all shards have the same columns. Files are downloaded to the directory for temporary
-    files, which needs room for as many shards as there are threads. The data set and its caches are not
-    changed.
+    Values that are decoded on first use, such as images and videos, are decoded to the end. Also check that
+    all shards have the same columns. Files are downloaded to the directory for temporary files, which needs
+    room for as many shards as there are threads. The data set and its caches are not changed.
 
     Args:
         stream: The data set; its `local` is read only if it has no remote.
@@ -266,27 +268,58 @@ class _Check:
         for start in range(0, len(reader), _MAX_ROWS_PER_READ):
             rows = np.arange(start, min(start + _MAX_ROWS_PER_READ, len(reader)))
             on_rows(len(rows))
+            batch_error = None
             try:
-                reader.take(rows, columns)
-                continue
+                values = zip(columns, reader.take(rows, columns))
+                damaged = _lazy_damage(reader, rows.tolist(), values)
             except _NOT_OF_DATA:
                 raise
-            except Exception as error:  # noqa: BLE001 - the loop below finds the damaged rows
+            except Exception as error:  # noqa: BLE001 - reading row by row finds the damaged ones
                 batch_error = str(error)
+                damaged = _row_damage(reader, rows.tolist(), columns)
             before = count
-            for row in rows.tolist():
-                try:
-                    reader.row(row, columns)
-                except _NOT_OF_DATA:
-                    raise
-                except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
-                    yield row, str(error)
-                    count += 1
-                    if count == _MAX_PROBLEMS_PER_SHARD and row + 1 < len(reader):
-                        yield (
-                            None,
-                            f"{count} samples are damaged; those after sample {row} were not decoded",
-                        )
-                        return
-            if count == before:
+            for row, row_error in damaged:
+                yield row, row_error
+                count += 1
+                if count == _MAX_PROBLEMS_PER_SHARD and row + 1 < len(reader):
+                    yield (
+                        None,
+                        f"{count} samples are damaged; those after sample {row} were not decoded",
+                    )
+                    return
+            if count == before and batch_error is not None:
                 yield rows[0].item(), f"{len(rows)} samples together: {batch_error}"
+
+
+def _row_damage(
+    reader: ShardReader, rows: Sequence[int], columns: Sequence[Column]
+) -> Iterator[tuple[int, str]]:
+    """Decode samples one by one; yield the damaged ones, and their errors."""
+    for row in rows:
+        try:
+            sample = reader.row(row, columns)
+        except _NOT_OF_DATA:
+            raise
+        except Exception as error:  # noqa: BLE001 - encodings raise anything for damaged data
+            yield row, str(error)
+        else:
+            yield from _lazy_damage(reader, [row], [(c, [sample[c.name]]) for c in columns])
+
+
+def _lazy_damage(
+    reader: ShardReader, rows: Sequence[int], columns: Iterable[tuple[Column, ColumnValues]]
+) -> Iterator[tuple[int, str]]:
+    """Decode those values of samples that are decoded on first use; yield as `_row_damage`."""
+    lazy = [(column, list(values)[::-1]) for column, values in columns if column.encoding.lazy]
+    for row in rows if lazy else ():
+        # Taken out, so that what was decoded does not stay in memory.
+        for column, value in [(column, values.pop()) for column, values in lazy]:
+            try:
+                for one in lazy_values(value):
+                    one.decode_whole()
+            except _NOT_OF_DATA:
+                raise
+            except Exception as error:  # noqa: BLE001 - decoders raise anything for damaged data
+                name = "" if reader.name_of is None else f" ({reader.name_of(row)})"
+                yield row, f"sample {row}{name}, column {column.name!r}: {error}"
+                break

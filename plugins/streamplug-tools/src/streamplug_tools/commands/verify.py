@@ -73,8 +73,8 @@ def verify(
     """Check every file and every sample of a data set.
 
     The command downloads all files of LOCATION, a directory or URL, checks their sizes and checksums, and
-    decodes all samples. The exit status is 1 if it finds a problem, and 2 after an error. The data set is not
-    changed.
+    decodes all samples, images to their pixels and videos to their last frame. The exit status is 1 if it
+    finds a problem, and 2 after an error. The data set is not changed.
 
     The output says what could not be checked: without checksums in the index, changed bytes are found only
     if a value can no longer be decoded. Downloaded files go to the directory for temporary files, which needs
