@@ -416,7 +416,7 @@ def test_the_generator_of_a_sample_gives_its_crop(data_set):
 
 def test_a_damaged_image_is_named_or_substituted(data_set):
     dataset = StreamingDataset(local=data_set, decoders={"image": ImageFiles()})
-    with pytest.raises(DecodeError, match=rf"sample {BAD}, column 'image': cannot read"):
+    with pytest.raises(DecodeError, match=rf"sample {BAD}, column 'image': cannot decode"):
         dataset[BAD]
     train = loader(data_set, num_workers=2)
     seen = [n for batch in train for n in batch["n"].tolist()]

@@ -25,7 +25,7 @@ from streamplug_testing.http import free_port  # noqa: E402
 from streamplug_testing.processes import other_process  # noqa: E402
 
 from streamplug import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, World  # noqa: E402
-from streamplug.errors import ConfigError, DataError, StateError  # noqa: E402
+from streamplug.errors import ConfigError, DataError, DecodeError, StateError  # noqa: E402
 
 process = import_module(f"{__name__.rpartition('.')[0]}.packing_process")
 digest, make_loader, transform = process.digest, process.make_loader, process.transform
@@ -430,6 +430,37 @@ def test_packs_of_samples_that_a_subclass_changes_are_resumed(folder, packer, on
     resumed.load_state_dict(state)
     expected, actual = next(packs), next(iter(resumed))
     assert np.asarray(actual["n"]).tolist() == np.asarray(expected["n"]).tolist()
+
+
+def refuse_some(sample):
+    if sample["n"] in (7, 30):
+        raise DecodeError(f"{sample['n']} is damaged")
+    if sample["n"] == 99:
+        raise KeyError("mine")
+    return sample
+
+
+@pytest.mark.parametrize("packer", [PackedSamples, PackingDataLoader])
+def test_samples_that_a_transform_cannot_decode_are_substituted(folder, packer):
+    limits = {"length": 64, "size": lambda sample: 1 + sample["n"] % 30, "open_bins": 4}
+
+    def make(**options):
+        dataset = StreamingDataset(local=folder, batch_size=8, **options)
+        return dataset, packer(dataset, transform=refuse_some, **limits)
+
+    with pytest.raises(DecodeError, match="7 is damaged"):
+        list(make()[1])
+    dataset, loader = make(on_error="substitute")
+    packs = iter(loader)
+    numbers = [n for pack in islice(packs, 20) for n in np.asarray(pack["n"]).tolist()]
+    assert not {7, 30} & set(numbers)
+    assert dataset.stats().substitutions == 2
+    _, resumed = make(on_error="substitute")
+    resumed.load_state_dict(loader.state_dict())  # reads the samples of open bins again
+    expected, actual = next(packs), next(iter(resumed))
+    assert np.asarray(actual["n"]).tolist() == np.asarray(expected["n"]).tolist()
+    with pytest.raises(KeyError):
+        list(packs)
 
 
 def test_packing_may_begin_after_a_state_of_batches(folder):

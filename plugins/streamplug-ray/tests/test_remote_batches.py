@@ -12,7 +12,7 @@ from streamplug_ray.remote_batches import BatchRequest, DatasetCopy, remote_batc
 
 from streamplug import Stream, register_encoding
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, DataError, StateError
+from streamplug.errors import ConfigError, DataError, DecodeError, StateError
 from streamplug.interfaces import Encoding
 from streamplug.types import World
 from streamplug.write import MDSWriter
@@ -160,6 +160,29 @@ def test_samples_that_cannot_be_read_are_substituted(place, pool):
         assert not FAILING & set(after)
         assert set(after) <= set(before)
     assert ours.state_dict() == opened(place).state_dict() | {"epoch": 1}
+
+
+@pytest.mark.parametrize("error", [DecodeError, KeyError])
+def test_only_what_a_transform_cannot_decode_is_substituted(place, pool, error):
+    def transform(batch, rng):
+        if FAILING & set(batch["n"].tolist()):
+            raise error("damaged")
+        return {"n": batch["n"], "drawn": rng.random()}
+
+    config = {"local": place, "shuffle": True, "batch_size": BATCH, "on_error": "substitute"}
+    worker = _BatchWorker(RayBatches(config, transform=transform)._worker_arguments())
+    ours = StreamingDataset(**config)
+    batches = remote_batches(
+        ours, lambda step: pool.submit(worker.read, step), Future.result, ahead=4
+    )
+    if error is KeyError:
+        with pytest.raises(KeyError):
+            list(batches)
+        return
+    found = list(batches)
+    assert len(found) == len(list(opened(place).batches()))
+    assert not FAILING & set(np.concatenate([batch["n"] for batch in found]).tolist())
+    assert ours.stats().substitutions == len(FAILING)
 
 
 def test_errors_of_what_is_done_with_a_batch_are_raised(place, pool):

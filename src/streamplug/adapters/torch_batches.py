@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from functools import partial
@@ -32,8 +32,11 @@ from streamplug.adapters.shared_memory import (
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
+from streamplug.errors import DecodeError
 from streamplug.session.hints import warn_about_own_samples
 from streamplug.session.sample_errors import note_batch, note_sample
+from streamplug.session.sample_rng import SampleRng
+from streamplug.types import ColumnValues
 
 if TYPE_CHECKING:
     from streamplug.adapters import torch as adapters
@@ -109,16 +112,18 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
     def _of_columns(self) -> Iterator[Any]:
         transform = self._transform
         if isinstance(transform, RandomTransform):
+            again = lambda _, columns: transform((columns, self._batch_rng()))  # noqa: E731
             for columns, rng in self.dataset.batches_with_rng(num_threads=self._threads):
                 if self._is_kept(len(next(iter(columns.values())))):
                     with transform.states():
-                        batch = self._finish(transform, (columns, rng))
+                        batch = self._call(transform, (columns, rng), self._read_columns, again)
                     yield batch
             return
         finish = transform or partial(collate_columns, collate=default_collate)
         for columns in self.dataset.batches(num_threads=self._threads):
             if self._is_kept(len(next(iter(columns.values())))):
-                yield self._finish(finish, columns)
+                again = lambda _, columns: finish(columns)  # noqa: E731
+                yield self._call(finish, columns, self._read_columns, again)
 
     def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
         if collate is default_collate:
@@ -134,35 +139,78 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
             samples = iter(self.dataset)
         if transform is not None:
             samples = self._transformed(samples, transform)
+        again = lambda ids, samples: collate(self._transform_again(ids, samples))  # noqa: E731
         while True:
             with states():
                 batch = take_batch(samples)
             if not batch or run.world_change() is not None:
                 return  # a batch of the world before may be cut short
             if self._is_kept(len(batch)):
-                yield self._finish(collate, batch)
+                yield self._call(collate, batch, self._read_samples, again)
 
     def _transformed(
         self, samples: Iterator[Any], transform: Callable[[Any], Any]
     ) -> Iterator[Any]:
+        again = lambda ids, samples: self._transform_again(ids, samples)[0]  # noqa: E731
         # Not map(): to its caller a StopIteration of the transform would be the end of the epoch.
         for sample in samples:
-            try:
-                changed = transform(sample)
-            except Exception as error:
-                if self._names_samples:
-                    note_sample(error, self.dataset.session, len(self._batch))
-                raise
-            yield changed
+            yield self._call(transform, sample, self._read_samples, again, len(self._batch))
 
-    def _finish(self, function: Callable[[Any], Any], batch: Any) -> Any:
-        """Return the result of a function for the latest batch."""
+    def _call(
+        self,
+        function: Callable[[Any], Any],
+        value: Any,
+        read: Callable[[Sequence[int]], Any],
+        again: Callable[[Sequence[int], Any], Any],
+        number: int | None = None,
+    ) -> Any:
+        """Return the result of a user's function for the latest batch, or for the sample `number` in it.
+
+        Samples that it cannot decode are substituted; see `Substitution.apply` for `read` and `again`.
+        """
+        session = self.dataset.session
         try:
-            return function(batch)
+            try:
+                return function(value)
+            except DecodeError:
+                substitution, latest = session.latest_substitution(), session.monitor.latest_batch()
+                if substitution is None or latest is None or not self._names_samples:
+                    raise
+                step, ids = latest[0], latest[1].tolist()
+                return substitution.apply(
+                    step, ids if number is None else [ids[number]], read, again
+                )
         except Exception as error:
-            if self._names_samples:
-                note_batch(error, self.dataset.session)
+            if self._names_samples and number is None:
+                note_batch(error, session)
+            elif self._names_samples:
+                note_sample(error, session, number or 0)
             raise
+
+    def _read_columns(self, ids: Sequence[int]) -> dict[str, ColumnValues]:
+        return self.dataset.session.reader.batch(np.array(ids, np.int64))
+
+    def _read_samples(self, ids: Sequence[int]) -> list[Any]:
+        return [self.dataset[sample] for sample in ids]
+
+    def _transform_again(self, ids: Sequence[int], samples: list[Any]) -> list[Any]:
+        """Transform samples with the random numbers of those that the order has in their place."""
+        transform, session = self._transform, self.dataset.session
+        if transform is None:
+            return samples
+        latest = session.monitor.latest_batch()
+        if not isinstance(transform, RandomTransform) or latest is None:
+            return [transform(sample) for sample in samples]
+        place = session.run.loop_epoch, session.run.global_step(latest[0], session.world)
+        rng = SampleRng(session.run.options.shuffle_seed)
+        with transform.states():
+            return [transform((s, rng.of_sample(*place, n))) for n, s in zip(ids, samples)]
+
+    def _batch_rng(self) -> np.random.Generator:
+        session = self.dataset.session
+        epoch, next_step = session.run.position
+        rng = SampleRng(session.run.options.shuffle_seed)
+        return rng.of_batch(epoch, next_step - 1, session.world.rank)
 
     def _take_batch(self, samples: Iterator[Any]) -> list[Any]:
         """Return the next samples of an iterator over those of the data set, changed or not."""

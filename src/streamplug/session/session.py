@@ -143,6 +143,10 @@ class Session:
             self._substitution = Substitution(self, epoch)
         return self._substitution
 
+    def latest_substitution(self) -> Substitution | None:
+        """Return what substitutes samples of the current loop; None if errors are raised."""
+        return self.make_substitution(self.run.loop_epoch)
+
     def begin_epoch(self) -> tuple[int, int]:
         """Start an epoch; return its number and first step."""
         self.own_counters()

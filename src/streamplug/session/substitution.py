@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,6 +16,7 @@ from streamplug.errors import (
     AccessDenied,
     ConfigError,
     DataError,
+    DecodeError,
     NotFound,
     StorageError,
     StreamplugError,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streamplug.session.session import Session
 
 T = TypeVar("T")
+R = TypeVar("R")
 _LOG = logging.getLogger("streamplug.read")
 _END = object()
 
@@ -158,6 +160,54 @@ class Substitution:
             self._record(block.step, sample, substitute)
         return values
 
+    def apply(
+        self,
+        step: int,
+        ids: Sequence[int],
+        read: Callable[[Sequence[int]], T],
+        use: Callable[[Sequence[int], T], R],
+    ) -> R:
+        """Return what a user's function returns for samples, with substitutes where it cannot decode one.
+
+        Args:
+            step: Step of the samples.
+            ids: Ids of one sample, or of all of a batch.
+            read: Reads samples by their ids.
+            use: The function. It takes the ids of the order, on which random numbers depend, and the samples
+                or their substitutes. It is called for each alone first, so that a `DecodeError` is of one.
+
+        Raises:
+            Exception: Any other error of the function, or the error of a sample without a substitute.
+        """
+        results = {sample: self._use_one(step, sample, read, use) for sample in dict.fromkeys(ids)}
+        if len(ids) == 1:
+            result = results[ids[0]][1]
+        else:
+            result = use(ids, read([results[sample][0] for sample in ids]))
+        for sample, (used, _) in results.items():
+            if used != sample:
+                self._record(step, sample, used)
+        return result
+
+    def _use_one(
+        self,
+        step: int,
+        sample: int,
+        read: Callable[[Sequence[int]], T],
+        use: Callable[[Sequence[int], T], R],
+    ) -> tuple[int, R]:
+        """Return a sample or the first substitute that a function can decode, and what that returns."""
+        first: Exception | None = None
+        own = () if sample in self._causes else (sample,)
+        readable = self._readable(step, sample, lambda block: read(block.ids.tolist()))
+        for candidate in chain(own, readable):
+            try:
+                return candidate, use([sample], read([candidate]))
+            except DecodeError as error:
+                self._causes[candidate] = _describe(error)
+                first = first or error
+        raise first or DecodeError(self._causes[sample])
+
     def _substitutes(
         self, block: Block, probe: Callable[[Block], object]
     ) -> Iterator[tuple[int, int]]:
@@ -199,6 +249,12 @@ class Substitution:
         self, step: int, sample: int, error: Exception, probe: Callable[[Block], object]
     ) -> int:
         """Return the first substitute that can be read; raise `error` without one."""
+        for candidate in self._readable(step, sample, probe):
+            return candidate
+        raise error
+
+    def _readable(self, step: int, sample: int, probe: Callable[[Block], object]) -> Iterator[int]:
+        """Yield the substitutes of a sample that can be read, in order."""
         planner, outages = self._session.run.planner, set()
         candidates = order_substitutes(sample, self._global_batch(step), planner.first_ids)
         if planner.batches is not None:
@@ -208,12 +264,11 @@ class Substitution:
                 continue
             failure = self._try(step, [candidate], probe)
             if failure is None:
-                return int(candidate)
-            if _is_outage(failure):
+                yield int(candidate)
+            elif _is_outage(failure):
                 outages.add(self._session.reader.locate(candidate)[:2])
             if len(outages) == _MAX_OUTAGES:
-                break
-        raise error
+                return
 
     def _global_batch(self, step: int) -> Int64:
         session, latest = self._session, self._latest  # another thread may replace the latter
@@ -235,9 +290,8 @@ class Substitution:
             if sample in self._distinct:
                 return
             self._distinct.add(sample)
-            text = (
-                f"sample {sample} ({file}, shard {shard} of stream {stream}, row {index}): {cause}"
-            )
+            named = self._session.reader.describe(sample)
+            text = f"sample {sample} ({named}; shard {shard} of stream {stream}): {cause}"
             if len(self._listed) < _MAX_LISTED_SAMPLES:
                 self._listed.append(text)
             count = observer.counters.count_in_loop(self._loop, len(self._distinct))

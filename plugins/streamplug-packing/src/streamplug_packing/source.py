@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, DataError, add_note
+from streamplug.errors import ConfigError, DataError, DecodeError, add_note
 from streamplug.session.map_source import MapSource
 from streamplug.session.sample_errors import describe_sample
 from streamplug.session.sample_rng import SampleRng, takes_rng
@@ -80,11 +80,24 @@ class PackSource:
         changed = []
         for place, sample in zip(places, samples):
             try:
-                changed.append(self.call(function, sample, place))
+                changed.append(self._call_or_substitute(function, sample, place))
             except Exception as error:
                 add_note(error, f"raised for {self.describe(place)}")
                 raise
         return changed
+
+    def _call_or_substitute(
+        self, function: Callable[..., Any], sample: Any, place: SamplePlace
+    ) -> Any:
+        try:
+            return self.call(function, sample, place)
+        except DecodeError:
+            substitution = self.session.make_substitution(place.epoch)
+            if substitution is None:
+                raise
+            read = MapSource(self.dataset).__getitems__
+            again = lambda _, samples: self.call(function, samples[0], place)  # noqa: E731
+            return substitution.apply(place.step, [place.sample], read, again)
 
     def call(self, function: Callable[..., Any], sample: Any, place: SamplePlace) -> Any:
         """Return a sample that the function of this source has transformed."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from streamplug import StreamingDataset, World
 from streamplug.config import whole_number
-from streamplug.errors import ConfigError, StreamplugError
+from streamplug.errors import ConfigError, DecodeError, StreamplugError
 from streamplug.session.sample_rng import SampleRng
 from streamplug.types import ColumnValues
 from streamplug_ray.cluster import connected
@@ -164,10 +164,15 @@ class _BatchWorker:
 
     def read(self, step: BatchRequest) -> Any:
         batch = take(self._dataset, step.ids)
-        if step.is_probe:
-            return None
         if self._transform is None:
-            return batch
+            return None if step.is_probe else batch
         # A generator of its own for each call, as several run at a time.
         rng = SampleRng(self._seed).of_batch(step.epoch, step.number, self._rank)
-        return self._transform(batch, rng)
+        try:
+            transformed = self._transform(batch, rng)
+        except DecodeError:
+            raise
+        except Exception:
+            if not step.is_probe:  # only samples that cannot be decoded are substituted
+                raise
+        return None if step.is_probe else transformed
