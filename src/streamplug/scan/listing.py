@@ -20,6 +20,7 @@ from streamplug.scan.glob import (
     is_glob,
     not_hidden,
 )
+from streamplug.scan.writer_output import check_writer_output
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
@@ -85,7 +86,7 @@ def list_data_files(
     file that is left out, empty if there is none.
 
     Raises:
-        NotFound: If a file does not exist, or there are none.
+        NotFound: If a file does not exist, there are none, or a writer of them has not finished.
         ConfigError: If two files have the same raw name.
     """
     endings, hidden = format_.file_suffixes(), ""
@@ -111,6 +112,9 @@ def list_data_files(
                     "file; name those that are meant"
                 )
             data_files.append(file)
+    found = [file.stored.key for file in data_files]
+    state = check_writer_output(storage, found, retries, named=infos)
+    data_files = [file for file in data_files if file.stored.key not in state]
     if not data_files:
         raise NotFound(
             f"{storage.url}: there is no index.json, and no {_dotted(endings)} file"

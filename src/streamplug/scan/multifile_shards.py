@@ -19,6 +19,7 @@ from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
 from streamplug.plugin_kit.manifest import ShardManifest
 from streamplug.scan.glob import FileSet
 from streamplug.scan.listing import list_objects
+from streamplug.scan.writer_output import check_writer_output
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.types import ObjectInfo
 
@@ -62,7 +63,7 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
     """List the files of a file set.
 
     Raises:
-        NotFound: If there are none.
+        NotFound: If there are none, or a writer of them has not finished.
         ConfigError: If one is a link to a directory.
     """
     infos: dict[str, ObjectInfo] = {}
@@ -79,6 +80,8 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
             + "; check remote=, local= and split="
         )
     keys = sorted(infos)
+    shown = [key for key in keys if not (key.startswith(".") or "/." in key)]
+    check_writer_output(storage, shown, retries, named=files.parts)
     digest = xxhash.xxh3_128()
     for key in keys:
         text = f"{key}\0{infos[key].size}\0{infos[key].version}\0"

@@ -15,8 +15,9 @@ from streamplug.plugin import open_storage
 from streamplug.plugin.location import join
 from streamplug.plugin.registry import Registrations, restore
 from streamplug.plugin_kit.arrow import to_python
+from streamplug.scan.writer_output import PLAN_NAME
 
-MARK = "parts.json"
+MARK = PLAN_NAME
 """Name of the marker file that identifies the job that writes to a location."""
 
 PART_FOLDER = re.compile("part-[0-9]{5,}-[0-9a-f]{12}")

@@ -21,6 +21,7 @@ from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Column, Encoding
 from streamplug.plugin.location import local_path, open_storage, output_locations
 from streamplug.scan.index_finder import read_index
+from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
@@ -39,7 +40,6 @@ from streamplug_tools.options import (
     WriteResult,
     ignore_progress,
 )
-from streamplug_tools.part_task import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values, same_encoding
 from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches

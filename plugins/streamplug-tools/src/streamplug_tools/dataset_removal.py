@@ -13,9 +13,10 @@ from streamplug.errors import InvalidIndexError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
+from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.write.destination import delete_durably, quote_names
-from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
+from streamplug_tools.part_task import ATTEMPTS
 
 REMOVED = "removed"
 """Key of a plan that names files whose removal has begun."""

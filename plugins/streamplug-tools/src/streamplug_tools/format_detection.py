@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,12 +16,15 @@ from streamplug.interfaces import Format, IndexImportFormat, ScannableFormat, St
 from streamplug.plugin.registry import list_names, resolve
 from streamplug.scan.glob import compile_glob
 from streamplug.scan.listing import split_compression
+from streamplug.scan.writer_output import PLAN_NAME, check_writer_output
 from streamplug.session.table_format import find_table_format
 from streamplug.stream import Stream
 
 _MAX_LISTED_FILES = 1000
 _NO_INDEX = "there is no index.json"
 _INDEX_HEAD_BYTES = 256
+_JSON_HEAD_BYTES = 1 << 20
+_MAX_SNIFFED_FILES = 4
 _HIDDEN = ScannableFormat.hidden_names
 _FIRST_KEY = re.compile(rb'\s*\{\s*"(\w+)"')
 
@@ -37,9 +41,8 @@ def detect_format(stream: Stream) -> DetectedFormat | None:
 
     Raises:
         ConfigError: If there are files of several formats.
-        NotFound: If there is no file of any.
+        NotFound: If there is no file of any, or a writer of them has not finished.
     """
-    location = stream.url
     try:
         if stream.storage.exists(INDEX_NAME):
             return _format_of_index(stream.storage)
@@ -50,11 +53,21 @@ def detect_format(stream: Stream) -> DetectedFormat | None:
             return DetectedFormat(name, _NO_INDEX)
         listed = (i.key for i in stream.storage.list("") if _is_shown(i.key, _HIDDEN))
         keys = list(islice(listed, _MAX_LISTED_FILES))
+        has_plan = stream.storage.exists(PLAN_NAME)
     except StreamplugError:  # opening the stream raises a better error
         return None
-    found = [(key, name) for key in keys if (name := _format_of(key, formats)) is not None]
-    hidden = {name: resolve("format", name).hidden_names for _, name in found}
-    counts = Counter(name for key, name in found if _is_shown(key, hidden[name]))
+    return DetectedFormat(_format_of_files(stream, keys, formats, has_plan=has_plan), _NO_INDEX)
+
+
+def _format_of_files(
+    stream: Stream, keys: Sequence[str], formats: dict[str, str], *, has_plan: bool
+) -> str:
+    """Return the format of the files in a directory without an index."""
+    storage, location = stream.storage, stream.url
+    read = [key for key in keys if "/" not in key]  # those that a scan of the directory reads
+    check_writer_output(storage, [*read, *([PLAN_NAME] if has_plan else [])], stream.retries)
+    others = [key for key in keys if not key.endswith(f"/{INDEX_NAME}")]
+    counts = _count_formats(read, formats) or _count_formats(others, formats)
     if len(counts) > 1:
         names = ", ".join(f"{name} ({count:,})" for name, count in counts.most_common())
         raise ConfigError(
@@ -63,11 +76,36 @@ def detect_format(stream: Stream) -> DetectedFormat | None:
         )
     if not counts:
         raise NotFound(
-            f"{stream.storage.url_of(INDEX_NAME)} does not exist: there is no data set, or its writer has "
+            f"{storage.url_of(INDEX_NAME)} does not exist: there is no data set, or its writer has "
             "not finished, and no files of a format that is known; check the location, with the "
             "split if there is one, or name the format by --src-format"
         )
-    return DetectedFormat(next(iter(counts)), _NO_INDEX)
+    [found] = counts
+    documents = [key for key in read if key.lower().endswith(".json")][:_MAX_SNIFFED_FILES]
+    for key in documents if found == formats.get("json") else ():
+        if not _may_be_json_lines(storage, key):
+            raise NotFound(
+                f"{storage.url_of(INDEX_NAME)} does not exist, and {storage.url_of(key)} is a single JSON "
+                "document, such as a configuration: there is no data set; if each such file is a sample, "
+                "name the format by --src-format"
+            )
+    return found
+
+
+def _count_formats(keys: Sequence[str], formats: dict[str, str]) -> Counter[str]:
+    found = [(key, name) for key in keys if (name := _format_of(key, formats)) is not None]
+    hidden = {name: resolve("format", name).hidden_names for _, name in found}
+    return Counter(name for key, name in found if _is_shown(key, hidden[name]))
+
+
+def _may_be_json_lines(storage: Storage, key: str) -> bool:
+    """Return whether a file begins with a JSON value in a line of its own, which others follow."""
+    first, newline, rest = storage.read_range(key, 0, _JSON_HEAD_BYTES).lstrip().partition(b"\n")
+    try:
+        json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return bool(newline and rest.strip())
 
 
 def _format_of_index(storage: Storage) -> DetectedFormat | None:

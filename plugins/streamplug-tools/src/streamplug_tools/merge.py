@@ -18,11 +18,12 @@ from streamplug.index.basename import is_shard_name
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_urls
 from streamplug.plugin.location import local_path, open_storage
+from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug_tools.index_merge import merge_indexes, write_index
-from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME
+from streamplug_tools.part_task import ATTEMPTS
 
 
 @suggest_keywords

@@ -31,6 +31,7 @@ from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import restore
 from streamplug.plugin_kit.file_commit import sync_directory
+from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.write.writer import Writer
 from streamplug_tools.part_counts import open_counts
 from streamplug_tools.part_files import (
@@ -43,9 +44,6 @@ from streamplug_tools.part_files import (
 )
 
 MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
-
-PLAN_NAME = "parts.json"
-"""File that identifies the inputs of the parts, so that a run with other inputs does not resume."""
 
 ATTEMPTS = ".attempts"
 """Folder of unfinished parts."""

@@ -28,6 +28,7 @@ from streamplug.plugin.location import (
     open_storage,
     output_locations,
 )
+from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import try_file_lock
 from streamplug.transfer.pool import map_threads
@@ -43,7 +44,7 @@ from streamplug_tools.dataset_removal import (
 )
 from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.part_files import is_copied, is_whole_in, kept_copy, part_folder
-from streamplug_tools.part_task import ATTEMPTS, PLAN_NAME, remove_attempts
+from streamplug_tools.part_task import ATTEMPTS, remove_attempts
 
 _LOG = logging.getLogger("streamplug.write")
 _MAX_READS_IN_FLIGHT = 16
