@@ -238,6 +238,133 @@ def test_types_that_became_wider(table):
         read(table)
 
 
+NESTED = {
+    "struct": (lambda t: t, lambda v: v),
+    "list": (pa.list_, lambda v: [v, None, v]),
+    "map": (lambda t: pa.map_(pa.string(), t), lambda v: [("k", v), ("l", None)]),
+    "structs": (lambda t: pa.struct([("i", t)]), lambda v: {"i": v}),
+    "deep": (
+        lambda t: pa.list_(pa.struct([("m", pa.map_(pa.string(), pa.list_(t)))])),
+        lambda v: [None, {"m": [("k", [v, None]), ("l", None)]}, {"m": None}],
+    ),
+}
+"""Where in a column a struct is: its type, and values around a value of it."""
+
+
+@pytest.mark.parametrize("place", NESTED)
+def test_nested_fields_that_were_added(table, place):
+    type_of, value_of = NESTED[place]
+    point = {"a": pa.int64(), "b": pa.string(), "c": pa.list_(pa.struct({"x": pa.int32()}))}
+    value = {"a": 1, "b": "x", "c": [{"x": 5}, None]}
+    expected = []
+    for names in ("a", "ab", "abc"):
+        struct = pa.struct({name: point[name] for name in names})
+        some = {name: value[name] for name in names}
+        values = [value_of(some), value_of(None), None]
+        rows = pa.table({"s": pa.array(values, type_of(struct))})
+        write_deltalake(table.path, rows, mode="append", schema_mode="merge")
+        padded = {name: some.get(name) for name in point}
+        expected += [value_of(padded), value_of(None), None]
+    rows = [{"s": without_pairs(row)} for row in expected]
+    assert in_any_order(read(table)) == in_any_order(rows)
+    if place in {"struct", "list", "structs"}:  # deltalake reads no others
+        assert_same(table)
+
+
+def without_pairs(value):
+    """Return a value with dicts for the lists of pairs of its maps."""
+    if isinstance(value, dict):
+        return {key: without_pairs(item) for key, item in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return {key: without_pairs(item) for key, item in value}
+    return [without_pairs(item) for item in value] if isinstance(value, list) else value
+
+
+def change_schema(table, change, mode="none"):
+    """Change the schema of the table's first version, as its fields have these names in files."""
+    actions = [action for action in table.actions(0) if "commitInfo" not in action]
+    for action in actions:
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            change(schema)
+            action["metaData"]["schemaString"] = json.dumps(schema)
+            action["metaData"]["configuration"] = {"delta.columnMapping.mode": mode}
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+    table.commit(0, *actions)
+
+
+def structs_of(type_):
+    """Yield the lists of fields of all structs in a type of a schema."""
+    if isinstance(type_, dict):
+        if type_["type"] == "struct":
+            yield type_["fields"]
+            inner = [field["type"] for field in type_["fields"]]
+        else:
+            inner = [type_[part] for part in type_.keys() - {"type"}]
+        for part in inner:
+            yield from structs_of(part)
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("place", NESTED)
+def test_nested_fields_that_were_renamed_dropped_exchanged_and_widened(table, place, mode):
+    type_of, value_of = NESTED[place]
+    number = iter(range(1, 1000))
+    stored = {"a": pa.int32(), "b": pa.string(), "c": pa.int64(), "d": pa.int64()}
+    value = {"a": 1, "b": "x", "c": 3, "d": 4}
+    rows = pa.table(
+        {"s": pa.array([value_of(value), value_of(None), None], type_of(pa.struct(stored)))}
+    )
+    write_deltalake(table.path, rows)
+
+    def change(schema):
+        for fields in structs_of(schema):
+            for field in fields:
+                field["metadata"] = {
+                    "delta.columnMapping.id": next(number),
+                    "delta.columnMapping.physicalName": field["name"] if mode == "name" else "?",
+                }
+            if [field["name"] for field in fields] == list("abcd"):
+                a, b, c, d = fields
+                a |= {"name": "new", "type": "long"}
+                c["name"], d["name"] = "d", "c"
+                again = {"physicalName": "col-1", "id": next(number)}
+                metadata = {f"delta.columnMapping.{key}": text for key, text in again.items()}
+                added = {"name": "b", "type": "string", "nullable": True, "metadata": metadata}
+                fields[:] = [d, a, added, c]  # b was dropped, and another added
+                assert b["name"] == "b"
+
+    change_schema(table, change, mode)
+    if mode == "id":
+        add_ids(table)
+    expected = {"c": 4, "new": 1, "b": None, "d": 3}
+    assert read(table) == [
+        {"s": without_pairs(value_of(expected))}, {"s": without_pairs(value_of(None))}, {"s": None}
+    ]  # fmt: skip
+
+
+def add_ids(table):
+    """Give the fields in the table's file the ids that they have in its schema."""
+    number = iter(range(1, 1000))
+
+    def numbered(fields):
+        ids = [{"PARQUET:field_id": str(next(number))} for _ in fields]
+        return [pa.field(f.name, type_of(f.type), metadata=id_) for f, id_ in zip(fields, ids)]
+
+    def type_of(type_):
+        if pa.types.is_struct(type_):
+            return pa.struct(numbered(list(type_)))
+        if pa.types.is_map(type_):
+            return pa.map_(type_.key_type, type_of(type_.item_type))
+        return pa.list_(type_of(type_.value_type)) if pa.types.is_list(type_) else type_
+
+    [file] = table.folder.glob("*.parquet")
+    rows = pq.read_table(file)
+    pq.write_table(rows.cast(pa.schema(numbered(list(rows.schema)))), file)
+    resize(table, 0, file.stat().st_size)
+
+
 def test_files_without_statistics(table):
     write_deltalake(table.path, pa.table({"id": [1, None, 3]}))
     actions = table.actions(0)
@@ -375,7 +502,7 @@ BAD = {
     ),
     "schema": (
         lambda actions, _: metadata_of(actions).update(schemaString='{"fields": [1]}'),
-        "the schema is damaged: AttributeError",
+        "the schema is damaged: TypeError",
     ),
     "stats": (lambda _, add: add.update(stats="{"), "statistics of"),
     "kind of stats": (lambda _, add: add.update(stats=True), "stats of add is True"),
@@ -644,3 +771,27 @@ def test_a_table_whose_cache_is_its_own_directory_is_read_where_it_is(tmp_path):
     dataset = StreamingDataset(remote=place, local=place, split="t", format="delta")
     assert [int(sample["id"]) for sample in dataset] == [0, 1, 2]
     assert set((tmp_path / "tables").rglob("*")) == before
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("empty", ["no rows", "deleted", "removed"])
+def test_files_without_rows_make_no_column_nullable(table, empty, statistics):
+    rows = pa.table({"x": [1.5, 2.5], "n": [1, 2]})
+    other = pa.table({"x": pa.array([None], pa.float64()), "n": [3]})
+    write_deltalake(table.path, rows)
+    write_deltalake(table.path, other, mode="append")
+    write_deltalake(table.path, rows, mode="append")
+    [add] = [action["add"] for action in table.actions(1) if "add" in action]
+    if empty == "deleted":
+        table.delete_rows(3, add, [0], inline=True)
+    elif empty == "removed":
+        DeltaTable(table.path).delete("n = 3")
+    else:
+        path = table.folder / add["path"]
+        pq.write_table(other.slice(0, 0), path)
+        add |= {"size": path.stat().st_size, "stats": None}
+        add["stats"] = json.dumps({"numRecords": 0}) if statistics else None
+        table.commit(1, {"add": add})
+    dataset = StreamingDataset(remote=table.path, format="delta", batch_size=4)
+    batch = next(dataset.batches())
+    assert (len(dataset), batch["x"].dtype, batch["n"].dtype) == (4, "f8", "i8")

@@ -168,7 +168,7 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
 def read_by_pyiceberg(location: str, snapshot: int | None = None) -> list[dict]:
     table = StaticTable.from_metadata(location)
     assert isinstance(table.io, PyArrowFileIO)
-    return table.scan(snapshot_id=snapshot).to_arrow().to_pylist()
+    return table.scan(snapshot_id=snapshot).to_arrow().to_pylist(maps_as_pydicts="strict")
 
 
 __all__ = ["DataFileContent", "FileFormat"]

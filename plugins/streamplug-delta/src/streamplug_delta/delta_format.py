@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -55,7 +55,7 @@ class DeltaFormat(TableFormat):
         check_positions(deleted, table.where)
         statistics = [table.statistics_of(add) for add in adds]
         partition = state.metadata.get("partitionColumns") or ()
-        columns = parse_columns(state.metadata, _count_nulls(adds, statistics), table.where)
+        columns = parse_columns(state.metadata, table.where)
         constants = {stored: c for stored, c in columns.items() if c.name in partition}
         pairs = list(zip(adds, statistics))
         # Most files are known from the log alone, without another request.
@@ -67,6 +67,11 @@ class DeltaFormat(TableFormat):
             next(requested) if _needs_requests(*pair) else table.file_of(*pair, constants)
             for pair in pairs
         ]
+        nulls = _count_nulls([pair for pair, file in zip(pairs, files) if file.samples])
+        columns = {
+            stored: replace(column, nullable=nulls.get(stored) != 0)
+            for stored, column in columns.items()
+        }
 
         def read_bounds() -> list[Bounds]:
             adds = log.read(version).ordered_adds
@@ -160,18 +165,22 @@ def _needs_requests(add: Action, statistics: Mapping[str, Any]) -> bool:
     return add.get("deletionVector") is not None or statistics.get("numRecords") is None
 
 
-def _count_nulls(adds: Sequence[Action], statistics: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the number of missing values of each column for which all files give it."""
+def _count_nulls(files: Sequence[tuple[Action, Mapping[str, Any]]]) -> dict[str, int]:
+    """Return the number of missing values of each column for which all files give it.
+
+    Args:
+        files: The action ``add`` and the statistics of each file.
+    """
     counts: Counter[str] = Counter()
     known: Counter[str] = Counter()
-    for add, file in zip(adds, statistics):
+    for add, statistics in files:
         values = add.get("partitionValues") or {}
         nulls = {name: int(value in (None, "")) for name, value in values.items()}
         nulls |= {
             name: count
-            for name, count in (file.get("nullCount") or {}).items()
+            for name, count in (statistics.get("nullCount") or {}).items()
             if isinstance(count, int)
         }
         counts.update(nulls)
         known.update(nulls.keys())
-    return {name: counts[name] for name, files in known.items() if files == len(adds)}
+    return {name: counts[name] for name, count in known.items() if count == len(files)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,14 +32,11 @@ _PRIMITIVE = {
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
-def parse_columns(
-    metadata: Mapping[str, Any], null_counts: Mapping[str, int | None], where: str
-) -> dict[str, TableColumn]:
+def parse_columns(metadata: Mapping[str, Any], where: str) -> dict[str, TableColumn]:
     """Return the columns of a table by their names in files.
 
     Args:
         metadata: The action ``metaData``.
-        null_counts: Number of missing values by name in files; None if it is not known.
         where: Name of the table in errors.
 
     Raises:
@@ -49,41 +47,55 @@ def parse_columns(
     columns = {}
     with parsing(f"{where}: the schema"):
         for entry in json.loads(metadata["schemaString"])["fields"]:
-            details = entry.get("metadata") or {}
-            stored = entry["name"] if mode == "none" else details[_PHYSICAL_NAME]
-            field = pa.field(entry["name"], _type(entry["type"], entry["name"], mode))
-            if mode == "id":
-                field = with_field_id(field, details["delta.columnMapping.id"])
-            nullable = null_counts.get(stored) != 0
-            columns[stored] = TableColumn(field, nullable, [stored])
+            column = _field(entry, entry["name"], mode)
+            [stored] = column.names or ()
+            columns[stored] = column
     return columns
 
 
-def _type(type_: Any, name: str, mode: str) -> pa.DataType:
+def _field(entry: Mapping[str, Any], where: str, mode: str) -> TableColumn:
+    """Return a column of a table, or a field of a struct; `where` is the column, in errors."""
+    details = entry.get("metadata") or {}
+    stored = entry["name"] if mode == "none" else details[_PHYSICAL_NAME]
+    column = _column(
+        entry["type"], entry["name"], where, mode, nullable=entry.get("nullable", True)
+    )
+    if mode == "id":
+        numbered = with_field_id(column.field, details["delta.columnMapping.id"])
+        column = replace(column, field=numbered)
+    return replace(column, names=[stored])
+
+
+def _column(type_: Any, name: str, where: str, mode: str, *, nullable: bool) -> TableColumn:
+    """Return a column, a field, or items, keys or values, without its name in files."""
+    children: list[TableColumn] = []
     if isinstance(type_, str):
-        if match := _DECIMAL.fullmatch(type_):
-            return pa.decimal128(int(match[1]), int(match[2]))
-        if type_ not in _PRIMITIVE:
-            raise ConfigError(f"column {name!r}: the type {type_} is not supported")
-        return _PRIMITIVE[type_]
-    kind = type_["type"]
-    if kind == "array":
-        return pa.list_(_type(type_["elementType"], name, mode))
-    if kind == "map":
-        key, value = (_type(type_[part], name, mode) for part in ("keyType", "valueType"))
-        return pa.map_(key, value)
-    if kind != "struct":
-        raise ConfigError(f"column {name!r}: the type {kind!r:.60} is not supported")
-    fields = []
-    for entry in type_["fields"]:
-        stored = (entry.get("metadata") or {}).get(_PHYSICAL_NAME, entry["name"])
-        if mode != "none" and stored != entry["name"]:
-            raise ConfigError(
-                f"column {name!r}: its field {entry['name']!r} has another name in files, which is not "
-                "supported"
-            )
-        fields.append((entry["name"], _type(entry["type"], name, mode)))
-    return pa.struct(fields)
+        arrow = _primitive(type_, where)
+    elif (kind := type_["type"]) == "array":
+        has_none = type_.get("containsNull", True)
+        children = [_column(type_["elementType"], "element", where, mode, nullable=has_none)]
+        arrow = pa.list_(children[0].field)
+    elif kind == "map":
+        has_none = type_.get("valueContainsNull", True)
+        children = [
+            _column(type_["keyType"], "key", where, mode, nullable=False),
+            _column(type_["valueType"], "value", where, mode, nullable=has_none),
+        ]
+        arrow = pa.map_(children[0].field.type, children[1].field.type)
+    elif kind == "struct":
+        children = [_field(entry, where, mode) for entry in type_["fields"]]
+        arrow = pa.struct([child.field for child in children])
+    else:
+        raise ConfigError(f"column {where!r}: the type {kind!r:.60} is not supported")
+    return TableColumn(pa.field(name, arrow), nullable, None, children=children)
+
+
+def _primitive(type_: str, where: str) -> pa.DataType:
+    if match := _DECIMAL.fullmatch(type_):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    if type_ not in _PRIMITIVE:
+        raise ConfigError(f"column {where!r}: the type {type_} is not supported")
+    return _PRIMITIVE[type_]
 
 
 def parse_partition_value(text: str | None, type_: pa.DataType) -> Any:

@@ -32,8 +32,9 @@ class IcebergFormat(TableFormat):
         snapshot, schema = find_snapshot(metadata, stream.version, storage.url)
         entries = [] if snapshot is None else read_entries(files, snapshot)
         with parsing(f"{storage.url}: the metadata"):
-            columns = table_columns(metadata, schema, entries)
             listed = list_files(files, entries, metadata, schema)
+            pairs = zip(data_entries(entries), listed)
+            columns = table_columns(metadata, schema, [e for e, file in pairs if file.samples])
 
         def read_bounds() -> list[Bounds]:
             again = [] if snapshot is None else read_entries(files, snapshot)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,9 +14,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import MappedField
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import ListType, MapType, NestedField, StructType
 from streamplug_parquet.deletion_vectors import MAX_POSITIONS, parse_stored_vector
 from streamplug_parquet.metadata_tables import read_row_groups
 from streamplug_parquet.table_columns import TableColumn
@@ -224,8 +227,8 @@ def _constant(value: Any, type_: pa.DataType) -> Any:
 def table_columns(
     metadata: TableMetadata, schema: Schema, entries: Sequence[ManifestEntry]
 ) -> list[TableColumn]:
-    """Return the columns of a snapshot."""
-    data = [entry.data_file for entry in data_entries(entries)]
+    """Return the columns of a snapshot whose data files with samples have these entries."""
+    data = [entry.data_file for entry in entries]
     nulls: Counter[int] = Counter()
     known: Counter[int] = Counter()
     for file in data:
@@ -233,20 +236,41 @@ def table_columns(
         nulls.update(counts)
         known.update(counts.keys())
     mapping = metadata.name_mapping()
-    names = None
-    if mapping is not None:
-        names = {field.field_id: list(field.names) for field in mapping}
+    names = None if mapping is None else _names_by_id(mapping)
     arrow = schema_to_pyarrow(schema)
     columns = []
     for field in schema.fields:
         number = field.field_id
         has_none = bool(data) and known[number] == len(data) and not nulls[number]
-        columns.append(
-            TableColumn(
-                arrow.field(field.name),
-                not (field.required or has_none),
-                None if names is None else names.get(number, []),
-                field.initial_default,
-            )
-        )
+        column = _column(field, arrow.field(field.name), names)
+        columns.append(replace(column, nullable=column.nullable and not has_none))
     return columns
+
+
+def _names_by_id(fields: Iterable[MappedField]) -> dict[int | None, list[str]]:
+    """Return the names of fields in files without ids, at all depths."""
+    names: dict[int | None, list[str]] = {}
+    for field in fields:
+        names |= {field.field_id: list(field.names), **_names_by_id(field.fields)}
+    return names
+
+
+def _column(
+    field: NestedField, arrow: pa.Field, names: Mapping[int | None, list[str]] | None
+) -> TableColumn:
+    """Return a column of a table, or a field, an item, a key or a value of one."""
+    type_, inner = field.field_type, arrow.type
+    pairs: Sequence[tuple[NestedField, pa.Field]] = ()
+    if isinstance(type_, StructType):
+        pairs = list(zip(type_.fields, inner))
+    elif isinstance(type_, ListType):
+        pairs = [(type_.element_field, inner.value_field)]
+    elif isinstance(type_, MapType):
+        pairs = [(type_.key_field, inner.key_field), (type_.value_field, inner.item_field)]
+    return TableColumn(
+        arrow,
+        not field.required,
+        None if names is None else names.get(field.field_id, []),
+        field.initial_default,
+        [_column(child, child_arrow, names) for child, child_arrow in pairs],
+    )

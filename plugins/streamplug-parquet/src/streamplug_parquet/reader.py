@@ -222,20 +222,23 @@ class ParquetReader(ShardReader):
         where = describe(group, [column.name])
         rows = self._bounds[group + 1] - self._bounds[group]
         try:
-            array, type_ = _whole(table.column(column.name)), plain(self._types[column.name])
-            if pa.types.is_dictionary(array.type):
-                array = _as_stored(array, type_)
-            elif array.type not in (type_, _WIDE_TYPES.get(type_)):
-                array = array.cast(type_)
+            array = self._as_type(column.name, _whole(table.column(column.name)))
             if len(array) != rows:
                 raise CorruptShardError(f"it has {len(array)} values for {rows} rows")
-            return chunk_of(column, array, type_, limit)
+            return chunk_of(column, array, plain(self._types[column.name]), limit)
         except DecodeError as error:
             raise DecodeError(f"{where}: {error}") from error
         except MemoryError:
             raise
         except Exception as error:
             raise CorruptShardError(f"{where}: {error}") from error
+
+    def _as_type(self, name: str, array: pa.Array) -> pa.Array:
+        """Return values of a column as those of its type; text may stay a dictionary."""
+        type_ = plain(self._types[name])
+        if pa.types.is_dictionary(array.type):
+            return _as_stored(array, type_)
+        return array if array.type in (type_, _WIDE_TYPES.get(type_)) else array.cast(type_)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

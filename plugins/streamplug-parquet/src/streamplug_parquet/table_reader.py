@@ -65,6 +65,7 @@ class TableFileReader(ParquetReader):
         self._columns, self._table_columns = columns, table_columns
         self._values = constants
         self._stored: dict[str, Column] = {}
+        self._fields: dict[str, tuple[pa.Field, TableColumn]] = {}
         self._constants: dict[str, Chunk] = {}
         # How many rows that are not deleted come before each deleted one.
         self._kept_before_deleted = deleted - np.arange(len(deleted))
@@ -73,10 +74,13 @@ class TableFileReader(ParquetReader):
     def _check_schema(self) -> None:
         file, self._types = FileFields(schema_of(self._metadata)), {}
         for column, table_column in zip(self._columns, self._table_columns):
-            stored = table_column.find_in(file)
-            if stored is not None:
+            found = table_column.find_in(file)
+            if found is not None:
+                stored = found[1]
+                table_column.check(stored)
                 self._stored[column.name] = replace(column, name=stored.name)
                 self._types[stored.name] = table_column.type
+                self._fields[stored.name] = stored, table_column
                 continue
             value = self._values.get(column.name, table_column.default)
             if value is None and not table_column.nullable:
@@ -92,6 +96,12 @@ class TableFileReader(ParquetReader):
             and not self._constants
             and all(name == column.name for name, column in self._stored.items())
         )
+
+    def _as_type(self, name: str, array: pa.Array) -> pa.Array:
+        stored, table_column = self._fields[name]
+        if not table_column.children:
+            return super()._as_type(name, array)
+        return table_column.read_as(array, stored)
 
     def __len__(self) -> int:
         return super().__len__() - len(self._kept_before_deleted)
