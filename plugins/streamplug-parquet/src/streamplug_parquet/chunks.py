@@ -18,6 +18,7 @@ from streamplug.plugin_kit.arrow import maps_as_dicts, value_sizes
 from streamplug.plugin_kit.merge import merge_values
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.budget import VARIABLE
+from streamplug_parquet.file_directory import FileDirectory, directory_of
 from streamplug_parquet.memory_bounds import decoded_limit
 from streamplug_parquet.nested import is_file
 from streamplug_parquet.values import ArrowValue, Binary, Fixed, Text, fixed_of
@@ -92,6 +93,29 @@ class Pieces(Chunk):
         _check_limit(len(rows), size, decoded_limit(len(self._data)))
 
 
+class Files(Chunk):
+    """Files of which some have a path but no bytes, as Hugging Face stores images and audio."""
+
+    def __init__(self, content: Pieces, paths: Pieces, directory: FileDirectory | None) -> None:
+        """Read the paths of files without `content` from a directory, or refuse them."""
+        self._content, self._paths, self._directory = content, paths, directory
+        self.nbytes = content.nbytes + paths.nbytes
+
+    def one(self, row: int) -> Any:
+        content = self._content.one(row)
+        if content is not None or (path := self._paths.one(row)) is None:
+            return content
+        if self._directory is None:
+            raise DecodeError(
+                f"the value has no bytes, but the path {path!r:.200}; to read it, name the directory of the "
+                "files: decoders={…: FileDirectory('directory', decoder)} of streamplug_parquet"
+            )
+        return self._directory.read(path)
+
+    def take(self, rows: Int64) -> list[Any]:
+        return [self.one(row) for row in rows.tolist()]
+
+
 class Others(Chunk):
     """Values that Arrow converts to Python objects."""
 
@@ -154,7 +178,7 @@ def chunk_of(column: Column, array: pa.Array, type_: pa.DataType, limit: int) ->
     """
     encoding = column.encoding
     if not isinstance(encoding, ArrowValue):
-        return _raw(array, type_)
+        return _raw(array, type_, directory_of(encoding))
     if array.null_count and not encoding.nullable:
         raise DecodeError(f"{array.null_count} values are missing, the index says that none is")
     if isinstance(encoding, Fixed):
@@ -226,16 +250,14 @@ def _pieces(array: pa.Array, kind: Any) -> Pieces:
     return Pieces(view, starts, sizes, valid, kind, is_dictionary=is_dictionary)
 
 
-def _raw(array: pa.Array, type_: pa.DataType) -> Chunk:
+def _raw(array: pa.Array, type_: pa.DataType, directory: FileDirectory | None) -> Chunk:
     """Return the bytes of values, for an encoding that is not one of Parquet's."""
     if is_file(type_):
-        valid = array.is_valid()
-        inner = (
-            array.field("bytes")
-            if not array.null_count
-            else pc.if_else(valid, array.field("bytes"), None)
-        )
-        return _pieces(inner, _copied)
+        fields = dict(zip([field.name for field in type_], array.flatten()))
+        content, paths = fields["bytes"].cast(pa.binary()), fields.get("path")
+        if paths is None or not pc.any(pc.and_(paths.is_valid(), content.is_null())).as_py():
+            return _pieces(content, _copied)
+        return Files(_pieces(content, _copied), _pieces(paths, _text), directory)
     of = pa.types
     if of.is_string(type_) or of.is_binary(type_) or of.is_fixed_size_binary(type_):
         return _pieces(array, _copied)

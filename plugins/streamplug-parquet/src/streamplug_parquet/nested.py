@@ -25,11 +25,12 @@ ValueCopier: TypeAlias = "Callable[[Any], tuple[Any, int]]"
 
 
 def is_file(type_: pa.DataType) -> bool:
-    """Return whether a type is a file: a struct of bytes and an optional path."""
+    """Return whether a type is a file: a struct of bytes, which may all be missing, and an optional path."""
     if not pa.types.is_struct(type_):
         return False
     fields = {field.name: field.type for field in type_}
-    return fields.get("bytes") == pa.binary() and fields.keys() <= {"bytes", "path"}
+    kinds = {"bytes": (pa.binary(), pa.null()), "path": (pa.string(), pa.null())}
+    return "bytes" in fields and all(type_ in kinds.get(n, ()) for n, type_ in fields.items())
 
 
 def writable(type_: pa.DataType) -> None:

@@ -90,8 +90,6 @@ class ParquetReader(ShardReader):
                 chunk = chunks[column.name]
                 try:
                     values.put(places, chunk, inside)
-                except DecodeError as error:
-                    raise DecodeError(f"column {column.name!r}: {error}") from error
                 except Exception as error:
                     raise self._blame(column, chunk, inside, rows[places], error) from error
         return [values.finish() for values in collected]
