@@ -41,6 +41,9 @@ def alike(a, b):
     return (a.mode, a.size, a.tobytes()) == (b.mode, b.size, b.tobytes())
 
 
+LIST_OF_ONE = make("encoding", "list[pil]"), lambda one: [one]
+
+
 class OneImage(EncodingTests):
     def equal(self, a, b):
         return alike(a, b)
@@ -58,6 +61,34 @@ class TestPIL(OneImage):
 
     def values(self):
         return images()
+
+    def test_colours_that_it_does_not_store_are_refused(self):
+        colours = noise().quantize(8)
+        clear = colours.copy()
+        clear.info["transparency"] = 3
+        key = noise()
+        key.info["transparency"] = key.getpixel((2, 3))
+        grey = noise().convert("L")
+        grey.info["transparency"] = grey.getpixel((2, 3))
+        for encoding, value in ((make("encoding", "pil"), lambda one: one), LIST_OF_ONE):
+            for image in (colours, clear, colours.convert("PA"), key, grey):
+                with pytest.raises(EncodeError, match=rf"mode {image.mode} .*convert\('RGB'\)"):
+                    encoding.encode(value(image))
+                png = make("encoding", "png")
+                if image.mode != "PA":
+                    stored = png.decode(memoryview(png.encode(image)))
+                    assert stored.convert("RGBA").tobytes() == image.convert("RGBA").tobytes()
+        for rest in (colours.convert("RGB"), clear.convert("RGBA"), key.convert("RGBA")):
+            assert alike(encoding.decode(memoryview(encoding.encode([rest])))[0], rest)
+
+    def test_numbers_without_colours_of_their_own_are_stored(self):
+        encoding = make("encoding", "pil")
+        mask = Image.frombytes("P", (3, 2), bytes(range(6)))
+        stored = encoding.decode(memoryview(encoding.encode(mask)))
+        assert alike(stored, mask)
+        unused = noise()
+        unused.info["transparency"] = (255, 0, 0)  # which no grey pixel has
+        assert alike(encoding.decode(memoryview(encoding.encode(unused))), unused)
 
     @pytest.mark.parametrize("mode", Image.MODES)
     def test_every_mode_round_trips(self, mode):

@@ -75,6 +75,15 @@ class PNG(ImageFile):
     _format = "PNG"
     _magic = b"\x89PNG\r\n\x1a\n"
 
+    def encode(self, value: Any) -> bytes:
+        if isinstance(value, Image.Image) and value.mode == "I":
+            low, high = value.getextrema()
+            if not 0 <= low <= high <= 65535:  # type: ignore[operator]  # of one band; Pillow < 13 cuts them off
+                raise EncodeError(
+                    f"PNG takes numbers from 0 to 65535, this image has {low} to {high}; store it as pil"
+                )
+        return super().encode(value)
+
 
 class JPEG(ImageFile):
     """``jpeg``: a JPEG file.

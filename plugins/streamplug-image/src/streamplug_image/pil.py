@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image, ImageMode
 
-from streamplug.errors import DecodeError
+from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces.encoding import Encoding
 from streamplug.plugin_kit.codec_errors import wrong_type_error
 
@@ -23,7 +23,15 @@ class PIL(Encoding):
         if not isinstance(value, Image.Image):
             raise wrong_type_error("pil", "a PIL image", value)
         mode = value.mode.encode()
-        return _HEAD.pack(*value.size, len(mode)) + mode + value.tobytes()
+        stored = _HEAD.pack(*value.size, len(mode)) + mode + value.tobytes()
+        has_more = "P" in value.mode or "transparency" in value.info
+        if has_more and _colours(value) != _colours(self.decode(memoryview(stored))):
+            raise EncodeError(
+                f"an image of mode {value.mode} has a palette or a transparent colour, which pil does not "
+                "store; convert its colours by image.convert('RGB') or ('RGBA'), keep the numbers of a mask "
+                "by Image.fromarray(np.asarray(image)), or store it as png"
+            )
+        return stored
 
     def decode(self, data: memoryview) -> Image.Image:
         if len(data) < _HEAD.size:
@@ -40,6 +48,10 @@ class PIL(Encoding):
         if not size:  # older versions of Pillow cannot read empty images
             return Image.new(mode, (width, height))
         return Image.frombytes(mode, (width, height), bytes(pixels))
+
+
+def _colours(image: Image.Image) -> bytes:
+    return image.convert("RGBA").tobytes()
 
 
 def _stored_size(mode: str, width: int, height: int) -> int:

@@ -48,8 +48,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
         DecodeError: If it has values that are not of 16 bits, such as floats.
     """
     if image.mode.startswith(("I", "F")):
-        deep = picture_array(image, "I;16")[:, :, 0]
-        image = Image.fromarray((deep >> 8).astype(np.uint8))
+        image = Image.fromarray(picture_array(image, "L")[:, :, 0])
     return image.convert("RGB")
 
 
