@@ -277,3 +277,90 @@ def test_plain_values_of_structs_are_those_that_arrow_makes_of_others(tmp_path):
     assert one.read_bytes() == other.read_bytes()
     found = pq.read_table(one)["x"].to_pylist()
     assert found == [{"a": 1.0, "b": [1, 2]}, {"a": 0.5, "b": [3]}, {"a": 2.0, "b": None}]
+
+
+PAIR = pa.struct([("a", pa.float64()), ("b", pa.list_(pa.float64()))])
+TOO_LARGE = {
+    "float": [1e39, -1e300, np.float64(1e39), 2**130],
+    "float?": [1e39],
+    "float16": [65520.0, np.float32(1e6), 70000, -1e9],
+    "fixed_size_list<float>[2]": [[1e39, 0.0], np.array([1.0, 1e39])],
+    "fixed_size_list<float16>[2]": [
+        [1e5, 0.0],
+        np.array([1, 1e5], np.float32),
+        np.array([1, 70000]),
+    ],
+    "list<float>": [[0.0, 1e39], np.array([1e39])],
+    "list<float>?": [[1e39]],
+    "struct<a: float, b: list<float>>": [
+        *({"a": 1e39, "b": []}, {"a": 0, "b": [1.0, 1e39]}, {"a": 0, "b": np.array([1e39])}),
+        {"b": (1e39,)},
+    ],
+    "list<list<float>>": [[[0.0], [1e39]], [np.array([1e39])]],
+}
+FITTING = {
+    "float": [np.inf, -np.inf, 3.4028235e38, 3.40282355e38, 7, np.float32(np.inf)],
+    "float16": [np.inf, 65519.0, np.float16(-np.inf), 1],
+    "fixed_size_list<float>[2]": [[np.inf, 0.0], np.array([-np.inf, 3e38])],
+    "list<float>": [[np.inf], np.array([np.inf, 1.0]), []],
+    "struct<a: float, b: list<float>>": [{"a": np.inf, "b": [np.inf, 3.40282355e38]}],
+    "list<list<float>>": [[[np.inf]], [np.array([-np.inf])]],
+}
+
+
+@pytest.mark.parametrize("spec", TOO_LARGE)
+def test_numbers_that_would_become_infinite_are_refused(spec, tmp_path):
+    with Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet") as out:
+        for value in TOO_LARGE[spec]:
+            for give in (
+                lambda value=value: out.write({"x": value}),
+                lambda value=value: out.write_batch({"x": [value]}),
+                lambda value=value: (
+                    out.write_batch({"x": np.array([value])})
+                    if isinstance(value, (float, int, np.ndarray))
+                    else out.write({"x": value})
+                ),
+            ):
+                with pytest.raises(
+                    EncodeError, match=r"column 'x': takes (numbers that fit .*clip it|values of)"
+                ):
+                    give()
+
+
+@pytest.mark.parametrize("spec", FITTING)
+def test_infinities_and_what_is_rounded_stay(spec, tmp_path):
+    for name, write in {
+        "rows": lambda out: [out.write({"x": value}) for value in FITTING[spec]],
+        "batch": lambda out: out.write_batch({"x": FITTING[spec]}),
+    }.items():
+        with Writer(out=tmp_path / name, columns={"x": spec}, format="parquet") as out:
+            write(out)
+    rows, batch = (
+        pq.read_table(tmp_path / name / "shard.00000.parquet")["x"].to_pylist()
+        for name in ("rows", "batch")
+    )
+    assert rows == batch
+    assert len(rows) == len(FITTING[spec])
+    assert "inf" in str(rows[0])
+
+
+@pytest.mark.parametrize(
+    ("spec", "array", "where"),
+    [
+        ("float", pa.array([1.0, 1e39]), "float"),
+        ("float16", pa.array([70000]), "halffloat"),
+        ("list<float>", pa.array([[1.0], None, [1e39]])[:1:-1], "float"),
+        (
+            "struct<a: float, b: list<float>>",
+            pa.array([None, {"b": [1e39]}], PAIR),
+            "in the field 'b'",
+        ),
+        ("struct<a: float, b: list<float>>", pa.array([{"a": -1e39}], PAIR), "in the field 'a'"),
+        ("list<struct<k: float>>", pa.array([[{"k": 1e39}]]), "in the field 'k'"),
+    ],
+)
+def test_arrow_arrays_whose_numbers_do_not_fit_are_refused(spec, array, where, tmp_path):
+    with Writer(out=tmp_path / "set", columns={"x": spec + "?"}, format="parquet") as out:
+        with pytest.raises(EncodeError, match=f"takes numbers that fit .*{where}.*clip it"):
+            out.write_batch({"x": array})
+        out.write_batch({"x": pa.array([None], array.type)})

@@ -53,6 +53,16 @@ ALWAYS = (
         "Stored if the encoding can decode them, otherwise an error; `pkl` pickles them",
     ),
     PeerDifference(
+        "A number too large for `float16` or `float32`",
+        "Stored as infinity",
+        "An error",
+    ),
+    PeerDifference(
+        "An image with a palette as the value of a `pil` column",
+        "Stored without the palette",
+        "An error, if its colors differ without the palette",
+    ),
+    PeerDifference(
         "`pkl` columns in a `LocalDataset`",
         "Decoded",
         "An error; use `StreamingDataset(local=…, allow_unsafe_types=True)`",

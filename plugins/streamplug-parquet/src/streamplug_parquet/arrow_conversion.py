@@ -17,6 +17,9 @@ from streamplug_parquet.types import spec_of
 MAX_OFFSET = (1 << 31) - 1
 """Maximum bytes, or items, of an Arrow array with 32-bit offsets."""
 
+NARROW_FLOATS = (pa.float16(), pa.float32())
+"""Types in which finite numbers of others may become infinite."""
+
 _TAKEN = {
     "bool": {"bool"},
     "int": {"int"},
@@ -71,11 +74,35 @@ def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
         raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise _other(values, type_, error) from error
+    check_infinite(array, values)
     if array.null_count and not nullable:
         raise EncodeTypeError(
             f"takes no None; the encoding of a column that may have it ends with a question mark: {type_}?"
         )
     return array
+
+
+def check_infinite(array: Any, values: Any, where: str = "") -> None:
+    """Refuse finite numbers that have become infinite, as they do not fit float16 or float32.
+
+    Args:
+        array: Arrow array of the converted numbers.
+        values: The numbers before, a sequence or an array; None stays None.
+        where: Name of their place, for errors.
+
+    Raises:
+        EncodeError: If there are any.
+    """
+    if array.type not in NARROW_FLOATS or getattr(values, "type", 0) == array.type:
+        return
+    for place in np.flatnonzero(np.isinf(array.to_numpy(zero_copy_only=False))).tolist():
+        value = values[place]
+        value = value.as_py() if isinstance(value, pa.Scalar) else value
+        if not (isinstance(value, (float, np.floating)) and np.isinf(value)):
+            raise EncodeError(
+                f"takes numbers that fit {array.type}{where}, or infinities, got {short_repr(value)}; "
+                "clip it, or take a larger type"
+            )
 
 
 def _other(values: Any, type_: pa.DataType, error: Exception) -> EncodeTypeError:

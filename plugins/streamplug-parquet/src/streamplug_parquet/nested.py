@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,8 @@ import pyarrow as pa
 
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
 from streamplug_parquet.arrow_conversion import (
+    NARROW_FLOATS,
+    check_infinite,
     example,
     masked_error,
     takes_arrays,
@@ -75,10 +78,11 @@ def check_values(values: Sequence[Any], type_: pa.DataType, path: str = "") -> N
             inner = [record[field.name] for record in records if field.name in record]
             check_values(inner, field.type, _join(path, field.name))
     elif _is_list(type_):
-        lists, dtypes = _split_lists(values, type_, path)
-        for dtype in dtypes:
-            if not (_is_nested(type_.value_type) or takes_instances(dtype.type, type_.value_type)):
-                raise _type_error(type_.value_type, path, f"an array of {dtype}")
+        lists, arrays = _split_lists(values, type_, path)
+        for array in () if _is_nested(type_.value_type) else arrays:
+            if not takes_instances(array.dtype.type, type_.value_type):
+                raise _type_error(type_.value_type, path, f"an array of {array.dtype}")
+            _check_numbers(array.reshape(-1), type_.value_type, path)
         check_values(list(chain.from_iterable(lists)), type_.value_type, path)
     else:
         for kind in set(map(type, values)):
@@ -86,6 +90,18 @@ def check_values(values: Sequence[Any], type_: pa.DataType, path: str = "") -> N
             is_taken = kind is type(None) or issubclass(kind, pa.Scalar)
             if not (is_taken or takes_instances(kind, type_)):
                 raise _type_error(type_, path, example(values, kind))
+        _check_numbers(values, type_, path)
+
+
+def _check_numbers(values: Any, type_: pa.DataType, path: str) -> None:
+    """Raise `EncodeError` if finite numbers would become infinite."""
+    if type_ not in NARROW_FLOATS:
+        return
+    try:
+        array = pa.array(values, type_)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return  # as the conversion of the whole will say
+    check_infinite(array, values, _in_field(path))
 
 
 def _records(values: Sequence[Any], names: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -106,13 +122,13 @@ def _records(values: Sequence[Any], names: Sequence[str]) -> list[Mapping[str, A
 
 def _split_lists(
     values: Sequence[Any], type_: pa.DataType, path: str
-) -> tuple[list[Collection[Any]], set[np.dtype[Any]]]:
-    """Return the lists among values, and the dtypes of the arrays among them."""
+) -> tuple[list[Collection[Any]], list[np.ndarray[Any, Any]]]:
+    """Return the lists and the arrays among values; lists of arrays of objects are lists."""
     kinds = set(map(type, values))
     if kinds <= {list, tuple, type(None)}:
-        return [value for value in values if value is not None], set()
+        return [value for value in values if value is not None], []
     lists: list[Collection[Any]] = []
-    dtypes = set()
+    arrays = []
     for value in values:
         if isinstance(value, np.ma.MaskedArray):
             raise masked_error()
@@ -123,12 +139,12 @@ def _split_lists(
         if hasattr(value, "__array__"):
             array = np.asarray(value)
             if array.dtype != object:
-                dtypes.add(array.dtype)
+                arrays.append(array)
             elif array.ndim:
                 lists.append(array.tolist())
         elif isinstance(value, Collection) and not isinstance(value, dict):
             lists.append(value)
-    return lists, dtypes
+    return lists, arrays
 
 
 def check_array_type(found: pa.DataType, type_: pa.DataType) -> None:
@@ -138,6 +154,29 @@ def check_array_type(found: pa.DataType, type_: pa.DataType) -> None:
         EncodeError: If values of the type `found` are not values of `type_`.
     """
     _check_type(plain(found), type_, "")
+
+
+def check_cast(found: pa.Array, array: pa.Array, path: str = "") -> None:
+    """Refuse a cast of an Arrow array after which finite numbers at some depth are infinite.
+
+    Raises:
+        EncodeError: If there are any; see `check_infinite`.
+    """
+    if isinstance(found, pa.ExtensionArray):
+        found = found.storage
+    if isinstance(found, pa.DictionaryArray):
+        found = found.dictionary_decode()
+    if isinstance(found, pa.MapArray):
+        entry = pa.struct([("key", found.type.key_type), ("value", found.type.item_type)])
+        found = found.cast(pa.list_(entry))
+    if pa.types.is_struct(array.type):
+        fields = dict(zip([field.name for field in array.type], array.flatten()))
+        for field, before in zip(found.type, found.flatten()):
+            check_cast(before, fields[field.name], _join(path, field.name))
+    elif _is_list(array.type):
+        check_cast(found.flatten(), array.flatten(), path)
+    elif array.type in NARROW_FLOATS:
+        check_infinite(array, found, _in_field(path))
 
 
 def _check_type(found: pa.DataType, type_: pa.DataType, path: str) -> None:
@@ -170,8 +209,11 @@ def _join(path: str, name: str) -> str:
 
 
 def _type_error(type_: pa.DataType, path: str, got: str) -> EncodeTypeError:
-    where = f" in the field {path!r}" if path else ""
-    return EncodeTypeError(f"takes values of {spec_of(type_)}{where}, got {got}")
+    return EncodeTypeError(f"takes values of {spec_of(type_)}{_in_field(path)}, got {got}")
+
+
+def _in_field(path: str) -> str:
+    return f" in the field {path!r}" if path else ""
 
 
 def _surplus_error(type_: pa.DataType, surplus: set[Any]) -> EncodeError:
@@ -231,10 +273,13 @@ def _list(type_: pa.DataType, copy_item: ValueCopier) -> ValueCopier:
 
 
 def _number(type_: pa.DataType, width: int) -> ValueCopier:
-    kind: type = float if pa.types.is_floating(type_) else bool
+    kind: Any = float if pa.types.is_floating(type_) else bool
+    dtype = np.dtype(f"f{width}") if type_ in NARROW_FLOATS else None
+    # Larger numbers may be rounded up to infinity; they are checked.
+    limit = inf if dtype is None else float(np.finfo(dtype).max)
 
     def copy_number(value: Any) -> tuple[Any, int]:
-        if value is None or type(value) is kind:
+        if value is None or (type(value) is kind and not limit < abs(value) < inf):
             return value, width
         raise TypeError
 

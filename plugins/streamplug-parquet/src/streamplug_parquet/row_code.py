@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamplug_parquet.arrow_conversion import NARROW_FLOATS
 from streamplug_parquet.sizes import HEAD
 from streamplug_parquet.values import ArrowValue, Binary, Fixed, Text
 
@@ -77,6 +78,9 @@ def _cell(number: int, value: ArrowValue) -> _Cell:
         if value.python is int:
             bounds = np.iinfo(value.base)
             check += f" and {bounds.min} <= {v} <= {bounds.max}"
+        if value.inner in NARROW_FLOATS:  # what is larger may become infinite
+            limit = float(np.finfo(value.base).max)
+            check += f" and ({-limit} <= {v} <= {limit} or {v} - {v} != 0)"
         return _Cell(_or_none(check, v, maybe), "", "", (value.width or 0) + maybe)
     if type(value) is Text:
         size = f"(len({v}) if {v}.isascii() else len({v}.encode()))"

@@ -35,6 +35,7 @@ from streamplug_parquet.arrow_conversion import (
 from streamplug_parquet.nested import (
     ValueCopier,
     check_array_type,
+    check_cast,
     check_values,
     value_copier,
     writable,
@@ -350,7 +351,10 @@ class Nested(ArrowValue):
             array = pa.array(values, self.type) if isinstance(values, list) else arrow_array(values)
             if array.type != self.type:
                 check_array_type(array.type, self.type)
-                array = array.cast(self.type)
+                found, array = array, array.cast(self.type)
+                check_cast(found, array)
+        except EncodeError:
+            raise
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise EncodeTypeError(f"takes values of {spec_of(self.type)}: {error}") from error
         if array.null_count and not self.nullable:

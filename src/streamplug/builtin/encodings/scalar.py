@@ -93,15 +93,26 @@ class _Float(_Scalar):
             try:
                 return self._pack(value)
             except OverflowError:
-                pass  # becomes infinite below
+                raise self._too_large(value) from None
         # NumPy takes durations for integers.
         if not isinstance(value, self._TYPES) or isinstance(value, np.timedelta64):
             raise wrong_type_error(self._name, "a real number", value)
         try:
-            with np.errstate(all="ignore"):  # values too large for the dtype become infinite
-                return np.array(value, self.dtype).tobytes()
-        except OverflowError as error:
-            raise EncodeError(f"{self._name} cannot hold {short_repr(value)}: {error}") from error
+            with np.errstate(all="ignore"):
+                stored = np.array(value, self.dtype)
+        except OverflowError:
+            raise self._too_large(value) from None
+        # What is infinite is of a type that can be.
+        if np.isinf(stored) and not (isinstance(value, (float, np.floating)) and np.isinf(value)):
+            raise self._too_large(value)
+        return stored.tobytes()
+
+    def _too_large(self, value: Any) -> EncodeError:
+        limit = np.finfo(self.dtype).max
+        return EncodeError(
+            f"{self._name} takes {-limit} to {limit} and infinities, got {short_repr(value)}; "
+            "clip it, or take a larger type"
+        )
 
     def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
         if isinstance(values, np.ndarray):
@@ -116,9 +127,17 @@ class _Float(_Scalar):
             return super().encode_batch(values)
         try:
             with np.errstate(all="ignore"):
-                return np.array(values, self.dtype).view(np.uint8)
+                stored = np.array(values, self.dtype)
         except OverflowError:
             return super().encode_batch(values)
+        if not (isinstance(values, np.ndarray) and np.can_cast(values.dtype, self.dtype)):
+            infinite = np.isinf(stored)
+            # Those of an array are compared at once. One by one, the invalid value is named, if any.
+            if infinite.any() and not (
+                isinstance(values, np.ndarray) and np.array_equal(infinite, np.isinf(values))
+            ):
+                return super().encode_batch(values)
+        return stored.view(np.uint8)
 
 
 def _sized(base: type[_Scalar], name: str, code: str) -> type[Any]:
