@@ -8,7 +8,7 @@ import pytest
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.builtin.storages.http import Http
-from streamplug.errors import NotFound
+from streamplug.errors import ConfigError, NotFound
 from streamplug.interfaces.storage import Storage, public_url, public_urls
 
 
@@ -20,6 +20,16 @@ from streamplug.interfaces.storage import Storage, public_url, public_urls
         ("https://token@host/a", "https://host/a"),
         ("sftp://me:s@cret@host:22/a", "sftp://host:22/a"),
         ("sftp://me:se#cret@host/a", "sftp://host/a"),
+        ("s3://AKIA:se/cr/et@bucket/a?v=1", "s3://bucket/a"),
+        ("obstore:https://me:/secret@host/a", "obstore:https://host/a"),
+        ("simplecache::https://me:se/c@ret@host/a", "simplecache::https://host/a"),
+        ("https://host:8080/a@b", "https://host:8080/a@b"),
+        ("https://me:secret@host/a:b/c@d", "https://host/a:b/c@d"),
+        ("https://[::1]:80/a@b", "https://[::1]:80/a@b"),
+        (
+            "s3://arn:aws:s3:us-east-1:1:accesspoint/n/a@b",
+            "s3://arn:aws:s3:us-east-1:1:accesspoint/n/a@b",
+        ),
         ("sftp://me:se?cret@host/a", "sftp://host/a"),
         ("https:/me:secret@host/a?sig=secret", "https:/host/a"),
         ("https:/token@host/a", "https:/host/a"),
@@ -123,3 +133,13 @@ def test_parts_are_had_object_by_object_where_they_are_not_joined(tmp_path):
     assert asked == ["a", "gone", "b"]
     assert [found[0], found[2], found[3]] == [b"12", b"ab", b"89"]
     assert all(isinstance(found[place], NotFound) for place in (1, 4))
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me:pass/word@host/a", "http://:/word@host", "s3://a:b/word@c"]
+)
+def test_a_slash_in_a_password_is_refused_without_showing_it(url):
+    with pytest.raises(ConfigError, match="has a slash; write it as %2F") as caught:
+        AnyFsspec(url)
+    assert "word@" not in str(caught.value)
+    assert "pass/" not in str(caught.value)

@@ -118,3 +118,27 @@ def test_errors_show_no_password(remote):
     with pytest.raises(ConfigError) as caught:
         parse_locations(remote, lambda _: False)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("locations", "root", "parts"),
+    [
+        ("http://h/d/a.tar?sig={x,y}*", "http://h/d?sig={x,y}*", ("a.tar",)),
+        ("https://h/d/{a,b}.tar?s=1", "https://h/d?s=1", ("a.tar", "b.tar")),
+        ("obstore:https://h/d/*.tar?s=[1]", "obstore:https://h/d?s=[1]", ("*.tar",)),
+        ("http://h/d?s={", "http://h/d?s={", ("",)),
+        (
+            ["http://h/d/a.tar?s=1", "http://h/d/e/b.tar?s=1"],
+            "http://h/d?s=1",
+            ("a.tar", "e/b.tar"),
+        ),
+    ],
+)
+def test_the_query_of_a_url_is_no_part_of_the_names(locations, root, parts):
+    assert parse_locations(locations, is_tar) == FileSet(root, parts)
+
+
+def test_urls_with_other_queries_are_refused_without_showing_them():
+    with pytest.raises(ConfigError, match="differ in the query") as caught:
+        parse_locations(["http://h/a.tar?sig=s3cret1", "http://h/b.tar?sig=s3cret2"], is_tar)
+    assert "s3cret" not in str(caught.value)

@@ -8,12 +8,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import NotFound, StorageError
+from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.types import Buffer, ObjectInfo
 
+# A colon that no port follows begins a password, to the last @ where it has a slash; ARNs have colons, too.
+_SLASHED_USERINFO = r"(?<=://)(?!arn:)[^/@:\[\]]*:(?![0-9]{1,5}/)[^/@]*/.*"
+_SLASHED_PASSWORD = re.compile(rf"[a-z0-9]://{_SLASHED_USERINFO}@", re.IGNORECASE)
 # To the last @ before a slash: HTTP and SFTP clients accept "#" and "?" in passwords.
 _USERINFO = re.compile(
-    r"([a-z][a-z0-9+.-]*)(://?|(?<=http):/+|(?<=https):/+)([^/]*)@", re.IGNORECASE
+    rf"([a-z][a-z0-9+.-]*)(://?|(?<=http):/+|(?<=https):/+)({_SLASHED_USERINFO}|[^/]*)@",
+    re.IGNORECASE,
 )
 _HTTP = re.compile(r"https?:/", re.IGNORECASE)
 _BEFORE_ACCOUNT = {"abfs", "abfss", "adl", "az", "azure", "azure-dl", "oci", "wasb", "wasbs"}
@@ -73,7 +77,15 @@ class Storage(ABC):
         Args:
             url: URL or path of the location.
             **options: Options of the storage, as in a data set's ``storage_options``.
+
+        Raises:
+            ConfigError: If a password in the URL has a slash.
         """
+        if _SLASHED_PASSWORD.search(url):
+            raise ConfigError(
+                f"{public_url(url)!r}: the password before the host has a slash; write it as %2F, or "
+                "pass it in storage_options="
+            )
         self.url = _SLASHES.sub("", public_url(url))
         self._location = url
         self._options = options

@@ -68,12 +68,18 @@ def local_path(location: str) -> Path | None:
     return path
 
 
+def split_query(location: str) -> tuple[str, str]:
+    """Return an HTTP URL without its query, and the query with its question mark; others have none."""
+    match = _URL.match(location)
+    if match is None or match["scheme"].lower().rpartition("+")[2] not in {"http", "https"}:
+        return location, ""
+    path, mark, query = location.partition("?")
+    return path, mark + query
+
+
 def join(location: str, *parts: str) -> str:
     """Append path parts to a location; the query of an HTTP URL stays behind its path."""
-    match, query = _URL.match(location), ""
-    if match and match["scheme"].lower().rpartition("+")[2] in {"http", "https"}:
-        location, mark, query = location.partition("?")
-        query = mark + query
+    location, query = split_query(location)
     return "/".join([location.rstrip("/"), *(part for part in parts if part)]) + query
 
 

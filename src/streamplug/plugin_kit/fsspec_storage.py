@@ -53,13 +53,11 @@ class FsspecStorage(ClientStorage):
     Attributes:
         asynchronous: Whether the file system has an event loop, which reads parts of many objects
             concurrently.
-        cat_options: Additional options of range reads.
         can_create: Whether `create` works: the file system has ``pipe_file(…, mode="create")``, and the
             service refuses to replace an object then.
     """
 
     asynchronous: ClassVar[bool] = False
-    cat_options: ClassVar[Mapping[str, Any]] = {}
     can_create: ClassVar[bool] = False
 
     def filesystem_options(self) -> Mapping[str, Any]:
@@ -154,20 +152,24 @@ class FsspecStorage(ClientStorage):
         return self._cat([(path, start, stop) for start, stop in ranges])
 
     def _cat(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
-        cat_file = self._coroutine_function("cat_file")
-        if cat_file is not None:
+        read_part = self.part_reader()
+        if read_part is not None:
             # fsspec's own cat_ranges does not cancel its requests when it is cancelled.
             requests = [
-                partial(cat_file, path, start=start, end=stop, **self.cat_options)
-                for path, start, stop in parts
+                partial(read_part, path, start=start, end=stop) for path, start, stop in parts
             ]
             results: list[Any] = self.run(partial(gather_results, requests))
         else:
             paths, starts, stops = map(list, zip(*parts, strict=True))
-            results = self.filesystem().cat_ranges(
-                paths, starts, stops, on_error="return", **self.cat_options
-            )
+            results = self.filesystem().cat_ranges(paths, starts, stops, on_error="return")
         return results
+
+    def part_reader(self) -> Any:
+        """Return a coroutine function of path, start and end, or None if the file system has no event loop.
+
+        It must not read more than the range into memory, whatever the server sends.
+        """
+        return self._coroutine_function("cat_file")
 
     def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the file system; an asynchronous one is cancelled if the consumer stops."""

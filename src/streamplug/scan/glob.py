@@ -10,7 +10,7 @@ from os.path import commonprefix
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import is_url
+from streamplug.plugin.location import is_url, split_query
 
 _NUMBER_RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)")
 _WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]/]+\]")
@@ -23,7 +23,10 @@ MAX_RANGE_NUMBERS = 10_000_000
 
 @dataclass(frozen=True)
 class FileSet:
-    """Names, globs and directories (with a trailing slash) below a root, in order; ``''`` is all of it."""
+    """Names, globs and directories (with a trailing slash) below a root, in order; ``''`` is all of it.
+
+    The root of HTTP URLs has their query.
+    """
 
     root: str
     parts: tuple[str, ...]
@@ -37,11 +40,11 @@ class FileSet:
 def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], bool]) -> FileSet:
     """Parse URLs or paths of files and directories into a file set.
 
-    ``*``, ``**``, ``[…]`` and ``{…}`` are expanded after the last plain directory; `is_file` tells names of
-    files from those of directories.
+    ``*``, ``**``, ``[…]`` and ``{…}`` are expanded after the last plain directory, but not in the query of
+    an HTTP URL; `is_file` tells names of files from those of directories.
 
     Raises:
-        ConfigError: If a location is invalid, or they have no common directory.
+        ConfigError: If a location is invalid, or they have no common directory or query.
     """
     names = [locations] if isinstance(locations, str) else list(locations)
     if not names:
@@ -50,7 +53,13 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
         raise ConfigError(
             "remote=: one of the locations is empty; leave it out, or pass '.' for the working directory"
         )
-    split = [pair for location in names for pair in _split(location, is_file)]
+    paths, queries = zip(*map(split_query, names))
+    if len(set(queries)) > 1:
+        raise ConfigError(
+            f"{public_url(names[0])!r} and others differ in the query of their URLs, such as a signature; "
+            "give each its own stream in streams="
+        )
+    split = [pair for path in paths for pair in _split(path, is_file)]
     firsts = {folder.partition("/")[0] for folder, _ in split}
     if len(firsts) > 1 and all(_is_below(folder) for folder, _ in split):
         split = [(f if f.partition("/")[0] == "." else f"./{f}", rest) for f, rest in split]
@@ -59,7 +68,7 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     for folder, rest in split:
         inner = folder[len(root) :].strip("/")
         parts.append(f"{inner}/{rest}" if inner else rest)
-    return FileSet(root, tuple(parts))
+    return FileSet(root + queries[0], tuple(parts))
 
 
 def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str, str]]:

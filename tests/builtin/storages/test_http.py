@@ -8,7 +8,8 @@ import os
 import re
 import threading
 import time
-from typing import ClassVar
+from contextlib import contextmanager, suppress
+from typing import ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -252,6 +253,7 @@ def test_a_password_is_sent_but_not_logged(server, caplog):
     storage = Http(server.url.replace("://", "://me:hunter%402@"))
     assert storage.read_range("k", 1, 3) == b"12"
     assert storage.read("k") == b"0123"
+    assert storage.stat("k").size == 4
     sent = {headers["Authorization"] for _, _, headers in server.seen}
     assert sent == {"Basic " + base64.b64encode(b"me:hunter@2").decode()}
     assert server.url in caplog.text  # the client does log
@@ -336,7 +338,7 @@ def test_ranges_that_nobody_waits_for_are_asked_for_no_more(tmp_path):
 
 
 def asking(loop):
-    return [task for task in asyncio.all_tasks(loop) if "cat_file" in repr(task)]
+    return [task for task in asyncio.all_tasks(loop) if "read_part" in repr(task)]
 
 
 def test_files_are_read_as_they_are_stored(server, tmp_path):
@@ -386,6 +388,170 @@ def test_answers_become_our_errors(server, tmp_path, status, wanted):
     ):
         with pytest.raises(wanted, match="/k"):
             operation()
+
+
+@contextmanager
+def answering(respond):
+    """Yield the URL of a server whose requests are answered by `respond(handler)`, and what it was asked."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *args):
+            pass
+
+        def do_GET(self):
+            self.server.seen.append((self.path, dict(self.headers)))
+            with suppress(ConnectionError):
+                respond(self)
+
+        do_HEAD = do_GET
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    server.daemon_threads, server.seen = True, []
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", server.seen
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def send_data(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "4")
+    handler.end_headers()
+    if handler.command == "GET":
+        handler.wfile.write(b"data")
+
+
+class Login(NamedTuple):
+    """What aiohttp.BasicAuth is, without its warning."""
+
+    login: str
+    password: str
+
+
+CREDENTIALS = {
+    "headers": ({"headers": {"X-Api-Key": "s3cret", "PRIVATE-TOKEN": "s3cret"}}, "X-Api-Key"),
+    "client headers": ({"client_kwargs": {"headers": {"x-auth-token": "s3cret"}}}, "x-auth-token"),
+    "cookies": ({"cookies": {"session": "s3cret"}}, "Cookie"),
+    "client cookies": ({"client_kwargs": {"cookies": {"a": "b", "session": "s3cret"}}}, "Cookie"),
+    "cookie header": ({"headers": {"Cookie": "session=s3cret"}}, "Cookie"),
+    "login": ({"auth": Login("me", "s3cret")}, "Authorization"),
+    "client login": ({"client_kwargs": {"auth": Login("me", "s3cret")}}, "Authorization"),
+    "authorization": ({"headers": {"Authorization": "Bearer s3cret"}}, "Authorization"),
+}
+
+
+@pytest.mark.parametrize(("options", "header"), CREDENTIALS.values(), ids=CREDENTIALS)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_credentials_do_not_follow_a_redirect_to_another_host(options, header, status, tmp_path):
+    def redirect(handler):
+        if not handler.path.startswith("/here"):
+            send_data(handler)
+            return
+        handler.send_response(status)
+        # Relative first, which is the same host, then another port.
+        target = f"{there}/k" if handler.path.startswith("/here/again") else "/here/again"
+        handler.send_header("Location", target)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    with answering(send_data) as (there, elsewhere), answering(redirect) as (here, seen):
+        storage = Http(f"{here}/here", **options)
+        assert storage.read("k") == b"data"
+        assert storage.read_range("k", 1, 3) == b"at"
+        storage.download("k", tmp_path / "k")
+        assert storage.stat("k").size == 4
+    assert {path for path, _ in seen} == {"/here/k", "/here/again"}
+    assert all(header in headers for _, headers in seen)
+    assert {path for path, _ in elsewhere} == {"/k"}
+    for _, headers in elsewhere:
+        assert header not in headers
+        assert "s3cret" not in str(headers)
+        assert headers["Accept-Encoding"] == "identity"
+
+
+def test_a_login_of_netrc_for_the_other_host_is_sent_to_it(tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text("machine localhost login me password hunter2")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    def redirect(handler):
+        handler.send_response(302)
+        handler.send_header("Location", there.replace("127.0.0.1", "localhost") + "/k")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    with answering(send_data) as (there, elsewhere), answering(redirect) as (here, seen):
+        assert Http(here, headers={"X-Key": "1"}).read("k") == b"data"
+    assert [headers.get("X-Key") for _, headers in seen + elsewhere] == ["1", None]
+    login = base64.b64encode(b"me:hunter2").decode()
+    assert elsewhere[0][1]["Authorization"] == f"Basic {login}"
+
+
+BLOCK = bytes(1 << 16)
+MAX_BLOCKS = 3000  # 188 MiB: the test fails rather than never ends
+
+
+def endless(status, headers, *, chunked=True):
+    """Return what answers each request with a body without an end."""
+
+    def respond(handler):
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("X-None", "1")))
+        handler.close_connection = True
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        for _ in range(MAX_BLOCKS):
+            handler.wfile.write(b"10000\r\n" + BLOCK + b"\r\n" if chunked else BLOCK)
+            handler.server.seen.append(("sent", {}))
+
+    return respond
+
+
+def sent_bytes(seen):
+    return sum(path == "sent" for path, _ in list(seen)) * len(BLOCK)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda s: s.read_range("k", 5, 15), lambda s: s.read_many([("k", 5, 15)])[0]]
+)
+@pytest.mark.parametrize("chunked", [True, False])
+def test_no_more_is_read_than_the_range(read, chunked):
+    with answering(endless(206, {"Content-Range": "bytes 5-14/99"}, chunked=chunked)) as (
+        url,
+        seen,
+    ):
+        storage = Http(url)
+        try:
+            result = read(storage)
+        except StorageError as error:
+            result = error
+        assert "/k: the server sent more than the 10 bytes that were asked for" in str(result)
+        assert sent_bytes(seen) < 32 << 20
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_of_a_whole_file_no_more_is_read_than_up_to_the_range(chunked):
+    with answering(endless(200, {}, chunked=chunked)) as (url, seen):
+        storage = Http(url)
+        assert not storage.serves_ranges("k")
+        assert storage.read_range("k", 5, 100_000) == bytes(99_995)
+        assert storage.read_ranges("k", [(70_000, 80_000), (0, 1)]) == [bytes(10_000), b"\0"]
+        assert sent_bytes(seen) < 64 << 20
+
+
+def test_a_listing_without_an_end_is_refused():
+    with answering(endless(200, {"Content-Type": "text/html"})) as (url, seen):
+        with pytest.raises(StorageError, match="sent more than the 67108864 bytes"):
+            Http(url).list()
+        with pytest.raises(StorageError, match="/k: the server sent more than the 67108864 bytes"):
+            Http(url).read("k")
+        assert sent_bytes(seen) < 2 * (96 << 20)
 
 
 def test_sorting_links_of_a_directory_page_are_no_objects(server):

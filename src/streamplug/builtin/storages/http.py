@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from html import unescape
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote, unquote
 from urllib.request import getproxies
 
 from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
+from streamplug.plugin_kit.body import CHUNK_BYTES, MAX_UNSIZED_BYTES, BodyPart, receive_body
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.event_loop import IncomingFile
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, walk_files
@@ -24,22 +25,14 @@ from streamplug.types import Buffer, ObjectInfo
 _MAX_CHUNK_BYTES = 5 << 20
 
 
+_PORTABLE_HEADERS = frozenset(
+    ("accept", "accept-encoding", "accept-language", "cache-control", "range", "user-agent")
+)
+"""Headers that a redirect to another host keeps; others of the user may be credentials."""
+
+
 class _RangeIgnoredError(Exception):
     """The server returned the whole object for a range request."""
-
-
-async def _demand_part(response: Any) -> None:
-    if response.status == 200:
-        response.close()
-        raise _RangeIgnoredError
-    start = response.request_info.headers.get("Range", "").partition("=")[2].partition("-")[0]
-    sent = response.headers.get("Content-Range", "")
-    if response.status == 206 and not sent.startswith(f"bytes {start}-"):
-        response.close()
-        raise StorageError(
-            f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where bytes "
-            f"from {start} on were asked for"
-        )
 
 
 def _environment_has_proxy_or_login() -> bool:
@@ -53,12 +46,12 @@ class Http(FsspecStorage):
 
     A query in the URL, such as an access token, is sent with every request. Listing requires a server
     with HTML directory listings, and makes one request per object for its size. Options are those of
-    fsspec's HTTP file system, such as ``headers`` and ``client_kwargs`` (of aiohttp). A URL with a
-    fragment, or without a host, raises a `ConfigError`.
+    fsspec's HTTP file system, such as ``headers`` and ``client_kwargs`` (of aiohttp). A redirect to another
+    scheme, host or port gets none of the user's headers, cookies and logins. A URL with a fragment, or
+    without a host, raises a `ConfigError`.
     """
 
     asynchronous = True
-    cat_options: ClassVar[Mapping[str, Any]] = {"raise_for_status": _demand_part}
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
@@ -70,7 +63,7 @@ class Http(FsspecStorage):
         if not host:
             raise ConfigError(f"{self.url!r} names no host; write http://host/path")
         name, _, password = user.partition(":")
-        self._login = f"{unquote(name)}:{unquote(password)}" if user else ""
+        self._login = (unquote(name), unquote(password)) if user else None
         self._location = f"{scheme}://{rest[len(user) + len(at) :]}"
         if "#" in self._location:  # clients send nothing from there on: all keys would be one page
             raise ConfigError(f"{self.url}: a '#' ends the path of a URL; write it as %23")
@@ -78,10 +71,11 @@ class Http(FsspecStorage):
 
     def filesystem_options(self) -> Mapping[str, Any]:
         try:
-            from aiohttp import ClientTimeout
+            from aiohttp import ClientTimeout, TraceConfig
         except ImportError:
             raise StorageError(f"{self.url}: this needs aiohttp: pip install aiohttp") from None
 
+        options = dict(self._options)
         client: dict[str, Any] = {
             # By default aiohttp aborts any request after 5 minutes; here only if no data arrives.
             "timeout": ClientTimeout(total=None, sock_connect=30, sock_read=60),
@@ -89,13 +83,19 @@ class Http(FsspecStorage):
             "trust_env": _environment_has_proxy_or_login(),
             # Many servers send .gz files with Content-Encoding: gzip; keep their bytes.
             "auto_decompress": False,
-            **(self._options.get("client_kwargs") or {}),
+            **(options.pop("client_kwargs", None) or {}),
         }
-        client["headers"] = {"Accept-Encoding": "identity", **dict(client.get("headers") or {})}
-        if self._login:
-            login = "Basic " + b64encode(self._login.encode()).decode()
-            client["headers"] = {"Authorization": login, **client["headers"]}
-        return {**self._options, "client_kwargs": client}
+        client["headers"] = {
+            "Accept-Encoding": "identity",
+            **({"Authorization": _basic(*self._login)} if self._login else {}),
+            **_take_headers(client),
+            **_take_headers(options),
+        }
+        trace = TraceConfig()
+        trace.on_request_redirect.append(_drop_credentials)
+        trace.on_request_end.append(_bound_body)
+        client["trace_configs"] = [*(client.get("trace_configs") or ()), trace]
+        return {**options, "client_kwargs": client}
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
         from fsspec import get_filesystem_class
@@ -106,6 +106,14 @@ class Http(FsspecStorage):
 
     def path(self, key: str) -> str:
         return super().path(quote(key)) + self._query
+
+    def read(self, key: str) -> bytes:
+        with self.translated(key):
+            whole: bytes = self.run(partial(_read, self.filesystem(), self.path(key)))
+            return whole
+
+    def part_reader(self) -> Any:
+        return partial(_read_part, self.filesystem())
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
@@ -128,8 +136,10 @@ class Http(FsspecStorage):
         if not any(isinstance(part, _RangeIgnoredError) for part in results):
             return results
         self._serves_ranges = False
-        whole = self.call("cat_file", path)
-        return [whole[start:stop] for start, stop in ranges]
+        whole_parts: list[Any] = self.run(
+            partial(_read_parts_of_whole, self.filesystem(), path, ranges)
+        )
+        return whole_parts
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         results = self.cat_parts(parts)
@@ -173,11 +183,109 @@ def _is_below(link: str, directory: str) -> bool:
     return {"?", "#"}.isdisjoint(name) and {".", ".."}.isdisjoint(unquote(name).split("/"))
 
 
-async def _receive(filesystem: Any, remote: str, file: IncomingFile) -> None:
+def _basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _take_headers(options: dict[str, Any]) -> dict[str, str]:
+    """Remove headers, cookies and login from options, and return them as headers.
+
+    aiohttp sends its own forms of cookies and logins to all hosts.
+    """
+    headers, cookies = dict(options.pop("headers", None) or {}), options.pop("cookies", None)
+    if auth := options.pop("auth", None):
+        headers["Authorization"] = _basic(auth.login, auth.password)
+    if cookies:
+        pairs = dict(cookies).items()
+        headers["Cookie"] = "; ".join(f"{name}={getattr(v, 'value', v)}" for name, v in pairs)
+    return headers
+
+
+async def _drop_credentials(_session: Any, _context: Any, redirect: Any) -> None:
+    """Drop the user's headers if a redirect leads to another scheme, host or port."""
+    from yarl import URL
+
+    answer = redirect.response
+    origin = None
+    with suppress(ValueError):  # aiohttp refuses the redirect
+        location = answer.headers.get("Location") or answer.headers.get("URI", "")
+        origin = answer.url.join(URL(location)).origin()
+    if origin != answer.url.origin():
+        for name in set(redirect.headers):
+            if name.lower() not in _PORTABLE_HEADERS:
+                redirect.headers.popall(name, None)
+
+
+async def _bound_body(_session: Any, _context: Any, request: Any) -> None:
+    request.response.content = _BoundedContent(request.response.content)
+
+
+class _BoundedContent:
+    """The content of an aiohttp response, whose `read` of everything is bounded."""
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def read(self, size: int = -1) -> bytes:
+        if size >= 0:
+            data: bytes = await self._content.read(size)
+            return data
+        return await receive_body(self._content.read)
+
+
+@asynccontextmanager
+async def _answer(
+    filesystem: Any, remote: str, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[Any]:
     session = await filesystem.set_session()
     url = filesystem.encode_url(remote)
-    async with session.get(url, **filesystem.kwargs) as response:
+    async with session.get(url, headers=headers, **filesystem.kwargs) as response:
         response.raise_for_status()
+        yield response
+
+
+async def _read(filesystem: Any, remote: str) -> bytes:
+    async with _answer(filesystem, remote) as response:
+        size = response.content_length
+        return await receive_body(
+            response.content.read, MAX_UNSIZED_BYTES if size is None else size
+        )
+
+
+async def _read_part(filesystem: Any, remote: str, start: int, end: int) -> bytes:
+    # HTTP ranges include their end.
+    headers = {"Range": f"bytes={start}-{end - 1}"}
+    async with _answer(filesystem, remote, headers) as response:
+        if response.status == 200:
+            raise _RangeIgnoredError
+        sent = response.headers.get("Content-Range", "")
+        if not sent.startswith(f"bytes {start}-"):
+            raise StorageError(
+                f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where "
+                f"bytes from {start} on were asked for"
+            )
+        return await receive_body(response.content.read, end - start)
+
+
+async def _read_parts_of_whole(
+    filesystem: Any, remote: str, ranges: Sequence[tuple[int, int]]
+) -> list[bytes]:
+    parts = [BodyPart(stop - start, start, is_all=False) for start, stop in ranges]
+    async with _answer(filesystem, remote) as response:
+        while not all(part.is_complete for part in parts):
+            chunk = await response.content.read(CHUNK_BYTES)
+            if not chunk:
+                break
+            for part in parts:
+                part.add(chunk)
+    return [part.join() for part in parts]
+
+
+async def _receive(filesystem: Any, remote: str, file: IncomingFile) -> None:
+    async with _answer(filesystem, remote) as response:
         file.expected = response.content_length
         while chunk := await response.content.read(_MAX_CHUNK_BYTES):
             file.write(chunk)

@@ -1,0 +1,100 @@
+"""Bodies of responses, of which no more is read than was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from streamplug.types import Buffer
+
+MAX_UNSIZED_BYTES = 64 << 20
+"""Maximum size of a body that is read into memory although nothing told its size, such as a listing."""
+
+CHUNK_BYTES = 1 << 20
+
+
+class OversizeBodyError(Exception):
+    """A response has more bytes than were asked for."""
+
+
+class BodyPart:
+    """The bytes ``[start, start + size)`` of a body that arrives in chunks.
+
+    Args:
+        size: Number of bytes.
+        start: Offset of the first byte in the body.
+        is_all: Whether the body must end there; else the rest of it is not read.
+    """
+
+    def __init__(self, size: int, start: int = 0, *, is_all: bool = True) -> None:
+        self._start, self._stop, self._is_all = start, start + size, is_all
+        self._offset = 0
+        self._chunks: list[Buffer] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing more is to be read."""
+        return not self._is_all and self._offset >= self._stop
+
+    def add(self, chunk: Buffer) -> None:
+        """Take the next chunk of the body.
+
+        Raises:
+            OversizeBodyError: If the body should have ended before.
+        """
+        begin, self._offset = self._offset, self._offset + len(chunk)
+        if self._is_all and self._offset > self._stop:
+            raise OversizeBodyError(
+                f"the server sent more than the {self._stop} bytes that were asked for"
+            )
+        if begin < self._start or self._offset > self._stop:
+            chunk = memoryview(chunk)[max(self._start - begin, 0) : max(self._stop - begin, 0)]
+        self._chunks.append(chunk)
+
+    def join(self) -> bytes:
+        """Return the bytes, fewer if the body ended early."""
+        return b"".join(self._chunks)
+
+
+def read_body(
+    chunks: Iterable[Buffer], size: int = MAX_UNSIZED_BYTES, start: int = 0, *, is_all: bool = True
+) -> bytes:
+    """Return a `BodyPart` of the chunks.
+
+    Raises:
+        OversizeBodyError: If the body should have ended before.
+    """
+    part = BodyPart(size, start, is_all=is_all)
+    for chunk in chunks:
+        part.add(chunk)
+        if part.is_complete:
+            break
+    return part.join()
+
+
+def read_range_body(chunks: Iterable[Buffer], start: int, stop: int, status: int) -> bytes:
+    """Return the answer to a range request, which is the whole object if the status is 200.
+
+    Raises:
+        OversizeBodyError: If there are more bytes than were asked for.
+    """
+    if status == 200:
+        return read_body(chunks, stop - start, start, is_all=False)
+    return read_body(chunks, stop - start)
+
+
+async def receive_body(
+    read: Callable[[int], Awaitable[bytes]],
+    size: int = MAX_UNSIZED_BYTES,
+    start: int = 0,
+    *,
+    is_all: bool = True,
+) -> bytes:
+    """Return a `BodyPart` of what an asynchronous reader returns; `read` takes a maximum number of bytes.
+
+    Raises:
+        OversizeBodyError: If the body should have ended before.
+    """
+    part = BodyPart(size, start, is_all=is_all)
+    while not part.is_complete and (chunk := await read(CHUNK_BYTES)):
+        part.add(chunk)
+    return part.join()
