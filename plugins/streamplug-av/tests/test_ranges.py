@@ -10,6 +10,7 @@ import av
 import numpy as np
 import pytest
 from streamplug_av import AudioWindows, Video, VideoClips
+from streamplug_testing.media import set_edits
 
 from streamplug import Callback, MDSWriter, StreamingDataset
 from streamplug.errors import DecodeError, StorageError
@@ -108,6 +109,25 @@ def test_times_count_from_the_same_begin_by_range(tmp_path, media, muxer):
     assert video.audio.duration == pytest.approx(expected.audio.duration)
     sound = video.audio.samples(1.0, 1.5)
     assert np.allclose(sound, expected.audio.samples(1.0, 1.5), atol=1e-4)
+
+
+def test_clips_of_an_edit_list_fetch_little(media, tmp_path):
+    options = (("preset", "ultrafast"), ("crf", "8"))
+    data = media(180.0, fps=8, gop=24, size=(128, 96), options=options)
+    data = set_edits(data, [(0.5, None), (90.0, 1.3), (50.0, 120.1)])
+    expected = Video(data)
+    assert expected.num_frames == 90 * 8 + 50 * 8
+    remote = write(tmp_path, data)
+    for at in (0.5, 60.0, 110.0):
+        traffic = Traffic()
+        dataset = StreamingDataset(remote=remote, access="range", callbacks=[traffic])
+        video = dataset[0]["video"]
+        assert (video.clip(16, 2, at) == expected.clip(16, 2, at)).all()
+        # FFmpeg rounds the begin of such a file to microseconds.
+        assert np.allclose(video.times, expected.times, atol=1e-6)
+        groups, index = needed(data, at, at + 31 / 8)
+        assert traffic.bytes <= 1.5 * (groups + index)
+        assert traffic.requests <= 12
 
 
 def test_index_is_read_once(long_set):

@@ -11,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from streamplug_av import Video
+from streamplug_av.movie_index import Edit
+from streamplug_av.timeline import Timeline
+from streamplug_testing.media import set_edits
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError
 from streamplug.plugin import make
@@ -265,3 +268,104 @@ def test_frames_of_several_sizes_need_one_to_which_they_are_scaled():
     ):
         video.frames(indices=[0, 8])
     assert video.frames(indices=[0, 8], size=(16, 20)).shape == (2, 16, 20, 3)
+
+
+EDITED_KINDS = {
+    "h264": {"options": (("bf", "0"),)},
+    "h264 with B-frames": {"options": (("bf", "2"),)},
+    "h264, open groups": {"options": (("x264-params", "open-gop=1:bframes=3:b-adapt=0"),)},
+    "h264 of uneven times": {"uneven": True, "options": (("bf", "2"),)},
+    "h264 in mov, without sound": {"container": "mov", "audio": None, "options": (("bf", "2"),)},
+    "hevc": {"codec": "libx265", "options": (("x265-params", "log-level=none:open-gop=1"),)},
+    "mpeg4": {"codec": "mpeg4", "options": (("bf", "2"),)},
+    "mpeg4 in mov": {"codec": "mpeg4", "container": "mov", "audio": "pcm_s16le"},
+}
+EDITS = {
+    "begin between key frames": [(2.0, 7 / 12)],
+    "begin between frames": [(2.0, 7.4 / 12)],
+    "begin at a key frame": [(1.2, 1.0)],
+    "end before the end": [(1.3, 0.0)],
+    "longer than the media": [(9.0, 1.25)],
+    "delay": [(0.5, None), (1.5, 5 / 12)],
+    "several parts": [(1.0, 1.25), (0.5, 0.25)],
+    "repeated parts": [(1.0, 5 / 12), (1.0, 5 / 12)],
+    "parts with a gap": [(1.0, 1.25), (0.5, None), (1.0, 2.1)],
+}
+
+
+def stored_frames(data):
+    """Return the time of each stored frame in ticks, and all of them, without an edit list."""
+    with av.open(io.BytesIO(data), options={"ignore_editlist": "1"}) as source:
+        stream = source.streams.video[0]
+        pairs = [(frame.pts, frame.to_ndarray(format="rgb24")) for frame in source.decode(stream)]
+        return float(stream.time_base), *map(np.array, zip(*pairs))
+
+
+@pytest.mark.parametrize("edits", EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize("kind", EDITED_KINDS)
+def test_edit_lists_show_the_frames_of_their_parts(media, kind, edits):
+    data = media(3.0, **EDITED_KINDS[kind])
+    tick, pts, frames = stored_frames(data)
+    data = set_edits(data, edits)
+    numbers, times, begin = [], [], 0.0
+    for duration, start in edits:
+        if start is not None:
+            first = round(start / tick)
+            last = first + round(duration / tick)
+            shown = np.flatnonzero((pts >= first) & (pts < last))
+            numbers.extend(shown)
+            times.extend(begin + (pts[shown] - pts[shown[0]]) * tick)
+        begin += duration
+    video = Video(data)
+    assert video.num_frames == len(numbers)
+    np.testing.assert_array_equal(video.frames(indices=range(len(numbers))), frames[numbers])
+    # The sound is there from the begin on, also before a delayed video.
+    origin = times[0] if video.audio is None else 0.0
+    np.testing.assert_allclose(video.times, np.array(times) - origin, atol=1e-3)
+    np.testing.assert_array_equal(video.frames(times=video.times), frames[numbers])
+    for number in (len(numbers) - 1, 0, len(numbers) // 2):
+        again = Video(data)
+        assert (again.frames(times=[again.times[number]])[0] == frames[numbers[number]]).all()
+    clip = [numbers[min(n, len(numbers) - 1)] for n in (2, 5, 8, 11)]
+    assert (video.clip(4, 3, at=float(video.times[2])) == frames[clip]).all()
+    if sum(start is not None for _, start in edits) == 1:
+        with av.open(io.BytesIO(data)) as source:  # as FFmpeg has them
+            expected = [(f.time, f.to_ndarray(format="rgb24")) for f in source.decode(video=0)]
+            origin = (source.start_time or 0) / av.time_base
+        np.testing.assert_allclose(video.times, [at - origin for at, _ in expected], atol=1e-4)
+        np.testing.assert_array_equal(frames[numbers], [frame for _, frame in expected])
+    [(duration, start)] = edits[-1:]
+    end = begin - max(start + duration - (pts[-1] * tick + 1 / 12), 0)
+    first = 0.0 if edits[0][1] is not None else edits[0][0]
+    assert video.duration == pytest.approx(end - first, abs=0.1)
+
+
+def test_files_that_were_cut_without_encoding_begin_at_the_cut(media, all_frames):
+    out, data = io.BytesIO(), media(3.0, audio=None, options=(("bf", "2"),))
+    with av.open(io.BytesIO(data)) as source, av.open(out, "w", "mp4") as target:
+        stream = source.streams.video[0]
+        copied = target.add_stream_from_template(stream, opaque=True)
+        cut = round(5 / 12 / stream.time_base)
+        for packet in source.demux(stream):
+            if packet.size:
+                packet.pts, packet.dts, packet.stream = packet.pts - cut, packet.dts - cut, copied
+                target.mux(packet)
+    video, expected = Video(out.getvalue()), all_frames(data)[5:]
+    assert (video.frames(indices=range(31)) == expected).all()
+    assert video.times[0] == 0
+    assert (video.frames(times=[0.0]) == expected[0]).all()
+    assert make("encoding", "video").encode(out.getvalue()) == out.getvalue()
+
+
+def test_edit_lists_that_are_not_supported_are_refused(media):
+    data = media(3.0)
+    slow = set_edits(data, [(1.0, 0.0), (1.0, 1.5)], rate=0.5)
+    with pytest.raises(DecodeError, match=r"shows a part at a rate of 0\.5, only 1 is supported"):
+        Video(slow).clip(1)
+    with pytest.raises(DecodeError, match="the video has no frames"):
+        Video(set_edits(data, [(1.0, 7.0)])).clip(1)
+    with pytest.raises(DecodeError, match=r"has 5,000 parts, at most 4,096 are supported"):
+        Video(set_edits(data, [(0.1, 0.0)] * 5000)).clip(1)
+    edits = [Edit(0, 1000, 0)] * 20_000
+    with pytest.raises(DecodeError, match=r"shows 20,000,000 frames, at most 16,777,216"):
+        Timeline.unedited(np.arange(1000), np.arange(1)).edited(edits)

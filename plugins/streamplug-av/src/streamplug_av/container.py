@@ -12,15 +12,21 @@ from av.container import InputContainer
 from av.stream import Stream
 
 from streamplug.errors import DecodeError, StreamplugError
-from streamplug_av.movie_index import fetch_index
+from streamplug_av.movie_index import Edit, fetch_index, read_edits
 from streamplug_av.value_file import ValueFile
 
 _DISCARD: Any = getattr(
     av.stream, "Discard", None
 )  # before version 18, packets of all streams are read
 
-_DISCARDED_FLAG = 2  # AVINDEX_DISCARD_FRAME of FFmpeg: the packet is outside of the edit list
+DISCARDED_FLAG = 2
+"""AVINDEX_DISCARD_FRAME of FFmpeg: the packet of an entry in the index is outside of the edit list."""
 
+_STORED_DURATIONS = {
+    *("aiff", "asf", "au", "avi", "caf", "flac", "flv", "matroska", "mov", "mpeg", "mpegts", "mxf"),
+    *("nut", "ogg", "tta", "w64", "wav", "wtv", "wv"),
+}
+"""Containers that store how long they are, or the times of their last packets."""
 _FRAME_COUNT = re.compile(rb"Xing|Info|VBRI")  # what the first frame of an MP3 file may have
 
 # Playlists and the like must not lead FFmpeg to other files: no protocol has this name.
@@ -41,18 +47,21 @@ def decode_errors(what: str) -> Iterator[None]:
         raise DecodeError(f"{what}: {reason}") from error
 
 
-def open_container(file: ValueFile) -> InputContainer:
+def open_container(file: ValueFile, *, use_edits: bool = True) -> InputContainer:
     """Open a container; of MP4 and MOV, the index is fetched at once.
+
+    Args:
+        file: The file.
+        use_edits: Whether packets have the times of edit lists, or those at which they are stored.
 
     Raises:
         DecodeError: If it is no container that FFmpeg reads.
     """
-    options = _OPTIONS
+    options = _OPTIONS if use_edits else {**_OPTIONS, "ignore_editlist": "1"}
     if file.is_far and fetch_index(file):
         options = {**options, **_INDEXED}
-    file.seek(0)
     with decode_errors(f"cannot open the file of {len(file):,} bytes"):
-        return av.open(file, "r", options=options)
+        return av.open(file.view(), "r", options=options)
 
 
 def select_stream(container: InputContainer, kind: str) -> Any:
@@ -89,11 +98,41 @@ def start_seconds(container: InputContainer) -> float:
     return max(min(begins), 0.0)
 
 
+def video_edits(container: InputContainer, file: ValueFile, stream: Any) -> list[Edit]:
+    """Return the parts of the media that an edit list shows; none if FFmpeg's packets say all of it.
+
+    They do unless some only serve to decode others, or there are several parts: then packets of different
+    frames have the same times.
+
+    Raises:
+        DecodeError: If there is such an edit list, but in a form that is not read.
+    """
+    if not is_mov(container):
+        return []
+    edits, entries = read_edits(file, stream.id), stream.index_entries
+    ends = (entries[0], entries[-1]) if len(entries) else ()
+    is_cut = any(entry.flags & DISCARDED_FLAG for entry in ends)
+    if is_cut and not edits:
+        raise DecodeError("the edit list of the file cannot be read; encode the file again")
+    return edits if is_cut or len(edits) > 1 else []
+
+
+def edits_end(edits: list[Edit], stream: Any) -> int:
+    """Return the time in ticks at which the last part of an edit list ends, or the media does.
+
+    Args:
+        edits: The parts.
+        stream: The stream of a container that was opened without `use_edits`.
+    """
+    end = (stream.start_time or 0) + (stream.duration or 0)
+    return edits[-1].begin + min(edits[-1].duration, end - edits[-1].media_time)
+
+
 def sound_begin(container: InputContainer, stream: Any) -> float:
     """Return the time of the container at which the first packet of sound begins, in seconds."""
     # FFmpeg takes the begin of the video for that of sound of which it has read no packet.
     for entry in stream.index_entries if is_mov(container) else ():
-        if not entry.flags & _DISCARDED_FLAG:
+        if not entry.flags & DISCARDED_FLAG:
             return float(entry.timestamp * stream.time_base)
     return float((stream.start_time or 0) * stream.time_base)
 
@@ -104,9 +143,11 @@ def is_mov(container: InputContainer) -> bool:
 
 
 def stores_duration(container: InputContainer, file: ValueFile) -> bool:
-    """Return whether a file says how long it is; for others, FFmpeg guesses it from the first bit rates."""
+    """Return whether a file says how long it is; of others, FFmpeg may guess it from the first bit rates."""
+    if not container.duration:
+        return False
     if container.format.name != "mp3":
-        return container.format.name != "aac"
+        return not _STORED_DURATIONS.isdisjoint(container.format.name.split(","))
     head, begin = file.read_at(0, 10), 0
     if head[:3] == b"ID3":  # its size has 7 bits in each byte
         begin = len(head) + sum(byte << 7 * place for place, byte in enumerate(head[:5:-1]))

@@ -1,13 +1,40 @@
-"""Location of the index of MP4 and MOV files."""
+"""The index of MP4 and MOV files: where it is, and the edit lists in it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from streamplug.errors import DecodeError
 from streamplug_av.value_file import ValueFile
 
 _HEAD_BYTES = 16
 _BEGIN_BYTES = 1 << 10
 _FIRST_TYPES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot")
-_MAX_BOXES = 64
+_MAX_TOP_BOXES = 64
+_MAX_BOXES = 1 << 12  # in another box
+_MAX_EDITS = 1 << 12
+_EMPTY = -1  # the time in the media of a part in which nothing is shown
+_NORMAL_RATE = 1 << 16
+
+Place = tuple[int, int]
+"""Where the content of a box begins and ends."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A part of the media that is shown, in ticks of its track.
+
+    Attributes:
+        begin: Time at which it is shown.
+        duration: Ticks for which it is.
+        media_time: Time in the media at which it begins.
+    """
+
+    begin: int
+    duration: int
+    media_time: int
 
 
 def fetch_index(file: ValueFile) -> bool:
@@ -15,29 +42,100 @@ def fetch_index(file: ValueFile) -> bool:
 
     The file may be damaged, or of any other kind.
     """
-    at = 0
+    place = _find_index(file) if _read(file, 0)[4:8] in _FIRST_TYPES else None
+    if place is None:
+        return False
+    file.fetch([place])
+    return True
+
+
+def read_edits(file: ValueFile, track: int) -> list[Edit]:
+    """Return the parts of the media that the edit list of a track shows, which may last longer than it.
+
+    Args:
+        file: MP4 or MOV.
+        track: Id of the track.
+
+    Raises:
+        DecodeError: If there are very many, or one of several is not shown at the normal rate.
+    """
+    index = _find_index(file)
+    boxes = list(_boxes(file, index))
+    movie_scale = _word(file, dict(boxes).get(b"mvhd"))
+    for kind, place in boxes:
+        parts = dict(_boxes(file, place)) if kind == b"trak" else {}
+        if parts and _word(file, parts.get(b"tkhd")) == track:
+            scale = _word(file, dict(_boxes(file, parts.get(b"mdia"))).get(b"mdhd"))
+            edits = dict(_boxes(file, parts.get(b"edts"))).get(b"elst")
+            return _parse_edits(file, edits, scale, movie_scale)
+    return []
+
+
+def _parse_edits(file: ValueFile, place: Place | None, scale: int, movie_scale: int) -> list[Edit]:
+    """Parse an edit list, whose durations are in ticks of the movie."""
+    if place is None or not movie_scale:
+        return []
+    start, stop = place
+    head = file.read_at(start, 8)
+    width = 8 if head[:1] == b"\1" else 4  # bytes of a duration and of a time
+    size = 2 * width + 4
+    count = min(int.from_bytes(head[4:], "big"), max(stop - start - 8, 0) // size)
+    if count > _MAX_EDITS:
+        raise DecodeError(
+            f"the edit list of the file has {count:,} parts, at most {_MAX_EDITS:,} are supported; encode "
+            "the file again"
+        )
+    data = file.read_at(start + 8, count * size)
+    edits, rates, begin = [], set(), 0
+    for at in range(0, len(data), size):
+        duration = int.from_bytes(data[at : at + width], "big")
+        duration = (2 * duration * scale + movie_scale) // (2 * movie_scale)
+        media_time = int.from_bytes(data[at + width : at + 2 * width], "big", signed=True)
+        if media_time != _EMPTY:
+            edits.append(Edit(begin, duration, max(media_time, 0)))
+            rates.add(int.from_bytes(data[at + 2 * width : at + size], "big"))
+        begin += duration
+    # Some writers store a rate of 0 for a whole file, which all players ignore.
+    if len(edits) > 1 and (others := rates - {_NORMAL_RATE}):
+        raise DecodeError(
+            f"the edit list of the file shows a part at a rate of {min(others) / _NORMAL_RATE:g}, only 1 "
+            "is supported; encode the file again"
+        )
+    return edits
+
+
+def _find_index(file: ValueFile) -> Place | None:
+    for kind, place in islice(_boxes(file, (0, len(file))), _MAX_TOP_BOXES):
+        if kind == b"moov":
+            return place
+    return None
+
+
+def _boxes(file: ValueFile, place: Place | None) -> Iterator[tuple[bytes, Place]]:
+    """Yield the type of each box in another one, or in the file, and where its content is."""
+    at, end = place or (0, 0)
     for _ in range(_MAX_BOXES):
+        if at + 8 > end:
+            return
         head = _read(file, at)
-        if len(head) < 8 or (at == 0 and head[4:8] not in _FIRST_TYPES):
-            return False
-        size = int.from_bytes(head[:4], "big")
+        size, begin = int.from_bytes(head[:4], "big"), at + 8
         if size == 1:
-            size = int.from_bytes(head[8:16], "big")
-        stop = len(file) if size == 0 else min(at + size, len(file))
-        if head[4:8] == b"moov":
-            file.fetch([(at, stop)])
-            return True
-        if stop < at + 8:
-            return False
+            size, begin = int.from_bytes(head[8:16], "big"), at + 16
+        stop = end if size == 0 else min(at + size, end)
+        if stop < begin:
+            return
+        yield head[4:8], (begin, stop)
         at = stop
-    return False
+
+
+def _word(file: ValueFile, place: Place | None) -> int:
+    """Return what follows the two times in the head of a movie, track or medium: its scale or id."""
+    data = file.read_at(place[0], 24) if place else b""
+    at = 20 if data[:1] == b"\1" else 12
+    return int.from_bytes(data[at : at + 4], "big")
 
 
 def _read(file: ValueFile, at: int) -> bytes:
     """Return the head of a box, without fetching much of the box."""
     file.fetch([(at, min(at + (_HEAD_BYTES if at else _BEGIN_BYTES), len(file)))])
-    head = b""
-    file.seek(at)
-    while len(head) < _HEAD_BYTES and (part := file.read(_HEAD_BYTES - len(head))):
-        head += part
-    return head
+    return file.read_at(at, _HEAD_BYTES)

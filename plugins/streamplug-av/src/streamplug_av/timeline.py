@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from av.container import InputContainer
 from streamplug.errors import DecodeError
 from streamplug.types import Int64
 from streamplug_av.container import is_mov
+from streamplug_av.movie_index import Edit
 
 _MAX_GAP_BYTES = 16 << 10  # between packets that are fetched together
 _STORED_TIMES = {"mov", "matroska", "mpegts", "flv", "nut", "wtv", "ivf"}
@@ -18,25 +20,65 @@ _STORED_TIMES = {"mov", "matroska", "mpegts", "flv", "nut", "wtv", "ivf"}
 _COUNTED_TIMES = {"mpeg", "mpegvideo", "m4v"}
 """Containers of which few packets have a time; those of others are right only if all before are read."""
 _GENERATE_TIMES_FLAG = 1  # AVFMT_FLAG_GENPTS of FFmpeg, which PyAV sets for all files
+_MAX_SHOWN = 1 << 24  # frames of all parts of an edit list
 _UNKNOWN_ORDER = {"h264", "hevc", "vvc"}
 """Codecs of whose packets FFmpeg does not infer when they are shown, but makes it up in their order."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The frames of a video in the order in which they are shown.
+    """The stored frames of a video, and which of them are shown when.
+
+    All times are in ticks of the stream; those of an edit list are not those at which frames are stored.
 
     Attributes:
-        pts: Time of each frame in ticks of the stream, int64, shape ``[frames]``, ascending.
+        pts: Time of each stored frame, int64, shape ``[stored]``, ascending.
         keys: Time at which each group of pictures begins, ascending.
         decode_times: Time at which each packet is decoded, or empty if it is not known where packets lie.
         positions: Start and stop of each packet in the file, shape ``[packets, 2]``.
+        stored: Number of the stored frame that is shown as each frame of the video, shape ``[frames]``.
+        times: Time at which it is shown, ascending.
     """
 
     pts: Int64
     keys: Int64
     decode_times: Int64
     positions: Int64
+    stored: Int64
+    times: Int64
+
+    @classmethod
+    def unedited(
+        cls,
+        pts: Int64,
+        keys: Int64,
+        decode_times: Int64 | None = None,
+        positions: Int64 | None = None,
+    ) -> Timeline:
+        """Return the frames of a video that shows them all, at the times at which they are stored."""
+        if decode_times is None or positions is None:
+            decode_times, positions = np.empty(0, np.int64), np.empty((0, 2), np.int64)
+        return cls(pts, keys, decode_times, positions, np.arange(len(pts)), pts)
+
+    def edited(self, edits: Sequence[Edit]) -> Timeline:
+        """Return what the parts of an edit list show, the first frame of each at its begin, as FFmpeg does.
+
+        Raises:
+            DecodeError: If these are too many frames.
+        """
+        starts = np.array([edit.media_time for edit in edits], np.int64)
+        stops = starts + np.array([edit.duration for edit in edits], np.int64)
+        bounds = np.searchsorted(self.pts, np.stack([starts, stops])).T.tolist()
+        if (count := sum(stop - start for start, stop in bounds)) > _MAX_SHOWN:
+            raise DecodeError(
+                f"the edit list of the file shows {count:,} frames, at most {_MAX_SHOWN:,} are supported; "
+                "encode the file again"
+            )
+        parts = [np.arange(start, stop) for start, stop in bounds]
+        times = [
+            self.pts[part] - self.pts[part[:1]] + edit.begin for part, edit in zip(parts, edits)
+        ]
+        return replace(self, stored=np.concatenate(parts), times=np.concatenate(times))
 
     def groups(self, pts: Int64) -> Int64:
         """Return the group of pictures that each frame belongs to, from 0."""
@@ -111,7 +153,7 @@ def read_timeline(container: InputContainer, stream: Any, *, use_index: bool = T
     starts = np.unique(np.array(keys or pts[:1], np.int64))
     # A file that was cut may begin with frames that need others before its first key frame.
     times = times[times >= starts[:1]] if len(starts) else times
-    return Timeline(times, starts, np.empty(0, np.int64), np.empty((0, 2), np.int64))
+    return Timeline.unedited(times, starts)
 
 
 def _from_index(stream: Any) -> Timeline | None:
@@ -130,4 +172,5 @@ def _from_index(stream: Any) -> Timeline | None:
         return None
     shift = stream.start_time - times[0]
     pts = stream.start_time + np.arange(len(times)) * steps[0]
-    return Timeline(pts, times[is_key] + shift, times, np.stack([starts, starts + sizes], axis=1))
+    positions = np.stack([starts, starts + sizes], axis=1)
+    return Timeline.unedited(pts, times[is_key] + shift, times, positions)

@@ -100,6 +100,12 @@ class ValueFile(io.RawIOBase):
             insort(self._starts, start)
         self._evict(len(missing))
 
+    def view(self) -> ValueFile:
+        """Return the same file with a position of its own, and what is fetched in common."""
+        other = ValueFile(self.value)
+        other._blocks, other._starts = self._blocks, self._starts
+        return other
+
     def copy_blocks(self, other: ValueFile) -> None:
         """Take what another file of the same value has fetched."""
         self._blocks, self._starts = dict(other._blocks), list(other._starts)

@@ -15,8 +15,16 @@ from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.audio import Audio
 from streamplug_av.clip_options import ClipOptions, checked_size
-from streamplug_av.container import decode_errors, select_stream, start_seconds
+from streamplug_av.container import (
+    decode_errors,
+    edits_end,
+    open_container,
+    select_stream,
+    start_seconds,
+    video_edits,
+)
 from streamplug_av.media_file import MediaFile
+from streamplug_av.movie_index import Edit
 from streamplug_av.png import frame_png
 from streamplug_av.timeline import (
     Timeline,
@@ -65,7 +73,10 @@ class Video(MediaFile):
     @cached_property
     def _stream(self) -> Any:
         # Not that of the base class: it would stay in the cache, unchecked, if the check fails.
-        stream = select_stream(self._container, self._kind)
+        return self._select(self._container)
+
+    def _select(self, container: Any) -> Any:
+        stream = select_stream(container, self._kind)
         width, height = stream.codec_context.width, stream.codec_context.height
         self._check_size(1, height, width)
         # A file whose frames are larger than its header says is damaged for FFmpeg.
@@ -78,19 +89,38 @@ class Video(MediaFile):
             raise large_value_error(what, self.max_value_bytes)
 
     @cached_property
+    def _edits(self) -> list[Edit]:
+        return video_edits(self._container, self.file, self._stream)
+
+    @cached_property
+    def _source(self) -> tuple[Any, Any]:
+        """The container and the stream of the packets, with the times at which frames are stored."""
+        if not self._edits:
+            return self._container, self._stream
+        container = open_container(self.file, use_edits=False)
+        return container, self._select(container)
+
+    def _reopen(self) -> None:
+        super()._reopen()
+        self.__dict__.pop("_source", None)
+
+    @cached_property
     def _timeline(self) -> Timeline:
         return self._read_timeline()
 
     def _read_timeline(self, *, use_index: bool = True) -> Timeline:
         try:
             with decode_errors("cannot read the times of the frames"):
+                container, stream = self._source
                 if not use_index:
-                    self._container.seek(0)
-                timeline = read_timeline(self._container, self._stream, use_index=use_index)
+                    container.seek(0)
+                timeline = read_timeline(container, stream, use_index=use_index)
+                if self._edits:
+                    timeline = timeline.edited(self._edits)
         except DecodeError:
             self._reopen()  # else the next call would read on from here
             raise
-        if not len(timeline.pts):
+        if not len(timeline.times):
             raise DecodeError("the video has no frames")
         return timeline
 
@@ -108,6 +138,9 @@ class Video(MediaFile):
     def duration(self) -> float:
         """Seconds from the begin of the first frame to the end of the last."""
         stream = self._stream
+        if self._edits:
+            ticks = edits_end(self._edits, self._source[1]) - self._edits[0].begin
+            return float(ticks * stream.time_base)
         if stream.duration:
             return float(stream.duration * stream.time_base)
         if self._container.duration:
@@ -120,12 +153,12 @@ class Video(MediaFile):
 
         Frames that are shown before the first key frame do not count: they cannot be decoded.
         """
-        return len(self._timeline.pts)
+        return len(self._timeline.times)
 
     @cached_property
     def times(self) -> NDArray[np.float64]:
         """Time of each frame in seconds, shape ``[num_frames]``; see `num_frames`."""
-        seconds = self._timeline.pts * float(self._stream.time_base)
+        seconds = self._timeline.times * float(self._stream.time_base)
         return np.asarray(seconds - start_seconds(self._container), np.float64)
 
     @cached_property
@@ -255,11 +288,12 @@ class Video(MediaFile):
     def _decode(self, numbers: Int64, size: tuple[int, int] | None) -> Frames:
         width, height = self.size  # FFmpeg changes it to that of the last decoded frame
         self._check_size(len(numbers), *(size or (height, width)))
-        decoded = self._frames_at(np.unique(numbers), size)
+        decoded = self._frames_at(np.unique(self._timeline.stored[numbers]), size)
         if decoded is None:  # frames are not where a constant rate would have them
             self.__dict__.pop("times", None)
             self.__dict__["_timeline"] = self._read_timeline(use_index=False)
-            decoded = self._frames_at(np.unique(np.minimum(numbers, self.num_frames - 1)), size)
+            numbers = np.minimum(numbers, self.num_frames - 1)
+            decoded = self._frames_at(np.unique(self._timeline.stored[numbers]), size)
         if decoded is None:
             raise unknown_times_error(self._container, self._stream)
         if not len(numbers):
@@ -270,11 +304,10 @@ class Video(MediaFile):
                 f"{' and '.join(f'{wide} x {high}' for high, wide in sorted(sizes))} pixels; pass size=, to "
                 "which all are scaled"
             )
-        last = self.num_frames - 1
-        return np.stack([decoded[number] for number in np.minimum(numbers, last).tolist()])
+        return np.stack([decoded[number] for number in self._timeline.stored[numbers].tolist()])
 
     def _frames_at(self, numbers: Int64, size: tuple[int, int] | None) -> dict[int, Frames] | None:
-        """Decode frames of ascending numbers; None if there are none of their times, but later ones."""
+        """Decode stored frames of ascending numbers; None if none have their times, but later ones come."""
         timeline = self._timeline
         groups = timeline.groups(timeline.pts[numbers])
         # Groups that follow each other are decoded in one go.
@@ -302,7 +335,7 @@ class Video(MediaFile):
         wanted = dict(zip(self._timeline.pts[run].tolist(), run.tolist()))
         first, last = min(wanted), max(wanted)
         reformatter = VideoReformatter()  # one for all frames, as making it takes longest
-        at = self.times[wanted[first]]
+        at = self._time_of(wanted[first])
         is_stored = stores_times(self._container)
         if not is_stored:  # whether inferred times are right shows in the frames before and after
             first = int(self._timeline.pts[max(wanted[first] - 1, 0)])
@@ -316,8 +349,7 @@ class Video(MediaFile):
                 number = wanted.pop(frame.pts, None)
                 if number is not None:
                     if frame.is_corrupt:
-                        raise DecodeError(f"at {self.times[number]:.3f} s: the frame is damaged")
-                    at = self.times[number]
+                        raise DecodeError(f"at {self._time_of(number):.3f} s: the frame is damaged")
                     decoded[number] = _as_array(frame, size, reformatter)
                 if not wanted and is_stored:
                     return True
@@ -326,9 +358,13 @@ class Video(MediaFile):
         if not wanted:
             return True
         raise DecodeError(
-            f"at {self.times[min(wanted.values())]:.3f} s: the frame cannot be decoded; the file is "
+            f"at {self._time_of(min(wanted.values())):.3f} s: the frame cannot be decoded; the file is "
             f"damaged, or ends before its {self.duration:.3f} s"
         )
+
+    def _time_of(self, stored: int) -> float:
+        """Return the first time at which a stored frame is shown, in seconds."""
+        return float(self.times[np.argmax(self._timeline.stored == stored)])
 
     def _iter_frames(self, first: int, last: int) -> Iterator[Any]:
         """Yield frames from a key frame at or before `first`, and feed no packets after `last`.
@@ -339,10 +375,10 @@ class Video(MediaFile):
             is_after = packet.dts is not None and packet.dts > last
             if is_after and stores_times(self._container):
                 break
-            yield from self._stream.codec_context.decode(packet)
+            yield from self._source[1].codec_context.decode(packet)
             if is_after:
                 break
-        yield from self._stream.codec_context.decode(None)
+        yield from self._source[1].codec_context.decode(None)
 
     def _packets_from(self, pts: int) -> Iterator[Any]:
         """Yield packets from the nearest key frame that is shown at `pts` or before it."""
@@ -353,9 +389,10 @@ class Video(MediaFile):
         for back in backs[-1:] if counts_times(self._container) else backs:
             if back is None:  # the container cannot seek
                 self._reopen()
-            else:
-                self._container.seek(max(key - back, lowest), stream=self._stream)
-            packets = (packet for packet in self._container.demux(self._stream) if packet.size)
+            container, stream = self._source
+            if back is not None:
+                container.seek(max(key - back, lowest), stream=stream)
+            packets = (packet for packet in container.demux(stream) if packet.size)
             start = next((packet for packet in packets if packet.is_keyframe), None)
             shown = None if start is None else start.dts if start.pts is None else start.pts
             if shown is not None and shown <= pts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -103,3 +103,52 @@ def decode_frames(data: bytes) -> NDArray[np.uint8]:
     """Return all frames of a file, decoded without any seeking: shape ``[frames, height, width, 3]``."""
     with av.open(io.BytesIO(data)) as source:
         return np.stack([frame.to_ndarray(format="rgb24") for frame in source.decode(video=0)])
+
+
+def set_edits(
+    data: bytes, edits: Sequence[tuple[float, float | None]], kind: str = "video", rate: float = 1.0
+) -> bytes:
+    """Return an MP4 or MOV file, with its index at the end, that has another edit list.
+
+    Args:
+        data: The file.
+        edits: Duration of each part, and the time in the media at which it begins; None shows nothing. In
+            seconds.
+        kind: ``"video"`` or ``"audio"``, the kind of the tracks whose list it is.
+        rate: Rate at which the last part is shown.
+    """
+    handler = {"video": b"vide", "audio": b"soun"}[kind]
+    boxes = dict(_split_boxes(data))
+    assert list(boxes)[-1] == b"moov", "the places of the samples must not move"
+    movie = _split_boxes(boxes[b"moov"])
+    movie_scale = int.from_bytes(dict(movie)[b"mvhd"][12:16], "big")
+    for number, (name, body) in enumerate(movie):
+        parts = dict(_split_boxes(body)) if name == b"trak" else {}
+        media = dict(_split_boxes(parts.get(b"mdia", b"")))
+        if media.get(b"hdlr", b"")[8:12] != handler:
+            continue
+        scale = int.from_bytes(media[b"mdhd"][12:16], "big")
+        stored = [0, len(edits)]
+        for duration, begin in edits:
+            time = 2**32 - 1 if begin is None else round(begin * scale)
+            stored += [round(duration * movie_scale), time, 1 << 16]
+        stored[-1] = round(rate * (1 << 16))
+        elst = b"".join(word.to_bytes(4, "big") for word in stored)
+        head = {b"tkhd": parts.pop(b"tkhd"), b"edts": _join_boxes([(b"elst", elst)])}
+        parts.pop(b"edts", None)
+        movie[number] = name, _join_boxes([*head.items(), *parts.items()])
+    end = len(data) - len(boxes[b"moov"]) - 8
+    return data[:end] + _join_boxes([(b"moov", _join_boxes(movie))])
+
+
+def _split_boxes(data: bytes) -> list[tuple[bytes, bytes]]:
+    boxes, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        boxes.append((data[at + 4 : at + 8], data[at + 8 : at + size]))
+        at += size
+    return boxes
+
+
+def _join_boxes(boxes: list[tuple[bytes, bytes]]) -> bytes:
+    return b"".join((len(body) + 8).to_bytes(4, "big") + name + body for name, body in boxes)
