@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import pickle
 import wave
+from types import SimpleNamespace
 
 import av
 import numpy as np
 import pytest
 from streamplug_av import Audio, AudioWindows, Video
+from streamplug_testing.media import set_edits
 
 from streamplug.errors import ConfigError, DecodeError
 from streamplug.interfaces import GatherBuffer
@@ -264,6 +266,95 @@ def test_files_that_do_not_store_how_long_they_are_are_read_to_their_end(
     assert sound.duration == pytest.approx(expected.shape[1] / 44100)
     assert (sound.samples() == expected).all()
     assert not sound.window(0.25, at=sound.duration - 0.25).any()
+
+
+def piped(container, codec, rate, **options):
+    """Return a file of 4 s of a tone that was written to a pipe, where sizes in its head stay empty."""
+    out = io.BytesIO()
+    sink = SimpleNamespace(write=out.write)
+    at = np.arange(4 * rate)
+    values = (0.5 * np.sin(at * 0.02 + at**2 * 1e-7)).astype(np.float32)[None]
+    with av.open(sink, "w", format=container, options=options) as target:
+        stream = target.add_stream(codec, rate=rate, layout="mono")
+        frame = av.AudioFrame.from_ndarray(values, "fltp", "mono")
+        frame.sample_rate, frame.pts = rate, 0
+        size = stream.codec_context.frame_size or 1024
+        convert = av.AudioResampler(stream.format, stream.layout, rate, size)
+        for part in [*convert.resample(frame), *convert.resample(None)]:
+            target.mux(stream.encode(part))
+        target.mux(stream.encode(None))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "rate", "options"),
+    [
+        ("adts", "aac", 44100, {}),
+        ("latm", "aac", 48000, {}),
+        ("mp2", "mp2", 48000, {}),
+        ("mp3", "libmp3lame", 44100, {"write_xing": "0"}),
+        ("ac3", "ac3", 48000, {}),
+        ("flac", "flac", 48000, {}),
+        ("wav", "pcm_s16le", 48000, {}),
+        ("au", "pcm_s16be", 48000, {}),
+        ("webm", "libopus", 48000, {"live": "1"}),
+        ("matroska", "aac", 48000, {}),
+        ("flv", "aac", 44100, {}),
+        ("mpegts", "aac", 48000, {}),
+        ("wv", "wavpack", 48000, {}),
+        ("mp4", "aac", 48000, {"movflags": "empty_moov+frag_keyframe", "frag_duration": "500000"}),
+    ],
+)
+def test_the_duration_does_not_depend_on_what_was_read(container, codec, rate, options):
+    data = piped(container, codec, rate, **options)
+    expected = all_samples(data)
+    seconds = expected.shape[1] / rate
+    duration = Audio(data).duration
+    assert duration == pytest.approx(seconds, abs=0.06)
+    for start in (0.0, 1.0, 3.0):
+        sound = Audio(data)
+        part = sound.samples(start, start + 0.2)
+        assert sound.duration == duration
+        # What was read before is not affected by the length, nor what comes next.
+        assert sound.samples().shape[1] == round(duration * rate)
+        assert sound.duration == Audio(data).duration
+        tolerance = 2e-2 if codec == "aac" else 0
+        assert np.abs(sound.samples(start, start + 0.2) - part).max() <= tolerance
+        assert sound.window(0.5, at=duration - 0.5).any()
+    assert make("encoding", "audio").encode(data) == data
+
+
+@pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("mov", "pcm_s16le")])
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(2.0, 0.7)],
+        [(9.0, 0.7)],
+        [(0.5, None), (1.5, 0.5)],
+        [(0.5, None), (9.0, 0.5)],
+        [(1.0, 0.5), (1.0, 1.5)],
+    ],
+    ids=["cut", "cut, longer than the media", "delay", "delay, longer than the media", "parts"],
+)
+def test_edit_lists_place_the_sound(media, container, codec, edits):
+    rate = 48000
+    data = set_edits(media(3.0, container=container, audio=codec, rate=rate), edits, "audio")
+    expected = np.zeros(4 * rate, np.float32)
+    with av.open(io.BytesIO(data)) as source:
+        convert = av.AudioResampler(format="fltp")
+        for frame in source.decode(audio=0):
+            at = round(frame.pts * frame.time_base * rate)
+            [part] = convert.resample(frame)
+            first = max(-at, 0)
+            expected[at + first : at + part.samples] = part.to_ndarray()[0, first:]
+    duration, start = edits[-1]
+    begin = sum(seconds for seconds, _ in edits[:-1])
+    length = begin + min(duration, 3.0 + (codec == "aac") * 1024 / rate - start)
+    sound = Audio(data)
+    assert sound.duration == pytest.approx(length, abs=0.05)
+    for at in (0.0, 0.4, 1.2, sound.duration - 0.3):
+        window = expected[round(at * rate) : round(at * rate) + round(0.3 * rate)]
+        assert np.abs(sound.samples(at, at + 0.3)[0] - window).max() < 2e-2
 
 
 @pytest.mark.parametrize(("rate", "new_rate"), [(48000, 8000), (44100, 16000), (8000, 11025)])

@@ -18,8 +18,19 @@ from streamplug.interfaces.encoding import MAX_VALUE_BYTES
 from streamplug.plugin_kit.codec_errors import large_value_error
 from streamplug.types import Int64
 from streamplug_av.clip_options import check_at, check_positive, is_number
-from streamplug_av.container import decode_errors, sound_begin, start_seconds, stores_duration
+from streamplug_av.container import (
+    DISCARDED_FLAG,
+    decode_errors,
+    edits_end,
+    is_mov,
+    open_container,
+    select_stream,
+    sound_begin,
+    start_seconds,
+    stores_duration,
+)
 from streamplug_av.media_file import MediaFile
+from streamplug_av.movie_index import read_edits
 from streamplug_av.png import waveform_png
 from streamplug_av.timeline import merge_ranges
 from streamplug_av.value_file import ValueFile
@@ -92,31 +103,41 @@ class Audio(MediaFile):
         """Number of channels."""
         return len(self._stream.codec_context.layout.channels)
 
-    @property
+    @cached_property
     def duration(self) -> float:
         """Seconds until the end of the last sample, according to the container.
 
         Files that do not say it, such as ADTS, are read as a whole for it.
         """
-        if self._counted_seconds is not None:
-            return self._counted_seconds
-        stream = self._stream
+        container, stream = self._container, self._stream
+        if not stores_duration(container, self.file):
+            return self._count_seconds()
         if not stream.duration:
-            return (self._container.duration or 0) / av.time_base
-        begin = sound_begin(self._container, stream) - start_seconds(self._container)
+            return float(container.duration / av.time_base)
+        edits = read_edits(self.file, stream.id) if is_mov(container) else []
+        skipped = edits[0].media_time * stream.time_base if edits else 0
+        is_cut = len(edits) > 1 or skipped > _TOLERANCE_SECONDS or any(edit.begin for edit in edits)
+        # Of these, FFmpeg takes the minimum of what is shown, with its delay, and all of the media.
+        if is_cut and edits[-1].duration:
+            with open_container(self.file, use_edits=False) as media:
+                end = edits_end(edits, media.streams[stream.index])
+            return float(end * stream.time_base) - start_seconds(container)
+        begin = sound_begin(container, stream) - start_seconds(container)
         late = begin if begin > _START_SECONDS else 0.0
         return float(stream.duration * stream.time_base) + late
 
-    @cached_property
-    def _counted_seconds(self) -> float | None:
-        """Seconds of all packets, if the file does not say how long it is."""
-        stream = self._stream
-        if stores_duration(self._container, self.file):
-            return None
-        with decode_errors("cannot read the times of the sound"):
-            ticks = sum(packet.duration or 0 for packet in self._container.demux(stream))
-        self._reopen()  # else the next call would read on from here
-        return float(ticks * stream.time_base)
+    def _count_seconds(self) -> float:
+        """Return the end of the last packet in seconds."""
+        # In a container of its own: the position of the other one depends on what was read.
+        with (
+            open_container(self.file) as container,
+            decode_errors("cannot read the times of the sound"),
+        ):
+            stream, end = select_stream(container, self._kind), 0
+            for packet in container.demux(stream):
+                if packet.size:
+                    end = (end if packet.pts is None else packet.pts) + (packet.duration or 0)
+            return float(end * stream.time_base) - start_seconds(container)
 
     # -- samples ----------------------------------------------------------------------
 
@@ -241,7 +262,8 @@ class Audio(MediaFile):
             return False
         tick, origin = self._stream.time_base, start_seconds(self._container)
         # The index of a file of fragments has grown since it was first read.
-        begins = np.array([float(e.timestamp * tick) for e in self._stream.index_entries]) - origin
+        entries = [e for e in self._stream.index_entries if not e.flags & DISCARDED_FLAG]
+        begins = np.array([float(entry.timestamp * tick) for entry in entries]) - origin
         are_after = begins > stop / self.rate
         return bool(are_after.any() and (are_after | (begins < (first - 1) / self.rate)).all())
 
