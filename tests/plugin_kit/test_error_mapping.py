@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import http.client
 import socket
 import ssl
+from concurrent import futures
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from types import SimpleNamespace
+from urllib.error import URLError
 
 import pytest
+import urllib3
 from aiohttp import client_exceptions as aio
 from aiohttp.http_exceptions import ContentLengthError
 
@@ -93,6 +97,27 @@ def test_a_status_decides(status, wanted):
         (aio.ServerDisconnectedError("secret"), Transient),
         (aio.InvalidURL("secret"), StorageError),
         (ssl.SSLCertVerificationError("secret"), StorageError),
+        (ssl.SSLEOFError("secret"), Transient),
+        (caused(aio.ClientError("secret"), ssl.SSLCertVerificationError("secret")), StorageError),
+        (http.client.IncompleteRead(b"secret"), Transient),
+        (http.client.RemoteDisconnected("secret"), Transient),
+        (futures.TimeoutError("secret"), Transient),
+        (OSError(errno.EADDRNOTAVAIL, "secret"), Transient),
+        (URLError(socket.gaierror(socket.EAI_AGAIN, "secret")), Transient),
+        (URLError(ssl.SSLCertVerificationError("secret")), StorageError),
+        (URLError("secret"), StorageError),
+        (urllib3.exceptions.ProtocolError("secret"), Transient),
+        (urllib3.exceptions.ReadTimeoutError(None, "secret", "secret"), Transient),
+        (
+            urllib3.exceptions.MaxRetryError(
+                None, "secret", urllib3.exceptions.NewConnectionError(None, "secret")
+            ),
+            Transient,
+        ),
+        (
+            urllib3.exceptions.MaxRetryError(None, "secret", urllib3.exceptions.SSLError("secret")),
+            StorageError,
+        ),
         (caused(FileNotFoundError("secret"), aio.ClientPayloadError("secret")), Transient),
         (caused(FileNotFoundError("secret"), response_error(403)), AccessDenied),
         (caused(FileNotFoundError("secret"), KeyError("secret")), NotFound),

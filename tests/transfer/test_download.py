@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import itertools
+import socket
+import ssl
 import threading
 import time
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import (
+    AccessDenied,
     CorruptShardError,
     HashMismatchError,
     NotFound,
@@ -204,6 +208,90 @@ def test_a_full_disk_is_not_taken_for_a_failure_of_the_storage(tmp_path):
         get(Full(), tmp_path)
     assert caught.value.errno == errno.ENOSPC
     assert str(tmp_path) in caught.value.filename
+
+
+def test_a_local_file_without_permission_is_not_taken_for_a_failure_of_the_storage(tmp_path):
+    class Denied(Far):
+        def download(self, key, path):
+            with self.translated(key):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with pytest.raises(PermissionError, match="Permission denied") as caught:
+        get(Denied(), tmp_path)
+    assert not isinstance(caught.value, StorageError)
+    assert str(tmp_path) in caught.value.filename
+
+
+def test_a_disk_that_fails_is_not_taken_for_a_failure_of_the_storage(tmp_path):
+    class FailingFile(io.FileIO):
+        def write(self, data):
+            raise OSError(errno.EIO, "Input/output error")
+
+    def fail(path):
+        with FailingFile(path, "wb") as file:
+            write_chunks(file, [b"data"])
+
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        get(Far(fail), tmp_path)
+    assert not isinstance(caught.value, StorageError)
+    assert str(tmp_path) in caught.value.filename
+
+
+class ClientError(Exception):
+    """What a client raises for a failure of its connection, which it names as the cause."""
+
+
+def client_error():
+    error = ClientError("secret")
+    error.__cause__ = ConnectionResetError("secret")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConnectionResetError(errno.ECONNRESET, "secret"), Transient),
+        (TimeoutError("secret"), Transient),
+        (socket.gaierror(socket.EAI_AGAIN, "secret"), Transient),
+        (ssl.SSLEOFError("secret"), Transient),
+        (OSError(errno.EHOSTUNREACH, "secret"), Transient),
+        (client_error(), Transient),
+        (OSError("secret"), StorageError),
+        (OSError(errno.EIO, "secret"), StorageError),
+        (PermissionError(errno.EACCES, "secret", "/etc/key"), AccessDenied),
+        (FileNotFoundError(errno.ENOENT, "secret"), NotFound),
+    ],
+    ids=repr,
+)
+def test_what_a_plugin_lets_through_names_the_url(tmp_path, error, kind):
+    def fail(path):
+        path.write_bytes(b"half")
+        raise error
+
+    with pytest.raises(StorageError, match="/far/shard") as caught:
+        get(Far(fail), tmp_path)
+    assert type(caught.value) is kind
+    assert "secret" not in str(caught.value)
+    assert "local=" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+    far = Far(fail, whole)
+    if kind is Transient:
+        assert get(far, tmp_path, retries=1) == b"whole"
+    else:
+        with pytest.raises(kind):
+            get(far, tmp_path, retries=1)
+
+
+def test_parts_that_fail_in_a_plugin_are_read_again(tmp_path, small_parts):
+    failures = [ConnectionResetError("secret"), TimeoutError("secret")]
+
+    def read():
+        if failures:
+            raise failures.pop()
+
+    far = InParts(read)
+    assert get(far, tmp_path, retries=2) == b"whole"
+    assert far.paths == []
 
 
 @pytest.mark.parametrize("kind", [NotFound, StorageError])

@@ -81,7 +81,11 @@ def write(file: BinaryIO, pieces: Sequence[Buffer]) -> None:
             raise OversizeError(f"more than {scope.max_bytes} bytes")
     while rest:
         some = rest[:MAX_BUFFERS_PER_WRITE]
-        written = os.writev(file.fileno(), some) if len(some) > 1 else file.write(some[0])
+        try:
+            written = os.writev(file.fileno(), some) if len(some) > 1 else file.write(some[0])
+        except OSError as error:
+            error.filename = file.name  # tells it from an error of the connection
+            raise
         while rest and written >= len(rest[0]):
             written -= len(rest.pop(0))
         if written:  # a partial write, such as on a full disk

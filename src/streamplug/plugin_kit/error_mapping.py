@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from concurrent import futures
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -21,21 +22,38 @@ RETRYABLE_ERRORS = (
     ConnectionError,
     TimeoutError,
     asyncio.TimeoutError,
+    futures.TimeoutError,
     InterruptedError,
     BlockingIOError,
     socket.gaierror,
+    socket.herror,
+    ssl.SSLError,
 )
 RETRYABLE_ERRNOS = {
+    errno.EADDRNOTAVAIL,
     errno.EBUSY,
     errno.EHOSTDOWN,
     errno.EHOSTUNREACH,
     errno.ENETDOWN,
+    errno.ENETRESET,
     errno.ENETUNREACH,
+    errno.ENOBUFS,
+    errno.ENOTCONN,
     errno.ESTALE,
 }
 # 416: a size that the server announced before was wrong.
 RETRYABLE_STATUSES = {408, 416, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
-_RETRYABLE_OF_REQUESTS = {"ConnectionError", "Timeout", "ChunkedEncodingError"}
+_RETRYABLE_CLASSES = {
+    "aiohttp": {"ClientError"},
+    "botocore": {"ConnectionError", "HTTPClientError", "IncompleteReadError"},
+    "http": {"BadStatusLine", "IncompleteRead"},
+    "httpcore": {"NetworkError", "RemoteProtocolError", "TimeoutException"},
+    "httpx": {"NetworkError", "RemoteProtocolError", "TimeoutException"},
+    "requests": {"ConnectionError", "Timeout", "ChunkedEncodingError"},
+    "urllib3": {"NewConnectionError", "ProtocolError", "TimeoutError"},
+}
+"""Base classes of errors of connections, by the package of the client."""
+_LASTING_CLASSES = {"InvalidURL", "SSLError"}
 _MISSING_BUCKET_TEXT = re.compile(
     r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"
 )
@@ -60,9 +78,8 @@ def storage_error(error: BaseException, url: str) -> StorageError:
         if isinstance(converted, Transient):
             converted.retry_after = _retry_after(error)
         return converted
-    for cause in _chain(error):
-        if _is_retryable(cause):
-            return Transient(f"{url}: {type(cause).__name__}: {connection_hint(error)}")
+    if (cause := retryable_cause(error)) is not None:
+        return Transient(f"{url}: {type(cause).__name__}: {connection_hint(error)}")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
         return _missing(url)
     if isinstance(error, PermissionError):
@@ -209,17 +226,31 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
+def retryable_cause(error: BaseException) -> BaseException | None:
+    """Return the failure of a connection that caused an exception of a client and may not last, or None."""
+    causes = list(_chain(error))
+    if any(
+        isinstance(cause, ssl.SSLCertVerificationError) or "Certificate" in type(cause).__name__
+        for cause in causes
+    ):
+        return None
+    return next((cause for cause in causes if _is_retryable(cause)), None)
+
+
 def _is_retryable(error: BaseException) -> bool:
-    if isinstance(error, ssl.SSLCertVerificationError) or "Certificate" in type(error).__name__:
-        return False
     if isinstance(error, RETRYABLE_ERRORS) or getattr(error, "errno", None) in RETRYABLE_ERRNOS:
         return True
-    if type(error).__module__ == "requests.exceptions":
-        names = {cls.__name__ for cls in type(error).__mro__}
-        return "SSLError" not in names and not names.isdisjoint(_RETRYABLE_OF_REQUESTS)
-    return type(error).__module__.startswith("aiohttp.client_exceptions") and not isinstance(
-        error, ValueError
-    )
+    classes = [cls for cls in type(error).__mro__ if cls is not object]
+    if not _LASTING_CLASSES.isdisjoint(cls.__name__ for cls in classes):
+        return False
+    if any(
+        cls.__name__ in _RETRYABLE_CLASSES.get(cls.__module__.partition(".")[0], ())
+        for cls in classes
+    ):
+        return True
+    # What urllib and urllib3 wrap.
+    reason = getattr(error, "reason", None)
+    return isinstance(reason, Exception) and retryable_cause(reason) is not None
 
 
 def _denied(url: str) -> AccessDenied:

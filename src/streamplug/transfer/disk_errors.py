@@ -11,6 +11,7 @@ from pathlib import Path
 
 from streamplug.errors import AccessDenied, DataError, StorageError, StreamplugError
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
+from streamplug.plugin_kit.error_mapping import retryable_cause, storage_error
 
 _LOCAL_ERRNOS = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 
@@ -55,16 +56,48 @@ def map_output_errors(path: Path, needed: int | None = None) -> Iterator[None]:
         raise kind(f"{message}; {remedy}; the write is unfinished: no index was written") from error
 
 
-def raise_local_error(error: BaseException, part: Path) -> None:
-    """Raise the OSError of the local file if a storage reports it as its own."""
-    if not part.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(part)) from error
+@contextmanager
+def map_storage_errors(url: str, local: Path | None = None) -> Iterator[None]:
+    """Map what a storage lets through to storage errors, and errors of the local file to `OSError`.
+
+    Plugins may raise what their client raised. An error is of the local file if it names it, or has an error
+    number that only disks have.
+
+    Args:
+        url: URL of the object, without credentials.
+        local: Local file that the storage reads or writes, if any.
+    """
+    try:
+        yield
+    except Exception as error:
+        if local is not None:
+            _raise_local_error(error, local)
+        if isinstance(error, StreamplugError) or not (
+            isinstance(error, OSError) or retryable_cause(error)
+        ):
+            raise
+        # `from None`: the client's text may contain signed URLs or keys.
+        raise storage_error(error, url) from None
+
+
+def _raise_local_error(error: BaseException, local: Path) -> None:
+    if not local.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(local)) from error
     cause: BaseException | None = error
     while cause is not None:
         number = getattr(cause, "errno", None)
-        if number in _LOCAL_ERRNOS:
-            raise OSError(number, os.strerror(number), str(part)) from error
+        if number in _LOCAL_ERRNOS or (number and _names(cause, local)):
+            raise OSError(number, os.strerror(number), str(local)) from error
         cause = cause.__cause__ or cause.__context__
+
+
+def _names(error: BaseException, local: Path) -> bool:
+    """Return whether an OSError names a file, a client's partial file of it, or its directory."""
+    name = getattr(error, "filename", None)
+    if not isinstance(name, (str, os.PathLike)):
+        return False
+    path = os.fspath(name)
+    return path == str(local.parent) or path.startswith(str(local))
 
 
 def _remedy(error: OSError, path: Path) -> str:

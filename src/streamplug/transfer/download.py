@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.errors import CorruptShardError, HashMismatchError, StorageError
+from streamplug.errors import CorruptShardError, HashMismatchError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.blocks import OversizeError
 from streamplug.plugin_kit.cancellation import current
 from streamplug.plugin_kit.file_commit import commit_file
 from streamplug.transfer import ranges
-from streamplug.transfer.disk_errors import raise_local_error
+from streamplug.transfer.disk_errors import map_storage_errors
 from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
 from streamplug.transfer.stall_timeout import StalledError, bytes_of, run_with_timeout
 from streamplug.types import FileInfo
@@ -62,7 +62,8 @@ def download(
             raise
 
     def serves_ranges() -> bool:
-        return call_with_retries(lambda: storage.serves_ranges(key), retries)
+        with map_storage_errors(url):
+            return call_with_retries(lambda: storage.serves_ranges(key), retries)
 
     try:
         if file.bytes >= ranges.PARALLEL_DOWNLOAD_BYTES:
@@ -111,7 +112,8 @@ def download_to_staging_file(
                 part.unlink(missing_ok=True)
 
     try:
-        run_with_timeout(write_part, url, timeout, lambda: bytes_of(part), max_bytes)
+        with map_storage_errors(url, part):
+            run_with_timeout(write_part, url, timeout, lambda: bytes_of(part), max_bytes)
         check_copy(part)
         commit_file(part, path)
     except OversizeError as error:
@@ -119,8 +121,5 @@ def download_to_staging_file(
             f"{url} has more than {max_bytes} bytes, the index says {size}; it was replaced, write or "
             "copy it again"
         ) from error
-    except StorageError as error:
-        raise_local_error(error, part)
-        raise
     finally:
         part.unlink(missing_ok=True)

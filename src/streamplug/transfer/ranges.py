@@ -15,6 +15,7 @@ import numpy as np
 from streamplug.errors import CorruptShardError, PluginError, StorageError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import check
+from streamplug.transfer.disk_errors import map_storage_errors
 from streamplug.transfer.observer import Observer, TransferTask, task_context
 from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
 from streamplug.types import Buffer, FileInfo, Int64
@@ -60,7 +61,9 @@ def read_ranges(
     """Read byte ranges of a file, with retries; `TruncatedFileError` if one is short."""
 
     def attempt() -> Sequence[Buffer]:
-        return _check_sizes(storage, file, ranges, storage.read_ranges(file.basename, ranges))
+        with map_storage_errors(storage.url_of(file.basename)):
+            parts = storage.read_ranges(file.basename, ranges)
+        return _check_sizes(storage, file, ranges, parts)
 
     return call_with_retries(attempt, retries)
 
@@ -152,6 +155,17 @@ def locate_ranges(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
     return np.where(inside, part, -1), ranges[:, 0] - spans[part, 0]
 
 
+def _read_many(
+    storage: Storage, requests: Sequence[tuple[str, int, int]]
+) -> Sequence[Buffer | StorageError]:
+    """Return the parts, or the same error for all of them."""
+    try:
+        with map_storage_errors(storage.url):
+            return storage.read_many(requests)
+    except StorageError as error:
+        return [error] * len(requests)
+
+
 def read_many_files(
     storage: Storage,
     files: Sequence[tuple[FileInfo, Sequence[tuple[int, int]]]],
@@ -172,10 +186,7 @@ def read_many_files(
         """Request the missing files; raise the error of one that can be retried."""
         nonlocal missing
         requests = [(files[p][0].basename, *range_) for p in missing for range_ in files[p][1]]
-        try:
-            results = storage.read_many(requests)
-        except StorageError as error:
-            results = [error] * len(requests)
+        results = _read_many(storage, requests)
         if len(results) != len(requests):
             raise parts_error(storage, requests[0][0], len(requests), len(results))
         parts = iter(results)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from streamplug.interfaces import Storage
+from streamplug.transfer.disk_errors import map_storage_errors
 from streamplug.types import Buffer, ObjectInfo
 
 T = TypeVar("T")
@@ -45,7 +46,8 @@ class StorageWrapper(Storage):
         return self._run(key, lambda: self._storage.stat(key))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        return self._storage.list(prefix)
+        with map_storage_errors(self.url_of(prefix)):
+            yield from self._storage.list(prefix)
 
     def write(self, key: str, data: Buffer) -> None:
         self._storage.write(key, data)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from streamplug.errors import StorageError
 from streamplug.interfaces import Storage
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.disk_errors import map_disk_errors, map_storage_errors
 from streamplug.transfer.download import download_to_staging_file
 from streamplug.transfer.stall_timeout import run_with_timeout
 from streamplug.transfer.storage_wrapper import StorageWrapper
@@ -60,13 +60,15 @@ class TimeoutStorage(StorageWrapper):
         download_to_staging_file(write, self.url_of(key), path, self._timeout)
 
     def _run(self, key: str, operation: Callable[[], T]) -> T:
-        return run_with_timeout(operation, self.url_of(key), self._timeout)
+        with map_storage_errors(self.url_of(key)):
+            return run_with_timeout(operation, self.url_of(key), self._timeout)
 
     def _run_counted(self, key: str, work: Callable[[], T], count_bytes: Callable[[T], int]) -> T:
         before = self._received_bytes
-        result = run_with_timeout(
-            work, self.url_of(key), self._timeout, lambda: self._received_bytes - before
-        )
+        with map_storage_errors(self.url_of(key)):
+            result = run_with_timeout(
+                work, self.url_of(key), self._timeout, lambda: self._received_bytes - before
+            )
         self._received_bytes += count_bytes(result)
         return result
 

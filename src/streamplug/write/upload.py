@@ -10,7 +10,7 @@ from pathlib import Path
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.file_commit import sync_file
-from streamplug.transfer.disk_errors import map_output_errors
+from streamplug.transfer.disk_errors import map_output_errors, map_storage_errors
 from streamplug.transfer.pool import check_process
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -69,9 +69,7 @@ class Uploader:
             path = folder / INDEX_NAME
             with map_output_errors(path, len(data)):
                 path.write_bytes(data)
-            call_with_retries(
-                lambda: storage.upload(path, INDEX_NAME), self._retries, option="retry"
-            )
+            _upload(storage, path, INDEX_NAME, self._retries)
 
     def drain(self) -> None:
         """Wait until all files are uploaded, or on the disk."""
@@ -92,7 +90,15 @@ class Uploader:
             with map_output_errors(path):
                 sync_file(path)
         before = path.stat()
-        call_with_retries(lambda: storage.upload(path, basename), self._retries, option="retry")
+        _upload(storage, path, basename, self._retries)
         # Replaced by its own upload if both locations are the same, such as by a mount or a chain of URLs.
         if not self._keep_local and os.path.samestat(before, path.stat()):
             path.unlink()
+
+
+def _upload(storage: Storage, path: Path, key: str, retries: int) -> None:
+    def attempt() -> None:
+        with map_storage_errors(storage.url_of(key), path):
+            storage.upload(path, key)
+
+    call_with_retries(attempt, retries, option="retry")
