@@ -795,3 +795,12 @@ def test_files_without_rows_make_no_column_nullable(table, empty, statistics):
     dataset = StreamingDataset(remote=table.path, format="delta", batch_size=4)
     batch = next(dataset.batches())
     assert (len(dataset), batch["x"].dtype, batch["n"].dtype) == (4, "f8", "i8")
+
+
+@pytest.mark.parametrize("below", ["", "/*.parquet", "/part-*", "/**/*.parquet"])
+def test_files_of_a_table_are_not_read_as_plain_files(table, below):
+    write_deltalake(table.path, pa.table({"n": [1, 2, 3]}))
+    DeltaTable(table.path).delete("n = 2")
+    with pytest.raises(ConfigError, match=r"is a table of the format delta.*format='delta'"):
+        StreamingDataset(remote=f"{table.path}{below}", format="parquet")
+    assert in_any_order(read(table)) == in_any_order([{"n": 1}, {"n": 3}])

@@ -800,3 +800,14 @@ def test_defaults_of_columns_that_files_do_not_have(two_files):
     change_metadata(table.metadata_location, require)
     with pytest.raises(CorruptShardError, match="it has no column 'kind', whose values the table"):
         read(table.metadata_location)
+
+
+@pytest.mark.parametrize("below", ["/**/*.parquet", "/data", "/data/*.parquet", "/data/0*"])
+def test_files_of_a_table_are_not_read_as_plain_files(tables, below):
+    rows = pa.table({"n": [1, 2, 3]})
+    table = tables.create(rows.schema)
+    table.append(rows)
+    table.delete("n = 2")
+    with pytest.raises(ConfigError, match=r"is a table of the format iceberg.*format='iceberg'"):
+        StreamingDataset(remote=f"{tables_folder(table)}{below}", format="parquet")
+    assert in_any_order(read(tables_folder(table))) == in_any_order([{"n": 1}, {"n": 3}])

@@ -166,9 +166,12 @@ class ScannableFormat(Format):
     Attributes:
         hidden_names: Regular expression of the start of the names of files, and of directories with a slash,
             that directories and wildcards leave out.
+        table_files: Glob of the files that make a directory a table, by the name of the table's format. The
+            data files of a table are refused, as they may have old or deleted rows.
     """
 
     hidden_names: ClassVar[str] = r"\."
+    table_files: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def file_suffixes(cls) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from streamplug.scan.glob import (
     is_glob,
     not_hidden,
 )
+from streamplug.scan.table_check import ListedTables
 from streamplug.scan.writer_output import check_writer_output
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.pool import map_threads
@@ -99,9 +100,10 @@ def list_data_files(
         raise
     data_files: list[DataFile] = []
     by_raw_name: dict[str, DataFile] = {}
+    tables = ListedTables(format_.table_files)
     for part in files.parts:
         shown = _compile_part(part, format_.hidden_names)
-        for file in _list_part(storage, part, infos.get(part), format_, retries):
+        for file in _list_part(storage, part, infos.get(part), format_, retries, tables=tables):
             if not shown.fullmatch(file.stored.key):
                 hidden = hidden or file.stored.key
                 continue
@@ -115,6 +117,7 @@ def list_data_files(
     found = [file.stored.key for file in data_files]
     state = check_writer_output(storage, found, retries, named=infos)
     data_files = [file for file in data_files if file.stored.key not in state]
+    tables.check(storage, [file.stored.key for file in data_files])
     if not data_files:
         raise NotFound(
             f"{storage.url}: there is no index.json, and no {_dotted(endings)} file"
@@ -132,6 +135,8 @@ def _list_part(
     info: ObjectInfo | None,
     format_: ScannableFormat,
     retries: int,
+    *,
+    tables: ListedTables,
 ) -> Iterator[DataFile]:
     """Yield the data files of a directory or a glob, with hidden ones; the file itself if `info` is given.
 
@@ -139,7 +144,7 @@ def _list_part(
         ConfigError: If that file is none of the format's, or as for `list_objects`.
     """
     endings = format_.file_suffixes()
-    listed = [info] if info else list_objects(storage, part, retries, format_.hidden_names)
+    listed = [info] if info else list_objects(storage, part, retries, format_.hidden_names, tables)
     for stored in listed:
         name = split_compression(stored.key, endings)
         if name is None and info is not None:
@@ -164,12 +169,19 @@ def _dotted(endings: Sequence[str]) -> str:
 
 
 def list_objects(
-    storage: Storage, part: str, retries: int, hidden: str = "", *, recursive: bool = False
+    storage: Storage,
+    part: str,
+    retries: int,
+    hidden: str = "",
+    tables: ListedTables | None = None,
+    *,
+    recursive: bool = False,
 ) -> Iterator[ObjectInfo]:
     """Yield the objects of a part of a file set, with hidden ones, without those of streamplug itself.
 
     Of a directory, these are the files directly in it, or also those below if it is `recursive`; then a name
-    without a trailing slash may be a directory, too. `hidden` names, as in `compile_glob`, may be links.
+    without a trailing slash may be a directory, too. `hidden` names, as in `compile_glob`, may be links. All
+    listed files are added to `tables`.
 
     Raises:
         ConfigError: If one is a link to a directory: it is listed as a file, and its files are not.
@@ -181,6 +193,8 @@ def list_objects(
         pattern = re.compile(re.escape(part) + below, re.DOTALL)
     root = local_path(storage.url)
     for info in call_with_retries(lambda: list(storage.list(glob_prefix(part))), retries):
+        if tables is not None:
+            tables.add(info.key)
         *folders, name = info.key.split("/")
         is_listed = pattern.fullmatch(info.key) is not None and name != ""
         may_contain = is_glob(part) and glob_may_contain(part, info.key, hidden)

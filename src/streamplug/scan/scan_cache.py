@@ -32,6 +32,7 @@ from streamplug.errors import (
 from streamplug.index import format_index
 from streamplug.index.basename import NAME_RULES, validate_basename
 from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
+from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.file_commit import sync_directory, sync_files
 from streamplug.plugin_kit.manifest import MANIFEST_ROLE
@@ -40,6 +41,7 @@ from streamplug.scan.glob import FileSet
 from streamplug.scan.listing import DataFile, list_data_files
 from streamplug.scan.multifile_shards import MULTIFILE_PREFIX, FileTree, group_files, list_tree
 from streamplug.scan.scanner import scan_file
+from streamplug.scan.table_check import OpenStorage, check_tables_above
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 from streamplug.transfer.pool import map_threads
@@ -132,10 +134,26 @@ def _written_files(entry: _Entry) -> list[_Entry]:
 class ScanCache:
     """Makes the index of data files, or returns the cached one."""
 
-    def __init__(self, storage: Storage, directory: Path | None, spec: str, retries: int) -> None:
-        """Scan files of format `spec`; `directory` is that of `storage`, if it is local."""
+    def __init__(
+        self,
+        storage: Storage,
+        directory: Path | None,
+        spec: str,
+        retries: int,
+        *,
+        open_storage: OpenStorage = open_storage,
+    ) -> None:
+        """Scan files of format `spec`.
+
+        Args:
+            storage: The storage of the files.
+            directory: That of `storage`, if it is local.
+            spec: The format.
+            retries: Retries of each request.
+            open_storage: Returns the storage of directories above, to find out whether they are tables.
+        """
         self._storage, self._directory, self._retries = storage, directory, retries
-        self._spec = spec
+        self._spec, self._open_storage = spec, open_storage
         self._format: Format = make("format", spec)
 
     def get_index(
@@ -171,7 +189,15 @@ class ScanCache:
             claims.check_size(file, self._storage.url_of(file.stored.key))
         stored = [(file.stored.key, file.stored.size, file.stored.version) for file in data_files]
         keys = [_digest([_VERSION, self._spec, self._storage.url, *of_file]) for of_file in stored]
-        make_entries = partial(self._scan, data_files, keys, claims, report, hidden=hidden)
+
+        def make_entries(folder: _ScanFolder) -> list[_Entry]:
+            if hidden:
+                example = {"": repr(hidden)}
+                _warn(self._storage, "hidden files and directories are left out", example)
+            table_files = self._scannable().table_files
+            check_tables_above(files, table_files, self._open_storage, self._retries)
+            return self._scan(data_files, keys, claims, report, folder)
+
         return _digest([*keys, *claims.cache_keys()]), _digest(stored), make_entries
 
     def _scannable(self) -> ScannableFormat:
@@ -216,12 +242,8 @@ class ScanCache:
         claims: FileListClaims,
         report: Report,
         folder: _ScanFolder,
-        *,
-        hidden: str,
     ) -> list[_Entry]:
         """Scan each file once, and return an entry for each time it is listed."""
-        if hidden:
-            _warn(self._storage, "hidden files and directories are left out", {"": repr(hidden)})
         for file in files:
             _check_name(file.stored.key, self._storage.url)
         by_key = dict(zip(keys, files))

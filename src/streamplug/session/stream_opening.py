@@ -17,7 +17,7 @@ from streamplug.display.progress_bar import ProgressBar
 from streamplug.errors import AccessDenied, ConfigError, NotFound, PluginError, StorageError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path
+from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin.registry import make
 from streamplug.read import apply_decoders, limit_values
 from streamplug.scan.file_lists import FileListFoundError
@@ -155,8 +155,19 @@ def find_index(stream: Stream, storage: Storage, retries: int) -> tuple[Index, P
         else:
             return index, None
     base = source_cache_dir(storage.url) if in_place else directory
+
+    def open_other(url: str) -> Storage:
+        other = open_storage(url, stream.storage_options)
+        return other if in_place else TimeoutStorage(other, stream.timeout)
+
     with ProgressBar(f"scanning {storage.url}") as progress:
-        scan = ScanCache(storage, local_path(files.root), stream.format or "", retries)
+        scan = ScanCache(
+            storage,
+            local_path(files.root),
+            stream.format or "",
+            retries,
+            open_storage=open_other,
+        )
         result = scan.get_index(files, base, progress.update)
     if has_cache and not in_place:
         versions = f"{type(location.storage).__name__} {result.versions}"

@@ -36,6 +36,11 @@ class Parquet(WritableFormat, ScannableFormat):
     suffix = "parquet"
     # As Spark, Hive and pyarrow leave out; a directory such as _day=1 is a partition.
     hidden_names: ClassVar[str] = r"\.|_(?![^/]*=[^/]*/)"
+    table_files: ClassVar[Mapping[str, str]] = {
+        "delta": "_delta_log/*",
+        "hudi": ".hoodie/*",
+        "iceberg": "metadata/*.metadata.json*",
+    }
     takes_arrow = True
     encodings: ClassVar[Mapping[str, Encoding]] = ArrowTypes()
 

@@ -61,7 +61,13 @@ def scan_index(
             f"{storage.url_of(INDEX_NAME)} exists; pass exist_ok=True (--force) to replace it"
         )
     with TemporaryDirectory() as folder:
-        cache = ScanCache(storage, local_path(files.root), format, _SCAN_RETRIES)
+        cache = ScanCache(
+            storage,
+            local_path(files.root),
+            format,
+            _SCAN_RETRIES,
+            open_storage=partial(open_storage, options=storage_options),
+        )
         scanned = cache.get_index(
             files, folder, lambda done, total: report(f"{done} of {total} files scanned")
         )
