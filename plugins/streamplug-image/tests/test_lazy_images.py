@@ -8,10 +8,12 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 from streamplug_image import ImageFiles, RandomResizedCrop
 
 from streamplug import MDSWriter, StreamingDataset
+from streamplug.cli import main
 from streamplug.errors import DecodeError, TooManyBadSamplesError
 from streamplug.interfaces import LazyValue
 from streamplug.plugin import make
@@ -101,6 +103,19 @@ def test_a_damaged_image_may_be_sent_to_another_process(folder):
     image = pickle.loads(pickle.dumps(StreamingDataset(local=folder)[7]["image"]))
     with pytest.raises(DecodeError, match=r"shard 1 .*sample 2, column 'image': cannot decode"):
         image.load()
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_worker_sends_a_damaged_image(folder):
+    loader = make_loader(folder, batch_transform=lambda batch: batch, num_workers=1)
+    images = {int(n): image for b in loader for n, image in zip(b["n"], b["image"])}
+    assert len(images) == SIZE
+    for n, image in images.items():
+        if n not in BAD:
+            assert np.asarray(image).shape == PIXELS.shape
+            continue
+        with pytest.raises(DecodeError, match=rf"sample {n % 5}, column 'image': cannot decode"):
+            np.asarray(image)
 
 
 def test_a_closed_image_is_no_damaged_one(folder):
@@ -293,6 +308,11 @@ def test_verify_names_the_file_of_a_folder(tmp_path):
     found = damaged_rows(remote=str(tmp_path / "tree"), format="folder:images")
     assert [n for n, _ in found] == list(range(5, 10))
     assert "(b/0.jpeg), column 'image': cannot decode" in found[0][1]
+    result = CliRunner().invoke(
+        main, ["verify", str(tmp_path / "tree"), "--format", "folder:images"]
+    )
+    assert "shard 0 (b/4.ppm), sample 9: " in result.output
+    assert (result.exit_code, "_bundles" in result.output) == (1, False)
 
 
 def test_verify_decodes_all_frames(tmp_path):

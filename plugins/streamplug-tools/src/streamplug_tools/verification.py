@@ -16,7 +16,7 @@ from streamplug.cache.store import ShardStore
 from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, PluginError, StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
-from streamplug.interfaces import Column, ShardReader
+from streamplug.interfaces import Column, MultiFileFormat, ShardReader
 from streamplug.interfaces.lazy_value import lazy_values
 from streamplug.read.memory_map import MappedFiles
 from streamplug.stream import Stream
@@ -38,7 +38,8 @@ class Problem:
 
     Attributes:
         shard: Number of the shard.
-        file: Base name of its first raw file; empty if the index does not tell.
+        file: Base name of its first raw file; empty if the index does not tell. Where each sample is a file,
+            the name of that.
         index: Position of the damaged sample in the shard; None if the whole shard is affected, or the rest
             of it was not decoded.
         error: Error message.
@@ -236,7 +237,12 @@ class _Check:
             schema = self._index.schema(shard)
             reader = schema.format.open(info, MappedFiles(paths, {}).data, schema.columns)
             damaged = self._samples(reader, self._columns[self._index.schema_of[shard]], count)
-            problems = [Problem(shard, name, index, error) for index, error in damaged]
+            # Where each sample is a file, the shard itself has none that users know.
+            name_of = reader.name_of if isinstance(schema.format, MultiFileFormat) else None
+            problems = [
+                Problem(shard, (name_of and row is not None and name_of(row)) or name, row, error)
+                for row, error in damaged
+            ]
         except _NOT_OF_DATA:
             raise
         except (StreamplugError, OSError) as error:
