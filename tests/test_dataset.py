@@ -112,6 +112,46 @@ def test_what_is_out_of_range_is_refused(folder, at):
         StreamingDataset(local=folder)[at]
 
 
+PADDED = pytest.mark.parametrize(
+    "options",
+    [{"batch_size": SIZE - 3}, {"epoch_size": 2 * SIZE}, {"batch_size": 2 * SIZE}],
+    ids=["filled up", "long epoch", "one batch"],
+)
+
+
+@PADDED
+@pytest.mark.parametrize(
+    "at",
+    [SIZE, -SIZE - 1, np.int64(SIZE), np.array(SIZE), [0, SIZE], [-SIZE - 1], np.arange(SIZE + 1)],
+)
+def test_what_is_within_len_alone_ends_no_loop(folder, options, at):
+    dataset = StreamingDataset(local=folder, **options)
+    with pytest.raises(ConfigError, match=rf"{SIZE} stored samples.*{len(dataset)}.*as_source\(\)"):
+        dataset[at]
+    with pytest.raises(IndexError):  # beyond both
+        dataset[len(dataset)]
+    with pytest.raises(IndexError):
+        dataset[[0, len(dataset)]]
+    assert len(dataset[: len(dataset)]) == SIZE  # as of a list
+
+
+@PADDED
+def test_padded_data_sets_are_no_sequences(folder, options):
+    dataset = StreamingDataset(local=folder, **options)
+    with pytest.raises(ConfigError, match=r"as_source\(\)"):
+        [dataset[number] for number in range(len(dataset))]
+    with pytest.raises(ConfigError, match=r"as_source\(\)"):
+        reversed(dataset)
+    assert list(reversed(dataset.as_source())) == dataset[::-1]
+
+
+def test_others_are_sequences(folder):
+    dataset = StreamingDataset(local=folder)
+    assert list(reversed(dataset)) == dataset[::-1]
+    with pytest.raises(ConfigError, match=r"as_source\(\)"):
+        reversed(StreamingDataset(local=folder, batch_size=5, world=World(1, 2)))
+
+
 @pytest.mark.parametrize(
     "at",
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -246,12 +246,44 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
 
         Raises:
             IndexError: If there is no such sample.
+            ConfigError: If there is none, but `len` says so, as it counts the samples of a rank in an epoch.
         """
         if type(at) is int and 0 <= at < self._size:  # fast path
             return self._reader.row(at)
-        if isinstance(at, (int, np.integer)) or getattr(at, "ndim", 1) == 0:
-            return self._reader.row(resolve_index(at, self._size))
-        return self._reader.rows(resolve_indices(at, self._size))
+        is_single = isinstance(at, (int, np.integer)) or getattr(at, "ndim", 1) == 0
+        resolve: Callable[[Any, int], Any] = resolve_index if is_single else resolve_indices
+        try:
+            ids = resolve(at, self._size)
+        except IndexError:
+            self.check_padding(at, resolve)
+            raise
+        return self._reader.row(ids) if is_single else self._reader.rows(ids)
+
+    def check_padding(self, at: Any, resolve: Callable[[Any, int], Any]) -> None:
+        """Raise `ConfigError` for ids from `size` to `len`; subclasses may override this.
+
+        An `IndexError` would end a loop over them, such as one over a `Subset`, without an error.
+
+        Args:
+            at: An index or several, not all of stored samples.
+            resolve: Returns the ids of `at` among that many samples, or raises `IndexError`.
+        """
+        with suppress(IndexError):
+            resolve(at, len(self))
+            raise ConfigError(f"dataset[{at!r:.60}]: {self._describe_length()}")
+
+    def __reversed__(self) -> Iterator[Sample]:
+        """Yield the stored samples from the last to the first, if `len` counts them."""
+        if len(self) != self._size:
+            raise ConfigError(f"reversed(dataset): {self._describe_length()}")
+        return (self[number] for number in reversed(range(self._size)))
+
+    def _describe_length(self) -> str:
+        return (
+            f"the data set has {self._size} stored samples (`size`); its len, {len(self)}, is the number of "
+            "samples of one rank in an epoch, filled up to whole batches. For access by index (Subset, "
+            "random_split, samplers) use dataset.as_source(), whose len is the number of stored samples"
+        )
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamplug_testing.equality import same
 
-from streamplug import StreamingDataset, Writer, write_from
+from streamplug import StreamingDataset, World, Writer, write_from
 from streamplug.errors import ConfigError, EncodeError
 from streamplug.write.input_adapters import iterate_batches
 
@@ -79,6 +79,14 @@ def test_tensors_become_arrays():
     assert same(batch["1"], [np.ones(2, np.float32)] * 3)
     (batch,) = iterate_batches({"t": torch.arange(3)})
     assert same(batch, {"t": np.arange(3)})
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 4}, {"world": World(1, 2), "batch_size": 2}])
+def test_a_data_set_is_written_whole_whatever_an_epoch_has(tmp_path, options):
+    write_from({"n": np.arange(7)}, out=tmp_path / "one")
+    write_from(StreamingDataset(local=str(tmp_path / "one"), **options), out=tmp_path / "two")
+    copied = StreamingDataset(local=str(tmp_path / "two"))
+    assert [sample["n"] for sample in copied[:]] == [*range(7)]
 
 
 def test_an_iterable_data_set_of_torch_may_have_a_length():

@@ -444,3 +444,17 @@ def test_the_guide_has_the_same_list():
     assert set(EXCEPTIONS) <= set(rows)
     assert set(BY_DEFAULT) <= set(rows)
     assert set(MISSING.items()) <= set(rows)
+
+
+def test_padding_ends_loops_by_index_as_there(streaming, tmp_path):
+    with streaming.MDSWriter(out=str(tmp_path), columns={"n": "int"}) as out:
+        for n in range(5):
+            out.write({"n": n})
+    full = streaming.StreamingDataset(local=str(tmp_path), batch_size=1)
+    assert [sample["n"] for sample in reversed(full)] == [4, 3, 2, 1, 0]
+    padded = streaming.StreamingDataset(local=str(tmp_path), batch_size=4, epoch_size=8)
+    assert len(padded) == 8
+    assert list(reversed(padded)) == []
+    for at in (5, -6, [0, 5], 8):
+        with pytest.raises(IndexError):
+            padded[at]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +33,7 @@ from streamplug.config import Configurable, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
 from streamplug.session.epoch_counter import CELLS
+from streamplug.session.hints import warn_about_subsets
 from streamplug.session.training_run import RESIZE_ERROR
 from streamplug.types import ColumnValues, Sample, World
 
@@ -51,6 +52,14 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
     def as_source(self) -> TorchSource:
         """Return the stored samples by sample id; see `streamplug.dataset.StreamingDataset.as_source`."""
         return TorchSource(self)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
+        """Return many samples by sample id; torch's `Subset` calls this for each batch."""
+        warn_about_subsets(len(self), self.size, self._session.world)
+        samples: list[Sample] = (
+            [self[index] for index in indices] if self.one_by_one else self[list(indices)]
+        )
+        return samples
 
     def __copy__(self) -> StreamingDataset:
         make_copy, arguments, saved = self.__reduce__()

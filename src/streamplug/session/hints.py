@@ -70,6 +70,18 @@ def warn_about_own_samples(name: str, batches: int, steps: int, world: World) ->
     )
 
 
+def warn_about_subsets(length: int, size: int, world: World) -> None:
+    """Warn if a subset is read of a data set whose `len` is less than the number of stored samples."""
+    if length < size:
+        _warn_once(
+            world,
+            ("subsets", length, size),
+            f"a Subset reads a data set with {size:,} stored samples, whose len is {length:,}, the number of "
+            "samples of one rank in an epoch. random_split, and all else that chooses by len, leaves out the "
+            "others: give it dataset.as_source(), whose len is the number of stored samples",
+        )
+
+
 def warn_about_cache(needed: int, limit: int, world: World) -> None:
     """Warn if a cache of `limit` bytes is less than twice the `needed` bytes of a single batch.
 

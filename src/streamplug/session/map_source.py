@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import index as as_index
 from typing import Any
 
+from streamplug.read import resolve_index, resolve_indices
 from streamplug.types import Sample
 
 
@@ -25,14 +26,14 @@ class MapSource:
 
     def __getitem__(self, index: int) -> Sample:
         """Return a sample by its id; negative ones count from the end."""
-        sample: Sample = self._dataset[as_index(index)]
+        sample: Sample = self._dataset[resolve_index(as_index(index), len(self))]
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
         """Return many samples, which are read together; torch's loaders call this for each batch."""
         if self._dataset.one_by_one:
             return [self[index] for index in indices]
-        samples: list[Sample] = self._dataset[list(indices)]
+        samples: list[Sample] = self._dataset[resolve_indices(indices, len(self))]
         return samples
 
     def __iter__(self) -> Iterator[Sample]:

@@ -108,6 +108,8 @@ def _check_distinct(names: Sequence[Any]) -> None:
 
 
 def _iterate(data: Any) -> Iterator[Any]:
+    if hasattr(data, "as_source"):  # a data set of ours, whose len is that of an epoch of a rank
+        data = data.as_source()
     if not isinstance(data, (str, bytes, bytearray)):
         if (
             hasattr(data, "__getitem__")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,15 @@ class StreamingDataset(streamplug.StreamingDataset):
                 next(iter(at), None), (list, np.ndarray)
             )
         return [self[part] for part in at] if is_nested else super().__getitem__(at)
+
+    def check_padding(self, at: Any, resolve: Callable[[Any, int], Any]) -> None:
+        """Leave the `IndexError`, as mosaicml-streaming raises it."""
+
+    def __reversed__(self) -> Iterator[Any]:
+        """Yield samples from number ``len - 1`` to 0; as in mosaicml-streaming, none if that is missing."""
+        with suppress(IndexError):
+            for number in reversed(range(len(self))):
+                yield self[number]
 
     @property
     def one_by_one(self) -> bool:
