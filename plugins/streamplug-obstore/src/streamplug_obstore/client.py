@@ -1,8 +1,9 @@
 """The obstore module, loaded again in forked processes.
 
-obstore runs its requests on its own threads. A forked child inherits the module but not the threads, and
-would wait for them forever. Therefore a child loads the compiled part of obstore again, which starts new
-threads.
+obstore runs its requests on its own threads. A forked child inherits the module but not the threads: it would
+wait for them forever, and change the parent's epoll instance. Therefore a child loads the compiled part of
+obstore again, which starts new threads. It does not matter who loaded the inherited module: the user's own code
+may have.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ class _Process:
         self.lock = threading.Lock()
 
 
-_processes = [_Process(inherited=False)]
+def _is_loaded() -> bool:
+    return _COMPILED in sys.modules
+
+
+# Where this module is imported later than obstore, a parent may have loaded that; only a copy is safe.
+_processes = [_Process(inherited=_is_loaded() and hasattr(os, "memfd_create"))]
 """This process, preceded by its parents."""
 
 
@@ -94,8 +100,7 @@ def _load_copy(path: str) -> ModuleType:
 
 
 def _after_fork() -> None:
-    parent = _processes[-1]
-    _processes.append(_Process(inherited=parent.inherited or parent.client is not None))
+    _processes.append(_Process(inherited=_is_loaded()))
 
 
 os.register_at_fork(after_in_child=_after_fork)
