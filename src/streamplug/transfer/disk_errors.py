@@ -71,7 +71,7 @@ def map_storage_errors(url: str, local: Path | None = None) -> Iterator[None]:
         yield
     except Exception as error:
         if local is not None:
-            _raise_local_error(error, local)
+            raise_local_error(error, local)
         if isinstance(error, StreamplugError) or not (
             isinstance(error, OSError) or retryable_cause(error)
         ):
@@ -80,7 +80,8 @@ def map_storage_errors(url: str, local: Path | None = None) -> Iterator[None]:
         raise storage_error(error, url) from None
 
 
-def _raise_local_error(error: BaseException, local: Path) -> None:
+def raise_local_error(error: BaseException, local: Path) -> None:
+    """Raise an `OSError` of a local file if an error is of that; see `map_storage_errors`."""
     if not local.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(local)) from error
     cause: BaseException | None = error
