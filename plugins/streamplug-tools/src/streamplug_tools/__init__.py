@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamplug_tools.transforms import sort as sort
     from streamplug_tools.transforms import split_by_fractions as split_by_fractions
     from streamplug_tools.transforms import split_by_size as split_by_size
+    from streamplug_tools.value_hash import xxh64 as xxh64
 
 _HOME = {
     "Columns": "options",
@@ -54,6 +55,7 @@ _HOME = {
     "sort": "transforms",
     "split_by_fractions": "transforms",
     "split_by_size": "transforms",
+    "xxh64": "value_hash",
 }
 """Module of each public name."""
 
@@ -81,6 +83,7 @@ __all__ = [
     "sort",
     "split_by_fractions",
     "split_by_size",
+    "xxh64",
 ]
 
 
