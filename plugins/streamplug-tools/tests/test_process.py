@@ -41,12 +41,12 @@ def to(place, **options):
 def test_an_expression_names_the_columns_that_it_uses():
     known = ["a", "b", "c"]
     assert Expression("a + [b for _ in range(2)][0]").columns(known) == ["a", "b"]
-    assert Expression("(lambda x: x + c)(1)").columns(known) == ["c"]
+    assert Expression("(lambda x: x + c)(1)", is_free=True).columns(known) == ["c"]
     assert Expression("len(sample)").columns(known) == known
     assert Expression("number").columns(known) == []
-    assert (
-        Expression("[y := 2, y * len({k: v for k, v in {}.items()}), np.pi]").columns(known) == []
-    )
+    text = "[y := 2, y * len({k: v for k, v in {}.items()}), np.pi]"
+    assert Expression(text, is_free=True).columns(known) == []
+    assert Expression("[2 * len({k: v for k, v in {}.items()}), np.pi]").columns(known) == []
     with pytest.raises(ConfigError, match=r"has no \['d'\], only \['a', 'b', 'c'\]"):
         Expression("max(a, d)").columns(known)
 

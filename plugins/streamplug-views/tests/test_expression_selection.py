@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from streamplug_testing.http import serving
+from streamplug_tools import xxh64
 from streamplug_views import View, expression_format
 
 from streamplug import Encoding, MDSWriter, Stream
@@ -194,3 +199,80 @@ def test_a_view_is_of_the_rows_in_the_file_that_a_stream_selects(crawl, tmp_path
     assert [step.step for step in view.steps] == ["select 2 rows", "where n > 5"]
     view.commit(tmp_path / "view")
     assert numbers(remote=str(tmp_path / "view")) == [9]
+
+
+UNSTABLE = [
+    "hash(text) % 2",
+    "text.__hash__() % 2",
+    "np.random.rand() < 0.5",
+    "np.fromfile('/dev/urandom', 'u1', 1)[0] > 9",
+    "__import__('time').time() > n",
+    "np.datetime64('now') > np.datetime64('2024-01-01')",
+    "list({text, 'a', 'b'})[0] == text",
+    "'{0.__class__}'.format(text) != ''",
+]
+
+
+@pytest.mark.parametrize("text", UNSTABLE)
+def test_what_is_no_function_of_the_sample_is_refused_before_anything_is_read(
+    crawl, tmp_path, text
+):
+    config = tmp_path / "run.yaml"
+    config.write_text(f"streams:\n  - remote: {crawl}\n    select: {json.dumps(text)}\n")
+    for open_ in (
+        lambda: StreamingDataset(remote=crawl, select=text),
+        lambda: StreamingDataset(remote=str(tmp_path / "nowhere"), select=text),
+        lambda: StreamingDataset(streams=[Stream(remote=crawl), Stream(remote=crawl, select=text)]),
+        lambda: StreamingDataset.from_config(config),
+        lambda: len(View.of(crawl).where(text)),
+        lambda: len(View.of(Stream(remote=crawl, select=text))),
+        lambda: View.of(crawl).where(text).commit(tmp_path / "view"),
+    ):
+        with pytest.raises(ConfigError, match="cannot be part of an expression"):
+            open_()
+    assert not (tmp_path / "view").exists()
+
+
+def test_stable_hashes_divide_rows(crawl, tmp_path):
+    expected = [n for n in range(100) if xxh64(f"text {n}") % 4 == 0]
+    assert numbers(remote=crawl, select="xxh64(text) % 4 == 0") == expected
+    rest = numbers(remote=crawl, select="xxh64(text) % 4 != 0")
+    assert sorted(expected + rest) == list(range(100))
+    View.of(crawl).where("xxh64(text) % 4 == 0").commit(tmp_path / "view")
+    assert numbers(remote=str(tmp_path / "view")) == expected
+
+
+def test_processes_with_other_hashes_select_the_same_rows(crawl, tmp_path):
+    code = (
+        "import sys; from streamplug import StreamingDataset\n"
+        "text = \"xxh64((text, n, {'score': score})) % 3 == 0 and text not in {'text 1', 'text 2'}\"\n"
+        "print([s['n'] for s in StreamingDataset(remote=sys.argv[1], select=text)])"
+    )
+    printed = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        environment["STREAMPLUG_CACHE_DIR"] = str(tmp_path / f"cache-{seed}")
+        command = [sys.executable, "-c", code, crawl]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        printed.add(done.stdout)
+    assert len(printed) == 1
+    assert printed != {"[]\n"}
+
+
+def test_steps_of_a_manifest_are_text_that_nothing_evaluates(crawl, tmp_path):
+    place = tmp_path / "view"
+    View.of(crawl).where("n < 7").commit(place)
+    [manifest] = place.glob("versions/*.json")
+    document = json.loads(manifest.read_bytes())
+    marker = tmp_path / "evaluated"
+    code = f"__import__('pathlib').Path({str(marker)!r}).touch()"
+    document["steps"] = [{**step, "step": f"where {code}"} for step in document["steps"]]
+    document["where"] = document["select"] = document["expression"] = code
+    document["sources"] = [{**source, "select": code} for source in document["sources"]]
+    manifest.write_text(json.dumps(document))
+    assert numbers(remote=str(place)) == list(range(7))
+    view = View.of(place).where("n > 2")
+    assert len(view) == 4
+    assert code in view.steps[0].step
+    view.commit()
+    assert not marker.exists()

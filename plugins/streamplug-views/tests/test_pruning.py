@@ -30,9 +30,10 @@ BOUNDS = {
     "text",
     [
         "n > 20", "n >= 21", "n < 10", "n == 9", "n in (1, 2, 30)", "20 < n", "not n <= 20",
-        "n > 12 and lang == 'fr'", "lang == 'fr' and f(x)", "n < 3 or lang in ['a', 'z']",
+        "n > 12 and lang == 'fr'", "lang == 'fr' and len(x)", "n < 3 or lang in ['a', 'z']",
         "sample['user id'] == 3", "maybe == 21", "10 > n > 5", "0 < n < 10", "x > math.pi",
         "not (n >= 10 and n <= 20)", "n == 1",
+        "n in {1, 2, 30}", "n > max(30, 40)", "n > xxh64('a')", "lang == 'x'.upper()",
     ],
 )  # fmt: skip
 def test_what_cannot_be_true_is_pruned(text):
@@ -43,12 +44,11 @@ def test_what_cannot_be_true_is_pruned(text):
     "text",
     [
         "n > 19", "n == 15", "n in (1, 15)", "n != 10", "maybe > 30", "maybe < 3", "other == 1",
-        "lang == 3", "n > 'a'", "f(n)", "n", "True", "not x > 0.1", "x != 1", "lang == 'dx'",
+        "lang == 3", "n > 'a'", "abs(n)", "n", "True", "not x > 0.1", "x != 1", "lang == 'dx'",
         "n in other", "maybe in (None, 3)", "maybe == None", "n is None", "n > x", "n + 1 < 5",
-        "(lambda n: n)(3) == 3", "[n for n in (1,)] == [1]", "n > 20 or f(lang)", "n not in (3,)",
-        "(n := 3) == 3", "(n := 1) and n == 1", "missing == 3", "1 / 0 == n", "n > number + 25",
-        "n > len(sample) + 30", "n > max(30, 40)", "lang in 'dot'", "n in range(99)",
-        "n > np.random.uniform(30, 40)", "n > 20 + np.random.default_rng().random()",
+        "[n for n in (1,)] == [1]", "n > 20 or len(lang)", "n not in (3,)", "n in {1, 15}",
+        "missing == 3", "1 / 0 == n", "n > number + 25", "n in {1, x}",
+        "n > len(sample) + 30", "lang in 'dot'", "n in range(99)", "n in set(lang)",
     ],
 )  # fmt: skip
 def test_what_may_be_true_or_fail_is_kept(text):
@@ -57,7 +57,7 @@ def test_what_may_be_true_or_fail_is_kept(text):
 
 def test_a_column_takes_the_place_of_other_names():
     assert not may_be_true("number > 5", {"number": (1, 2, False)})
-    assert may_be_true("n == math.pi", {"n": (10, 20, False), "math": (0, 1, False)})
+    assert may_be_true("n == math", {"n": (10, 20, False), "math": (0, 15, False)})
     columns = {"sample": (1, 2, False), "n": (10, 20, False)}
     assert may_be_true("sample['n'] == 3", columns)
     assert not may_be_true("sample == 3", columns)

@@ -1,7 +1,6 @@
 """Python expressions about the columns of a sample.
 
-They run with the permissions of the user. Data never becomes code: names and values of columns are only
-looked up.
+Data never becomes code: names and values of columns are only looked up.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from keyword import iskeyword
 from types import CodeType
@@ -24,32 +23,39 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import is_url
+from streamplug_tools.expression_grammar import restrict
+from streamplug_tools.value_hash import xxh64
 
-_MODULES = {"json": json, "math": math, "np": np, "re": re}
-"""Modules that expressions can use."""
+_FREE_NAMES = {"json": json, "math": math, "np": np, "re": re, "xxh64": xxh64}
+"""Modules and functions that free expressions can use besides Python's."""
 _HIDDEN_SAMPLE = "__sample__"
 SAMPLE_NAMES = frozenset({"sample", _HIDDEN_SAMPLE})
 """Names of the dict of all columns; the second also if a column is called ``sample``."""
+_BUILTINS = {"__builtins__": {"__import__": __import__}}
+"""NumPy's methods import modules by this; the grammar has no way to call it."""
+_PYTHON_NAMES = {*_FREE_NAMES, *SAMPLE_NAMES, "number", *dir(builtins)}
 _COLUMN_NAME = re.compile(r"\w[\w .:/@#-]*")
 """Column names, which need not be Python names."""
-_KNOWN_NAMES = {*_MODULES, *SAMPLE_NAMES, "number", *dir(builtins)}
 
 
 @dataclass(frozen=True)
 class Expression:
     """A Python expression; pickled as text.
 
-    Its names are those of columns, ``sample`` for all of them in a dict, ``number`` for the number of the
-    sample from 0, counted over all sources of a job that concatenates them, and the modules ``json``,
-    ``math``, ``np`` and ``re``. If a column has one of these names, the name stands for the column. The name
-    of a column stands for that column also where Python would read it otherwise, such as ``user id``; in
-    longer expressions it is ``sample["user id"]``.
+    It is a function of the sample: only what `streamplug_tools.expression_grammar` lists can be part of it.
+    Its names are those of columns, ``sample`` for all of them in a dict, and ``number`` for the number of the
+    sample from 0, counted over all sources of a job that concatenates them. If a column has one of these
+    names, the name stands for the column. The name of a column stands for that column also where Python would
+    read it otherwise, such as ``user id``; in longer expressions it is ``sample["user id"]``.
 
     Attributes:
         text: Source code.
+        is_free: Whether it can contain any Python, with the permissions of the user, as the value of a column
+            may, but not what decides over samples. It has the modules ``json``, ``math``, ``np`` and ``re``.
     """
 
     text: str
+    is_free: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
@@ -60,20 +66,47 @@ class Expression:
             _ = self._code
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"text": self.text}
+        return {"text": self.text, "is_free": self.is_free}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
+    def parse(self) -> ast.Expression:
+        """Return the syntax tree of the text.
+
+        Raises:
+            ConfigError: If it is no Python expression.
+        """
+        try:
+            return ast.parse(self.text.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise self._invalid(error) from None
+
+    @cached_property
+    def _checked(self) -> tuple[ast.Expression, Mapping[str, Any]]:
+        """The syntax tree that is compiled, and what its names mean that are no columns."""
+        tree = self.parse()
+        if self.is_free:
+            return tree, _FREE_NAMES
+        try:
+            tree, functions = restrict(tree, self._public_text)
+        except RecursionError as error:
+            raise self._invalid(error) from None
+        return tree, functions
+
     @cached_property
     def _code(self) -> CodeType:
+        tree, _ = self._checked
         try:
-            return compile(self.text.strip(), "<expression>", "eval")
+            return compile(tree, "<expression>", "eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ConfigError(
-                f"{self._public_text!r:.200} is no Python expression: {error}; write a column whose name has "
-                "spaces or other marks in it as sample['user id']"
-            ) from None
+            raise self._invalid(error) from None
+
+    def _invalid(self, error: Exception) -> ConfigError:
+        return ConfigError(
+            f"{self._public_text!r:.200} is no Python expression: {error}; write a column whose name has "
+            "spaces or other marks in it as sample['user id']"
+        )
 
     @property
     def _public_text(self) -> str:
@@ -90,13 +123,14 @@ class Expression:
         text = self.text.strip()
         if text in known and (iskeyword(text) or not text.isidentifier()):
             name = "sample" if "sample" not in known else _HIDDEN_SAMPLE
-            return Expression(f"{name}[{text!r}]")
+            return replace(self, text=f"{name}[{text!r}]")
         try:
-            _ = self._code
+            self.parse()
         except ConfigError:
             shown = self._public_text
             check_names(f"{shown!r:.200} is no Python expression", "the data set", [shown], known)
             raise
+        _ = self._code  # raises for what cannot be part of it
         return self
 
     def columns(self, known: Collection[str]) -> list[str]:
@@ -106,7 +140,8 @@ class Expression:
             ConfigError: If it uses an unknown name; suggests the nearest name.
         """
         free = self._free()
-        check_names(f"{self.text!r:.200}", "the data set", free - _KNOWN_NAMES, known)
+        own = _PYTHON_NAMES if self.is_free else {"number", *SAMPLE_NAMES}
+        check_names(f"{self.text!r:.200}", "the data set", free - own, known)
         if "sample" in known and _HIDDEN_SAMPLE not in free:  # `sample` is one column
             used = set(_names(self._code))
             return [name for name in known if name in used]
@@ -114,8 +149,13 @@ class Expression:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it names nothing but modules, so that it has the same value for all samples."""
-        return self._free() <= _MODULES.keys()
+        """Whether it names no column, so that it has the same value for all samples."""
+        return not self.is_free and not self._free()
+
+    @property
+    def uses_number(self) -> bool:
+        """Whether it names `number`, of the sample or a column."""
+        return "number" in self._free()
 
     def uses(self, name: str) -> bool:
         """Return whether it uses, or may use, a column."""
@@ -130,7 +170,7 @@ class Expression:
     @cached_property
     def _used(self) -> frozenset[str] | None:
         """The names that it looks up; None for all columns."""
-        nodes = list(ast.walk(ast.parse(self.text.strip(), mode="eval")))
+        nodes = list(ast.walk(self._checked[0]))
         items = [node for node in nodes if _is_item(node)]
         if sum(isinstance(node, ast.Name) and node.id in SAMPLE_NAMES for node in nodes) > len(
             items
@@ -139,11 +179,13 @@ class Expression:
         return frozenset((*_names(self._code), *(item.slice.value for item in items)))
 
     def _free(self) -> set[str]:
-        """Return the free names."""
-        nodes = list(ast.walk(ast.parse(self.text.strip(), mode="eval")))
+        """Return the free names, without those of functions of the grammar."""
+        tree, functions = self._checked
+        nodes = list(ast.walk(tree))
         names = [node for node in nodes if isinstance(node, ast.Name)]
         own = {name.id for name in names if isinstance(name.ctx, ast.Store)}
         own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        own |= set() if self.is_free else functions.keys()
         return {name.id for name in names} - own
 
     def __call__(self, number: int, sample: Mapping[str, Any]) -> Any:
@@ -152,15 +194,12 @@ class Expression:
         Raises:
             DataError: If evaluation fails; the message names the sample.
         """
-        names = {
-            **_MODULES,
-            "sample": sample,
-            "number": number,
-            **sample,
-            _HIDDEN_SAMPLE: sample,
-        }
+        functions = self._checked[1]
+        names = {"sample": sample, "number": number, **sample, _HIDDEN_SAMPLE: sample}
+        # A column may have the name of a module, but none of the grammar's names.
+        names = {**functions, **names} if self.is_free else {**names, **functions, **_BUILTINS}
         try:
-            return eval(self._code, names)  # noqa: S307 - the user's own code, see the module
+            return eval(self._code, names)  # noqa: S307 - restricted, or the user's own code
         except Exception as error:
             raise self._error(number, error) from error
 

@@ -93,7 +93,7 @@ def process(
         )
     if not expressions:
         raise ConfigError("no expression is given: there is nothing to change")
-    compiled = {name: Expression(text) for name, text in expressions.items()}
+    compiled = {name: Expression(text, is_free=True) for name, text in expressions.items()}
     with open_job(sources, columns, on_progress) as job:
         table, output = job.table, output.like(job.table)
         other_columns = _others(table, output, columns, compiled)

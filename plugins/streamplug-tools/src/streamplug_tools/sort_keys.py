@@ -61,7 +61,7 @@ def evaluate_expression(
     for ids, batch in table.read(SequentialOrder(table.size), 0, table.size):
         numbers = ids.tolist()
         on_progress(JobProgress(what, numbers[0], table.size))
-        yield ids, list(map(expression, numbers, batch_rows(batch)))
+        yield ids, list(map(expression, numbers, batch_rows(batch, numpy_times=True)))
 
 
 def number_values(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[NumberedKey]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from streamplug_tools.expressions import SAMPLE_NAMES, Expression
 
-from streamplug.errors import DataError
+from streamplug.errors import ConfigError, DataError
 from streamplug.index import Index
 from streamplug_views.snapshot import Snapshot
 
@@ -105,21 +105,23 @@ class Condition:
     def __init__(self, expression: Expression, names: Collection[str]) -> None:
         """Parse an expression that uses columns of these names, and evaluate its constants once."""
         self._names = names
-        self._tree = ast.parse(expression.text.strip(), mode="eval").body
-        nodes = list(ast.walk(self._tree))
-        self._is_opaque = any(isinstance(node, ast.NamedExpr) for node in nodes)
+        self._tree = expression.parse().body
         self._constants: dict[ast.expr, Any] = {}
-        for node in nodes:
+        for node in ast.walk(self._tree):
             if isinstance(node, ast.Compare):
                 for operand in (node.left, *node.comparators):
-                    part = Expression(ast.unparse(operand))
-                    if _is_constant(part) and not any(map(part.uses, names)):
-                        with suppress(DataError):  # evaluation for a sample raises it
+                    # A set is no expression by itself.
+                    items = ast.Tuple(operand.elts) if isinstance(operand, ast.Set) else operand
+                    with suppress(
+                        ConfigError, DataError
+                    ):  # evaluation for a sample raises the latter
+                        part = Expression(ast.unparse(items))
+                        if part.is_constant and not any(map(part.uses, names)):
                             self._constants[operand] = part(0, {})
 
     def may_be_true(self, bounds: Mapping[str, ColumnBounds]) -> bool:
         """Return False only if no sample within the bounds makes the expression true."""
-        return self._is_opaque or True in self._truth(self._tree, bounds)
+        return True in self._truth(self._tree, bounds)
 
     def _truth(self, node: ast.expr, bounds: Mapping[str, ColumnBounds]) -> _Truth:
         """Return the values that an expression may have, as a truth value."""
@@ -170,11 +172,6 @@ class Condition:
         ):
             return str(node.slice.value)
         return None
-
-
-def _is_constant(part: Expression) -> bool:
-    """Return whether a part of an expression is the same for all samples, as ``np.random`` is not."""
-    return part.is_constant and "random" not in part.text
 
 
 def _compare_with(
