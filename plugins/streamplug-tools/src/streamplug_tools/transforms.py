@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, islice
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.config import check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import absolute_location, output_locations
+from streamplug.types import Int64
 from streamplug_tools.expressions import Expression
 from streamplug_tools.job import DatasetJob, open_job
 from streamplug_tools.options import (
@@ -28,8 +30,10 @@ from streamplug_tools.options import (
 from streamplug_tools.row_access import Table
 from streamplug_tools.selection_order import ListedOrder, OrderFiles, SequentialOrder, ShuffledOrder
 from streamplug_tools.sort_keys import number_values, sort_by_key
+from streamplug_tools.value_hash import xxh64
 
 _IDS_PER_BLOCK = 1 << 16
+_FLOATS_AND_TIMES = (float, np.floating, np.datetime64, np.timedelta64)
 
 
 @suggest_keywords
@@ -178,6 +182,7 @@ def split_by_fractions(
     outputs: Callable[[str], Output],
     fractions: dict[str, float],
     *,
+    by: str | None = None,
     seed: int = 0,
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
@@ -188,14 +193,19 @@ def split_by_fractions(
         sources: Paths, URLs or streams.
         outputs: Returns the output of a data set by its name.
         fractions: Share of all samples by name; the rest is not written.
+        by: A key, as a Python expression such as the name of a column; see `Expression`. The part of a sample
+            then depends on `xxh64` of its key, the fractions and the seed only: samples of one key are in one
+            part, and stay there when the data set grows. The shares are those of the keys, about. None for
+            exact shares of the samples, which other samples change.
         seed: Seed of the selection.
         columns: Columns to take, and their encodings.
         on_progress: Called with the progress of each task, from time to time.
 
     Raises:
-        StreamplugError: As for `convert`.
+        StreamplugError: As for `convert`, or if a key is missing, or `by` names no column.
     """
     seed = check_count("seed", seed)
+    expression = None if by is None else Expression(by)
     given: Any = fractions  # unchecked so far
     if not isinstance(given, Mapping) or not all(map(_is_number, given.values())):
         raise ConfigError(f"fractions={fractions!r:.60}: expected a dict of numbers by name")
@@ -207,18 +217,73 @@ def split_by_fractions(
         )
     output_of = _make_outputs(outputs, fractions)
     with open_job(sources, columns, on_progress) as job:
-        size = job.table.size
-        bounds = [round(size * share) for share in np.cumsum([0.0, *fractions.values()])]
-        lists, ranks = OrderFiles(job.folder, fractions), ShuffledOrder(size, seed)
-        for begin in range(0, size, _IDS_PER_BLOCK):
-            end = min(begin + _IDS_PER_BLOCK, size)
-            rank, ids = ranks.ids(begin, end), np.arange(begin, end)
+        lists = OrderFiles(job.folder, fractions)
+        if expression is None:
+            size, order = job.table.size, ShuffledOrder(job.table.size, seed)
+            bounds = [round(size * share) for share in np.cumsum([0.0, *fractions.values()])]
+            blocks: Iterator[tuple[Int64, NDArray[Any]]] = (
+                (ids, order.ids(ids[0], ids[-1] + 1)) for ids in _id_blocks(size)
+            )
+        else:
+            bounds = _hash_bounds(fractions.values())
+            blocks = _key_hashes(job, expression, seed)
+        for ids, ranks in blocks:
             for name, low, high in zip(fractions, bounds, bounds[1:]):
-                lists.add(name, ids[(rank >= low) & (rank < high)])
+                lists.add(name, ids[(ranks >= low) & (ranks < high)])
+        what = ["split", fractions, seed] if by is None else ["split by", by, fractions, seed]
         return {
-            name: job.write(order, output_of[name], ["split", fractions, seed, name])
+            name: job.write(order, output_of[name], [*what, name])
             for name, order in lists.orders.items()
         }
+
+
+def _id_blocks(size: int) -> Iterator[Int64]:
+    for begin in range(0, size, _IDS_PER_BLOCK):
+        yield np.arange(begin, min(begin + _IDS_PER_BLOCK, size))
+
+
+def _hash_bounds(shares: Iterable[float]) -> list[int]:
+    """Return the first hash of each part, and the end of the last; hashes are from 0 to 2**64 - 1.
+
+    >>> _hash_bounds([0.75, 0.25]) == [0, 3 << 62, 1 << 64]
+    True
+    """
+    sums = [0.0, *accumulate(shares)]
+    return [1 << 64 if total > 1 - 1e-9 else int(total * 2.0**64) for total in sums]
+
+
+def _key_hashes(
+    job: DatasetJob, expression: Expression, seed: int
+) -> Iterator[tuple[Int64, NDArray[np.object_]]]:
+    """Yield sample numbers and the hashes of their keys.
+
+    Raises:
+        ConfigError: If the key is no column's, or missing, or has no hash.
+    """
+    known = job.table.columns
+    expression = expression.for_columns(known)
+    is_number = "number" not in known and expression.uses_number
+    if is_number or not expression.columns(known):
+        raise ConfigError(
+            f"by={expression.text!r:.200}: expected a key of columns, such as the name of one; the "
+            "numbers of samples change when others come or go"
+        )
+    for ids, keys in job.values(expression, "reading keys"):
+        hashes = np.empty(len(keys), object)  # not uint64, which cannot be compared with 2**64
+        for position, key in enumerate(keys):
+            # NaN and NaT are not equal to themselves.
+            if key is None or (isinstance(key, _FLOATS_AND_TIMES) and key != key):  # noqa: PLR0124
+                raise ConfigError(
+                    f"by={expression.text!r:.200}: sample {ids[position]} has no key, but {key}; give such "
+                    "samples a key of their own, such as url or id"
+                )
+            try:
+                hashes[position] = xxh64(key, seed)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"by={expression.text!r:.200}: sample {ids[position]}: {error}"
+                ) from error
+        yield ids, hashes
 
 
 @suggest_keywords

@@ -117,8 +117,9 @@ def sort(source: str, out: str, *, by: str, descending: bool, **options: Any) ->
 def select(source: str, out: str, *, where: str, **options: Any) -> None:
     """Write the samples for which an expression is true.
 
-    The expression is Python code and runs with your permissions. It can use the names of columns, sample (a
-    dict of all columns), number (the position of the sample, from 0), and the modules json, math, np and re.
+    The expression is Python, limited to what depends on nothing but the sample. It can use the names of
+    columns, sample (a dict of all columns), number (the position of the sample, from 0), and functions such
+    as len and xxh64. The page Expressions of the documentation lists them.
     """
     run_job(tools.select, [source], out, options, where=where)
 
@@ -178,7 +179,9 @@ def proc(
 ) -> None:
     """Compute columns, or change samples with another program.
 
-    Expressions are Python, as for select. A new column needs an encoding: --columns NAME:ENCODING.
+    Expressions are any Python code, which runs with your permissions: unlike those of select, they decide
+    over no samples. They can use xxh64 and the modules json, math, np and re. A new column needs an encoding:
+    --columns NAME:ENCODING.
 
     COMMAND, after --, reads a line of JSON for each sample and writes a line for each sample of the new data
     set. It is started once for each part of about eight shards. If its output has other columns than its
@@ -207,7 +210,7 @@ def _parse_expression(text: str) -> tuple[str, str]:
 
 @click.command(
     epilog=examples(
-        "streamplug split data parts --fractions train=0.9,val=0.1",
+        "streamplug split data parts --fractions train=0.9,val=0.1 --by id",
         "streamplug split s3://bucket/set s3://bucket/parts --samples 100k",
     )
 )
@@ -228,6 +231,14 @@ def _parse_expression(text: str) -> tuple[str, str]:
     help="Names and shares of random parts, such as train=0.9,val=0.1.",
 )
 @click.option(
+    "--by",
+    metavar="EXPRESSION",
+    multiple=True,
+    callback=refuse_repeated("a tuple is a key of several values, such as '(a, b)'"),
+    help="Python expression of a key, such as the name of a column. Samples of one key are in one part, and "
+    "stay there when the data set grows.",
+)
+@click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed for --fractions."
 )
 @job_options
@@ -238,6 +249,7 @@ def split(
     samples: int | None,
     bytes_: int | None,
     fractions: str | None,
+    by: str | None,
     seed: int,
     as_json: bool,
     **options: Any,
@@ -246,12 +258,14 @@ def split(
 
     Pass one of --samples, --bytes and --fractions. The command writes each data set to a directory in OUT.
     With --samples or --bytes, the data sets are consecutive parts of SOURCE, named by number. With
-    --fractions, each data set is a random part, in the order of SOURCE, and no sample is in two of them.
+    --fractions, each data set is a random part, in the order of SOURCE, and no sample is in two of them. With
+    --by, the part of a sample depends on nothing but its key, so a later split of a data set that has grown
+    puts no sample into another part.
     """
     if sum(item is not None for item in (samples, bytes_, fractions)) != 1:
         raise click.UsageError("give one of --samples, --bytes and --fractions")
     if fractions is None:
-        refuse_options({"seed"}, "only with --fractions")
+        refuse_options({"by", "seed"}, "only with --fractions")
 
     def outputs(name: str) -> tools.Output:
         return make_output(join_url(out, name), options)
@@ -261,7 +275,13 @@ def split(
         if fractions is not None:
             shares = parse_fractions(fractions)
             results = tools.split_by_fractions(
-                streams, outputs, shares, seed=seed, columns=columns, on_progress=on_progress
+                streams,
+                outputs,
+                shares,
+                by=by,
+                seed=seed,
+                columns=columns,
+                on_progress=on_progress,
             )
         else:
             results = tools.split_by_size(
