@@ -29,9 +29,10 @@ _WITHOUT_CONTENT = frozenset(
 _FIELD_ENDS = b"\0 "
 _HEADERS_PER_CHECK = 256
 _MAX_EXTENSION = 1 << 20
+_RECORD_BYTES = 20 * BLOCK
+"""Bytes of a record, to which an archive is padded, unless its writer was told another size."""
+_MAX_RECORD_BYTES = 1 << 20
 _AFTER_END_READ_BYTES = 1 << 16
-_MAX_AFTER_END_BYTES = 1 << 26
-"""Maximum bytes that are read after the end: an archive is padded to a whole record, whose size is free."""
 
 
 class Member(NamedTuple):
@@ -53,13 +54,11 @@ class Members:
 
     Attributes:
         skipped: How many members were neither files nor directories.
-        after: Whether there is something after the end of the archive.
     """
 
     def __init__(self, read: Read, total: int) -> None:
         """Walk through an archive of `total` bytes."""
         self.skipped = 0
-        self.after = False
         self._read, self._total = read, total
         self._headers: list[tuple[bytes, int]] = []
         self._name: str | None = None  # what an extension says of the next member
@@ -102,10 +101,32 @@ class Members:
         self._check()
         if self._name is not None:
             raise self._damaged(f"the archive ends at byte {at} after the long name of a member")
-        step, limit = _AFTER_END_READ_BYTES, min(at + _MAX_AFTER_END_BYTES, total)
-        self.after = any(
-            read(start, min(start + step, limit)).strip(b"\0") for start in range(at, limit, step)
-        )
+        self._check_end(at)
+
+    def _check_end(self, at: int) -> None:
+        """Check that only the padding of a record follows the last member, as zeros may be lost members.
+
+        Raises:
+            CorruptShardError: If something else follows, or too many zeros.
+        """
+        total, padding = self._total, self._total - at
+        for start in range(at, min(total, at + _MAX_RECORD_BYTES), _AFTER_END_READ_BYTES):
+            part = self._read(start, min(start + _AFTER_END_READ_BYTES, total))
+            if rest := part.lstrip(b"\0"):
+                place = start + len(part) - len(rest)
+                raise CorruptShardError(
+                    f"the archive ends at byte {at}, but data follow at byte {place}: the zeros between are "
+                    "damage, or several archives were joined; get the archive again, or write one of the "
+                    "members that `tar --ignore-zeros` finds"
+                )
+        record = max(_RECORD_BYTES, 1 << (padding - 1).bit_length())
+        is_padded = padding <= _RECORD_BYTES + BLOCK
+        is_padded |= record <= _MAX_RECORD_BYTES and total % record == 0
+        if total > _RECORD_BYTES if at == 0 else not is_padded:
+            raise CorruptShardError(
+                f"the archive ends with {padding} zeros from byte {at} on, more than the end of an archive "
+                "has: its members there are lost; get the archive again"
+            )
 
     def _content(self, header: bytes, at: int) -> int:
         """Return how many bytes of content follow a header."""
