@@ -143,5 +143,5 @@ def test_what_is_unsafe_stays_so_when_compressed():
     "spec", ["webdataset:cooked", "webdataset:raw=1", "webdataset:mtime=x", "webdataset:mtime=-1"]
 )
 def test_unknown_options_are_refused(spec):
-    with pytest.raises(ConfigError, match="is none of raw, pil, idx, case, files, mtime"):
+    with pytest.raises(ConfigError, match="is none of raw, pil, idx, case, last_dot, files, mtime"):
         make("format", spec)

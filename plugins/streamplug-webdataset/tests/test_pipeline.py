@@ -1235,3 +1235,33 @@ def test_a_set_without_samples_is_an_error_unless_asked_for(tmp_path):
     with pytest.raises(ConfigError, match="no samples"):
         list(wds.WebDataset(str(tmp_path)))
     assert list(wds.WebDataset(str(tmp_path), empty_check=False).decode().batched(3)) == []
+
+
+@pytest.mark.parametrize("selects", [False, True])
+def test_extensions_begin_at_the_last_dot_if_told_so(tmp_path, selects):
+    names = ["Mr. A.jpg", "Mr. A.json", "Mr. B.jpg", "v1.5.jpg"]
+    with tarfile.open(tmp_path / "0.tar", "w") as tar:
+        for name in names:
+            tar.addfile(tarfile.TarInfo(name))
+    url = str(tmp_path / "0.tar")
+    options = {"select_files": lambda name: not name.endswith("json")} if selects else {}
+    expected = [
+        ("Mr. A", ["jpg"] if selects else ["jpg", "json"]),
+        ("Mr. B", ["jpg"]),
+        ("v1.5", ["jpg"]),
+    ]
+    stages = wds.SimpleShardList([url]), wds.tarfile_to_samples(last_dot=True, **options)
+    for pipeline in (
+        wds.WebDataset(url, last_dot=True, **options),
+        wds.DataPipeline(*stages),
+        wds.DataPipeline([{"url": url}], stages[1]),
+    ):
+        found = [
+            (s["__key__"], sorted(k for k in s if k[:2] != "__" and s[k] is not None))
+            for s in pipeline
+        ]
+        assert found == expected
+    with pytest.raises(ConfigError, match="last_dot="):
+        wds.WebDataset(url, last_dot="yes")
+    with pytest.raises(ConfigError, match="last_dot="):
+        wds.tarfile_to_samples(last_dot="yes")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import tarfile
 import time
 from contextlib import suppress
@@ -16,7 +17,7 @@ from streamplug_webdataset.members import BLOCK, Members, next_header
 from streamplug_webdataset.names import split_name
 
 from streamplug import StreamingDataset
-from streamplug.errors import CorruptShardError, DecompressError, StorageError
+from streamplug.errors import ConfigError, CorruptShardError, DecompressError, StorageError
 from streamplug.interfaces import ScanSource, ShardFile, ShardInfo
 from streamplug.plugin import make
 from streamplug.scan import scanner as scanning
@@ -216,13 +217,65 @@ def test_values_are_decoded_by_their_extension():
     }  # fmt: skip
 
 
-def test_dots_that_merge_samples_are_told():
-    merged = archive([("img_0.1.txt", b"a"), ("img_0.2.txt", b"b")])
-    assert read(merged) == [{"__key__": "img_0", "1.txt": b"a", "2.txt": b"b"}]
-    (note,) = scan(merged).notes.items()
-    assert "dots have made one sample of several" in note[0]
-    assert note[1] == "'1.txt' and '2.txt'"
-    assert not scan(archive([("a.1.txt", b"a"), ("b.1.txt", b"b")])).notes
+DOTTED = {
+    "numbers": ["img_0.1.txt", "img_0.2.txt"],
+    "titles": ["Mr. A.jpg", "Mr. B.jpg"],
+    "one title": ["0001.jpg", "St. John.jpg"],
+    "units": ["frame_12.5ms.jpg", "frame_12.6ms.jpg"],
+    "dates": ["2024.01.05.png", "2024.01.06.png"],
+    "versions": ["v1.0_a.wav", "v1.0_b.wav", "v1.1_a.wav"],
+    "hosts": ["www.example.com.html", "www.example.org.html"],
+    "addresses": ["192.168.0.1.bin", "192.168.0.2.bin", "10.0.0.1.bin"],
+    "names": ["john.doe.wav", "john.doe.json", "john.smith.wav", "mary.major.wav"],
+    "data sets": [f"ILSVRC2012.val.{n:08d}.jpg" for n in range(5)],
+    "compressed": ["a.one.txt.gz", "a.two.txt.gz"],
+    "few samples": [f"{n}.x{n % 20}.jpg" for n in range(400)],
+}
+
+
+@pytest.mark.parametrize("names", DOTTED.values(), ids=DOTTED)
+def test_dots_that_seem_to_belong_to_keys_are_told(names):
+    data = archive([(name, name.encode()) for name in names])
+    [(note, example)] = scan(data).notes.items()
+    assert "with format='webdataset:last_dot', at the last" in note
+    first, *others = re.findall("'([^']*)'", example)
+    assert {first, *others} <= set(names)
+    assert len(others) == (names[0] != "0001.jpg")
+    assert not any("last_dot" in note for note in scan(data, "webdataset:last_dot").notes)
+    rows = read(data, "webdataset:raw,last_dot")
+    found = {f"{row['__key__']}.{name}" for row in rows for name in row if row[name] is not None}
+    assert found == {*names, *(f"{row['__key__']}.__key__" for row in rows)}
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["jpg", "json"],
+        ["seg.png", "depth.png", "jpg"],
+        ["left.jpg", "right.jpg"],
+        ["txt", "seg.npy", "txt.gz", "json.gz"],
+        ["1.txt"],
+    ],
+)
+def test_kinds_of_values_with_dots_are_not_told(kinds):
+    files = [(f"folder.v1/{n}.{kind}", b"") for n in range(20) for kind in kinds]
+    assert not scan(archive(files)).notes
+
+
+def test_dotted_names_are_told_once_for_all_archives(tmp_path, caplog):
+    for shard in range(3):
+        data = archive([(f"Dr. {n}.txt", b"%d" % n) for n in range(4)])
+        (tmp_path / f"{shard}.tar").write_bytes(data)
+    dataset = StreamingDataset(remote=str(tmp_path), format="webdataset")
+    assert dataset.size == 3  # as the first dot splits names
+    [message] = caplog.messages
+    assert message.endswith("keys, such as 'Dr. 0.txt' and 'Dr. 1.txt'")
+    assert "0.tar and 2 others: samples may be merged" in message
+    dataset = StreamingDataset(remote=str(tmp_path), format="webdataset:last_dot")
+    assert [sample["__key__"] for sample in dataset] == [f"Dr. {n}" for n in range(4)] * 3
+    assert len(caplog.messages) == 1
+    with pytest.raises(ConfigError, match="the whole name of a file is its key"):
+        StreamingDataset(remote=str(tmp_path), format="webdataset:files,last_dot")
 
 
 def test_two_values_of_one_kind_are_refused():
@@ -318,15 +371,67 @@ def test_sparse_members_are_refused():
         scan(bytes(data))
 
 
-def test_what_follows_the_end_is_told():
-    assert "what follows the end of the archive is not read" in scan(SOME + SOME).notes
-    assert not scan(SOME).notes
+def padded(data, blocks):
+    """Return an archive as ``tar -b`` writes it."""
+    return data + bytes(-len(data) % (blocks * BLOCK))
 
 
-def test_what_follows_the_padding_of_a_large_record_is_told():
-    padded = SOME + bytes(-len(SOME) % (512 * BLOCK))  # as `tar -b 512` writes it
-    assert not scan(padded).notes
-    assert "what follows the end of the archive is not read" in scan(padded + SOME).notes
+def test_regular_ends_of_archives_are_accepted():
+    last = 5 * (2 * 1024 + 512 + 1024)
+    for data in (
+        SOME,
+        SOME[:last] + bytes(BLOCK),
+        SOME[:last] + bytes(2 * BLOCK),
+        *(padded(SOME, blocks) for blocks in (1, 64, 128, 512, 2048)),
+        padded(SOME[:last] + bytes(2 * BLOCK), 20),
+    ):
+        assert scan(data).samples == 5
+        assert not scan(data).notes
+
+
+def test_empty_archives_are_accepted():
+    for data in (archive([]), bytes(2 * BLOCK), bytes(20 * BLOCK)):
+        assert scan(data).samples == 0
+
+
+@pytest.mark.parametrize("size", [10_752, 20_480, 1 << 17, 1 << 20, 3 << 20])
+def test_archives_of_zeros_are_damaged(size, tmp_path):
+    with pytest.raises(CorruptShardError, match=rf"ends with {size} zeros from byte 0 on"):
+        scan(bytes(size))
+    (tmp_path / "0.tar").write_bytes(SOME)
+    (tmp_path / "1.tar").write_bytes(bytes(size))
+    with pytest.raises(CorruptShardError, match=r"1\.tar: the archive ends with"):
+        StreamingDataset(remote=str(tmp_path), format="webdataset")
+
+
+@pytest.mark.parametrize("sample", [0, 1, 3])
+@pytest.mark.parametrize("size", [BLOCK, 4 * BLOCK, 8 * BLOCK])
+def test_zeros_within_an_archive_are_damage(sample, size):
+    at = sample * (2 * 1024 + 512 + 1024)
+    data = SOME[:at] + bytes(size) + SOME[at + size :]
+    with pytest.raises(
+        CorruptShardError, match=rf"ends at byte {at}, but data follow at byte \d+: "
+    ):
+        scan(data)
+
+
+def test_zeros_instead_of_the_last_members_are_damage():
+    many = archive((f"{i:06d}.bin", bytes([i % 255 + 1]) * 3000) for i in range(1000))
+    at = len(many) // 2 // 3584 * 3584
+    data = many[:at] + bytes(len(many) - at)
+    with pytest.raises(
+        CorruptShardError, match=rf"ends with {len(data) - at} zeros from byte {at}"
+    ):
+        scan(data)
+
+
+def test_joined_archives_are_refused():
+    for first in (SOME, padded(SOME, 512)):
+        message = rf"but data follow at byte {len(first)}: .* or several archives were joined"
+        with pytest.raises(CorruptShardError, match=message):
+            scan(first + SOME)
+    with pytest.raises(CorruptShardError, match="but data follow at byte 10240"):
+        scan(archive([]) + SOME)
 
 
 def inflating(path):

@@ -62,6 +62,7 @@ class WebDataset(Pipeline):
         seed: Shuffle seed, the same on all ranks.
         batch_size: Samples after which workers take turns, if a plain `DataLoader` makes the batches: pass
             its batch size. `batched` and `WebLoader` set it.
+        last_dot: Whether extensions begin at the last dot of a name rather than at the first.
         allow_unsafe_types: Whether `decode` may decode values that can run code, such as pickles.
         storage_options: Options of the storage.
         **options: Further ones of `StreamingDataset`, such as `columns` and `predownload`.
@@ -92,6 +93,7 @@ class WebDataset(Pipeline):
         seed: int | None = None,
         *,
         batch_size: int | None = None,
+        last_dot: bool = False,
         allow_unsafe_types: bool = False,
         storage_options: Any = None,
         **options: Any,
@@ -105,7 +107,7 @@ class WebDataset(Pipeline):
                     f"{name}={splitter!r:.80}: samples are dealt to ranks and workers by the plan; leave it "
                     "out, or pass world="
                 )
-        check_flags(allow_unsafe_types=allow_unsafe_types)
+        check_flags(allow_unsafe_types=allow_unsafe_types, last_dot=last_dot)
         flags = {"resampled": resampled, "repeat": repeat, "detshuffle": detshuffle}
         for name, flag in {**flags, "empty_check": empty_check, "verbose": verbose}.items():
             if flag not in (True, False):
@@ -125,7 +127,7 @@ class WebDataset(Pipeline):
             remote=located(urls),
             local=keep,
             cache_limit=limit,
-            format=f"webdataset:{'raw,case' if chosen else 'raw'}",
+            format=f"webdataset:raw{',case' * chosen}{',last_dot' * last_dot}",
             storage_options=storage_options,
             reads_files=chosen,
         )
@@ -143,12 +145,12 @@ class WebDataset(Pipeline):
         check_column_names(columns)
         kept = (KEY, URL) if columns is None or KEY in columns else (URL,)
         super().__init__(
-            settings, [_files_stage(select_files, rename_files, kept)] if chosen else []
+            settings, [_files_stage(select_files, rename_files, kept, last_dot)] if chosen else []
         )
 
 
 def _files_stage(
-    select: SelectFiles | None, rename: RenameFiles | None, kept: Sequence[str]
+    select: SelectFiles | None, rename: RenameFiles | None, kept: Sequence[str], last_dot: bool
 ) -> Stage:
     """Return the stage that selects and renames the files of samples, and keeps the columns `kept`."""
 
@@ -161,7 +163,7 @@ def _files_stage(
             name = chosen_name(f"{sample[KEY]}.{own_extension}", select, rename)
             if name is None:
                 continue
-            key, extension = split_name(name) or ("", "")
+            key, extension = split_name(name, last_dot=last_dot) or ("", "")
             if key != sample[KEY]:
                 raise DataError(
                     f"rename_files made {name!r} of a file of {sample[KEY]!r}: only extensions may change; "
@@ -223,6 +225,7 @@ class DataPipeline(Pipeline):
         seed = seeds[-1] if seeds else None
         settings: dict[str, Any] = {"shardshuffle": mixed, "seed": seed, "resampled": endless}
         settings |= {"select_files": expander.select_files, "rename_files": expander.rename_files}
+        settings["last_dot"] = expander.last_dot
         made: Pipeline = WebDataset(shards.remote, **{**settings, **options})
         if flat[at + 1 :]:
             made = made.compose(*flat[at + 1 :])

@@ -43,8 +43,9 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
     index.json to say how they are encoded, ``pil`` reads JPEG and PNG files among them as images of Pillow
     (which needs streamplug-image), ``idx`` looks for the indexes of wids, DALI and Energon where there is no
     index.json, and ``mtime=…`` is the time that is written into archives, in seconds since 1970. Where there
-    is no index.json, ``case`` keeps the case of extensions, and ``files`` makes a sample of each file, with
-    its name as the key and its bytes as the column ``file``.
+    is no index.json, ``case`` keeps the case of extensions, ``last_dot`` lets them begin at the last dot of a
+    name, and ``files`` makes a sample of each file, with its name as the key and its bytes as the column
+    ``file``.
     """
 
     suffix = "tar"
@@ -59,14 +60,19 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         pil: bool = False,
         idx: bool = False,
         case: bool = False,
+        last_dot: bool = False,
         files: bool = False,
         mtime: int = 0,
     ) -> None:
         """Read values without an index.json as bytes if `raw`; write archives of the time `mtime`."""
         if raw and pil:
             raise ConfigError("format webdataset:raw,pil: values are either bytes or images")
+        if files and last_dot:
+            raise ConfigError(
+                "format webdataset:files,last_dot: with files, the whole name of a file is its key"
+            )
         self._raw, self._pil, self._idx = raw, pil, idx
-        self._case, self._files = case, files
+        self._case, self._last_dot, self._files = case, last_dot, files
         self._mtime = mtime
 
     @classmethod
@@ -74,14 +80,14 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         options: dict[str, Any] = {}
         for option in argument.split(",") if argument else ():
             name, equals, value = option.partition("=")
-            if name in ("raw", "pil", "idx", "case", "files") and not equals:
+            if name in ("raw", "pil", "idx", "case", "last_dot", "files") and not equals:
                 options[name] = True
             elif name == "mtime" and value.isdigit() and int(value) < 8**11:
                 options["mtime"] = int(value)
             else:
                 raise ConfigError(
-                    f"format webdataset:{argument}: {option!r} is none of raw, pil, idx, case, files, "
-                    "mtime=SECONDS"
+                    f"format webdataset:{argument}: {option!r} is none of raw, pil, idx, case, "
+                    "last_dot, files, mtime=SECONDS"
                 )
         return cls(**options)
 
@@ -143,8 +149,6 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         notes = dict(grouping.notes())
         if members.skipped:
             notes["what is no file, such as links, is left out"] = f"{members.skipped} members"
-        if members.after:
-            notes["what follows the end of the archive is not read"] = "a second archive"
         if hints is not None and hints.unused:
             notes[_STALE] = f"{hints.unused} places"
         elif hints is not None and hints.samples not in (None, places.samples):
@@ -152,7 +156,9 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         return ScanResult(places.samples, entry, {"places": places.pack()}, notes)
 
     def _split_name(self, name: str) -> tuple[str, str] | None:
-        return (name, FILE) if self._files else split_name(name, lower=not self._case)
+        if self._files:
+            return name, FILE
+        return split_name(name, lower=not self._case, last_dot=self._last_dot)
 
     def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         # What a sample does not have is None, so all archives can have the columns of all.

@@ -14,16 +14,20 @@ from streamplug_webdataset.sample_locations import MAX_BLOCKS, SampleLocations
 _MAX_EXTENSIONS = 1000
 
 _DOTS = (
-    "extensions begin with numbers: if these belong to the keys, their dots have made one sample of "
-    "several, as the extension begins at the first dot"
+    "samples may be merged, or have columns of their own, for extensions begin at the first dot of a name "
+    "(with format='webdataset:last_dot', at the last), and names have other dots that seem to belong to keys"
 )
+_WRAPPERS = ("gz", "bz2", "xz", "zst")  # they have another extension in front
+_MANY_EXTENSIONS = 10
+_RARE_SHARE = 0.1  # of the samples: parts that so few have are no kinds of values
 _SCATTERED = "keys are repeated later in the archive, where their files become another sample"
 
 
 class _ExtensionColumn:
     """The values with one extension."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name  # of the first member
         self.rows: list[int] = []
         self.blocks: list[int] = []
         self.sizes: list[int] = []
@@ -91,7 +95,7 @@ class Grouping:
                 f"more than {_MAX_EXTENSIONS} extensions, the last that of {name!r}: the extension begins "
                 "at the first dot of a file name, so names must not have other dots"
             )
-        return _ExtensionColumn()
+        return _ExtensionColumn(name)
 
     def places(self, archive: int) -> SampleLocations:
         """Return the locations of the samples in an archive of `archive` bytes.
@@ -122,12 +126,8 @@ class Grouping:
             notes["files without an extension belong to no sample"] = ", ".join(
                 map(repr, self.nameless)
             )
-        seen: dict[str, str] = {}
-        for name in self._columns:
-            number, dot, rest = name.partition(".")
-            if dot and number.isdigit() and seen.setdefault(rest, name) != name:
-                notes[_DOTS] = f"{seen[rest]!r} and {name!r}"
-                break
+        if dotted := self._dotted_names():
+            notes[_DOTS] = " and ".join(map(repr, dotted))
         known = set(self.keys)
         if len(known) < len(self.keys):
             for key in self.keys:
@@ -136,3 +136,33 @@ class Grouping:
                     break
                 known.remove(key)
         return notes
+
+    def _dotted_names(self) -> list[str]:
+        """Return one or two names of members whose keys probably have dots; none if there are none.
+
+        Parts in front of the last extension are kinds of values if samples share them, as in ``a.seg.png``
+        and ``b.seg.png``. They belong to keys if they have blanks, are numbers, or are each in few samples.
+        """
+        groups: dict[str, list[tuple[str, _ExtensionColumn]]] = {}
+        for extension, column in self._columns.items():
+            front, dot, last = extension.rpartition(".")
+            if last in _WRAPPERS:
+                front, dot, last = front.rpartition(".")
+            if dot:
+                groups.setdefault(last, []).append((front, column))
+        for parts in groups.values():
+            names = [column.name for front, column in parts if any(map(str.isspace, front))]
+            numbers: dict[str, list[str]] = {}
+            for front, column in parts:
+                number, _, rest = front.partition(".")
+                if number.isdecimal():
+                    numbers.setdefault(rest, []).append(column.name)
+            rare = [column.name for _, column in parts if len(column.rows) == 1]
+            total = sum(len(column.rows) for _, column in parts)
+            is_rare = total < _RARE_SHARE * len(parts) * len(self.keys)
+            if len(parts) >= _MANY_EXTENSIONS and is_rare:
+                rare = [column.name for _, column in parts]
+            for likely in (names, *numbers.values(), rare if 2 * len(rare) > len(parts) else []):
+                if len(likely) > 1 or (likely and likely is names):
+                    return likely[:2]
+        return []

@@ -17,16 +17,19 @@ _METADATA = re.compile(r"__[^/]*__(/|\Z)")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-def split_name(name: str, *, lower: bool = True) -> tuple[str, str] | None:
+def split_name(name: str, *, lower: bool = True, last_dot: bool = False) -> tuple[str, str] | None:
     """Return the key and the extension that a name has, or None if it has none.
 
-    The extension begins after the first dot of the last part of the path, and is in lower case if `lower`.
+    The extension begins after the first dot of the last part of the path, with `last_dot` after the last one,
+    and is in lower case if `lower`.
 
     >>> split_name("a.b/0001.Seg.png")
     ('a.b/0001', 'seg.png')
+    >>> split_name("Mr. A.jpg", last_dot=True)
+    ('Mr. A', 'jpg')
     """
     folder, slash, last = name.rpartition("/")
-    stem, dot, extension = last.partition(".")
+    stem, dot, extension = last.rpartition(".") if last_dot else last.partition(".")
     if not dot:
         return None
     if not stem and (not slash or "." in folder.rpartition("/")[2]):

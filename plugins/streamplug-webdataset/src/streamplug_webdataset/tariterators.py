@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from streamplug.config import check_flags
 from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces.storage import public_url
 from streamplug_webdataset.handlers import reraise_exception
@@ -32,6 +33,8 @@ class Expander(Stage):
         handler: Callable[[Exception], Any] = reraise_exception,
         select_files: SelectFiles | None = None,
         rename_files: RenameFiles | None = None,
+        *,
+        last_dot: bool = False,
     ) -> None:
         """Read archives.
 
@@ -39,6 +42,8 @@ class Expander(Stage):
             ConfigError: If the handler would leave out archives.
         """
         check_handler(handler)
+        check_flags(last_dot=last_dot)
+        self.last_dot = last_dot
         self.select_files, self.rename_files = select_files, rename_files
         self._opened: dict[str, Source] = {}
 
@@ -67,7 +72,7 @@ class Expander(Stage):
         """Return an archive, which stays open; of too many, the least recently used one is closed."""
         archive = self._opened.pop(url, None)
         if archive is None:
-            unit = "raw" if self.plain else "files"
+            unit = ("raw,last_dot" if self.last_dot else "raw") if self.plain else "files"
             stream = Archives(remote=located(url), format=f"webdataset:{unit}")
             archive = Source(stream, SourceOrder(), {})
         self._opened[url] = archive
@@ -80,7 +85,7 @@ class Expander(Stage):
         last: dict[str, Any] | None = None
         for file in files:
             name = chosen_name(file[KEY], self.select_files, self.rename_files)
-            split = None if name is None else split_name(name)
+            split = None if name is None else split_name(name, last_dot=self.last_dot)
             if split is None:
                 continue
             key, extension = split
@@ -112,6 +117,8 @@ def tarfile_to_samples(
     handler: Callable[[Exception], Any] = reraise_exception,
     select_files: SelectFiles | None = None,
     rename_files: RenameFiles | None = None,
+    *,
+    last_dot: bool = False,
 ) -> Expander:
     """Make samples of archives.
 
@@ -119,11 +126,12 @@ def tarfile_to_samples(
         handler: Only `reraise_exception`: a damaged archive is an error.
         select_files: Says of a file's name, after `rename_files`, whether to keep it.
         rename_files: Returns another name for a file's.
+        last_dot: Whether extensions begin at the last dot of a name rather than at the first.
 
     Raises:
         ConfigError: If the handler would leave out archives.
     """
-    return Expander(handler, select_files, rename_files)
+    return Expander(handler, select_files, rename_files, last_dot=last_dot)
 
 
 def tarfile_samples(
