@@ -2,8 +2,7 @@
 
 obstore runs its requests on its own threads. A forked child inherits the module but not the threads: it would
 wait for them forever, and change the parent's epoll instance. Therefore a child loads the compiled part of
-obstore again, which starts new threads. It does not matter who loaded the inherited module: the user's own code
-may have.
+obstore again, which starts new threads. The inherited module may have been loaded by the user's own code.
 """
 
 from __future__ import annotations
