@@ -13,9 +13,12 @@ from streamplug.interfaces.storage import public_url
 from streamplug.plugin_kit.options import OptionTypes
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import obstore_module
+from streamplug_obstore.config import azure_config, gcs_config, s3_config
 from streamplug_obstore.error_mapping import begins_beyond_end, ignores_ranges
 from streamplug_obstore.options import check, exclude, together, transport
-from streamplug_obstore.storage import ObstoreStorage, settings
+from streamplug_obstore.storage import ObstoreStorage
+
+_ADDRESSING = ("auto", "path", "virtual")
 
 
 class _Bucket(ObstoreStorage):
@@ -31,7 +34,8 @@ class _Bucket(ObstoreStorage):
             **options: Connection options, described in the README.
 
         Raises:
-            ConfigError: If the URL names no bucket, or an option is unknown or invalid.
+            ConfigError: If the URL names no bucket, its prefix has empty, ``.`` or ``..`` parts, or an option
+                is unknown or invalid.
         """
         super().__init__(url, **options)
         scheme, _, rest = url.partition("://")
@@ -40,7 +44,10 @@ class _Bucket(ObstoreStorage):
         if not self._bucket:
             scheme = scheme.partition(":")[0]
             raise ConfigError(f"{self.url!r} names no bucket; write {scheme}://bucket/prefix")
-        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        prefix = prefix.rstrip("/")
+        if prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
+            raise ConfigError(f"{self.url}: obstore takes no names with empty, '.' or '..' parts")
+        self._prefix = f"{prefix}/" if prefix else ""
         self._what = f"{scheme} storage"
         self._options = check(self._what, options, self.own)
 
@@ -64,38 +71,26 @@ class ObstoreS3(_Bucket):
     }
 
     def __init__(self, url: str, **options: Any) -> None:
-        """Set the location as for all buckets; `addressing_style` is ``"path"`` or ``"virtual"``."""
+        """Set the location as for all buckets; `addressing_style` is ``auto``, ``path`` or ``virtual``."""
         super().__init__(url, **options)
         together(self._what, self._options, "key", "secret")
         if "token" in self._options:
             together(self._what, self._options, "key", "secret", "token")
         exclude(self._what, self._options, "anon", "key")
         style = self._options.get("addressing_style", "path")
-        if style not in ("path", "virtual"):
-            raise ConfigError(f"{self._what} option addressing_style={style!r}: use path, virtual")
+        if style not in _ADDRESSING:
+            raise ConfigError(
+                f"{self._what} option addressing_style={style!r}: use {', '.join(_ADDRESSING)}"
+            )
 
     def make_store(self, stores: Any) -> Any:
-        options = dict(self._options)
-        endpoint = os.environ.get("S3_ENDPOINT_URL")
-        if endpoint:
-            options.setdefault("endpoint_url", endpoint)
         paying = os.environ.get("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", "").split(",")
-        options.setdefault("requester_pays", self._bucket in (name.strip() for name in paying))
-        config = settings(
-            options,
-            {
-                "anon": "skip_signature",
-                "endpoint_url": "endpoint",
-                "key": "access_key_id",
-                "region": "region",
-                "requester_pays": "request_payer",
-                "secret": "secret_access_key",
-                "token": "session_token",
-            },
+        pays = self._bucket in (name.strip() for name in paying)
+        options = {"requester_pays": pays, **self._options}
+        config, credentials = s3_config(self._what, self._bucket, options)
+        return stores.S3Store(
+            self._bucket, config=config, credential_provider=credentials, **transport(options)
         )
-        if "addressing_style" in options:
-            config["virtual_hosted_style_request"] = options["addressing_style"] == "virtual"
-        return stores.S3Store(self._bucket, config=config, **transport(options))
 
 
 class ObstoreGCS(_Bucket):
@@ -113,15 +108,17 @@ class ObstoreGCS(_Bucket):
         exclude(self._what, self._options, "anon", "token")
 
     def make_store(self, stores: Any) -> Any:
-        options = self._options
-        config = settings(options, {"anon": "skip_signature", "endpoint_url": "base_url"})
-        token = options.get("token")
+        options = dict(self._options)
+        token = options.pop("token", None)
         if isinstance(token, Mapping):
-            config["service_account_key"] = json.dumps(dict(token))
+            options["service_account_key"] = json.dumps(dict(token))
         elif token is not None:
             token = os.path.expanduser(token)  # noqa: PTH111 - an access token is no path
-            config["application_credentials" if _is_file(token) else "bearer_token"] = token
-        return stores.GCSStore(self._bucket, config=config, **transport(options))
+            options["application_credentials" if _is_file(token) else "bearer_token"] = token
+        config, credentials = gcs_config(self._what, options)
+        return stores.GCSStore(
+            self._bucket, config=config, credential_provider=credentials, **transport(options)
+        )
 
 
 class ObstoreAzure(_Bucket):
@@ -158,22 +155,9 @@ class ObstoreAzure(_Bucket):
         domain = domain.replace("dfs.", "blob.", 1)
         if "blob." in domain:
             options.setdefault("endpoint_url", f"https://{options['account_name']}.{domain}")
-        secret = os.environ.get("AZURE_ACCOUNT_ACCESS_KEY")
-        ways = ("anon", "account_key", "sas_token", "client_id")
-        if secret and not any(options.get(name) for name in ways):
-            options["account_key"] = secret
         if "sas_token" in options:
             options["sas_token"] = options["sas_token"].removeprefix("?")
-        names = ("account_key", "account_name", "client_id", "client_secret", "tenant_id")
-        config = settings(
-            options,
-            {
-                **{name: name for name in names},
-                "anon": "skip_signature",
-                "endpoint_url": "endpoint",
-                "sas_token": "sas_key",
-            },
-        )
+        config = azure_config(self._what, options)
         return stores.AzureStore(self._bucket, config=config, **transport(options))
 
 

@@ -188,12 +188,6 @@ class ObstoreStorage(ClientStorage):
                 return
 
 
-def settings(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return options under obstore's names, updated with the user's `config`."""
-    renamed = {theirs: options[ours] for ours, theirs in names.items() if ours in options}
-    return {**renamed, **options.get("config", {})}
-
-
 def _slashes(key: str) -> Iterator[int]:
     return (at for at, character in enumerate(key) if character == "/")
 
