@@ -156,6 +156,25 @@ def test_a_connection_string(container, monkeypatch):
     assert AzureStorage(location, connection_string=text).read("k") == b"data"
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
     assert AzureStorage(location).read("k") == b"data"
+    same = {"account_name": container.account, "endpoint_url": f"{container.endpoint}/"}
+    assert AzureStorage(location, **same).read("k") == b"data"
+
+
+@pytest.mark.parametrize(
+    ("location", "options"),
+    [
+        ("az://c", {"account_name": "mine"}),
+        ("abfs://c@mine.dfs.core.windows.net", {}),
+        ("az://c", {"endpoint_url": "http://127.0.0.1:10001/mine"}),
+    ],
+)
+def test_a_connection_string_of_the_environment_for_another_place_is_refused(
+    monkeypatch, location, options
+):
+    text = f"BlobEndpoint=https://theirs.blob.core.windows.net;AccountName=theirs;AccountKey={KEY};"
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    with pytest.raises(ConfigError, match=r"CONNECTION_STRING is for the .*theirs.* have .*mine"):
+        AzureStorage(location, **options).read("k")
 
 
 @pytest.mark.parametrize("mark", ["", "?"])
@@ -204,9 +223,20 @@ def test_options_win_over_the_environment(container, monkeypatch):
     assert at(container).read("k") == b"data"
 
 
-def test_anonymous_is_anonymous_whatever_the_environment_has(recorder, anonymous, monkeypatch):
+@pytest.mark.parametrize(
+    "variables",
+    [
+        [("AZURE_STORAGE_ACCOUNT_KEY", KEY)],
+        [(f"AZURE_STORAGE_{n}", "x") for n in ("CLIENT_ID", "CLIENT_SECRET", "TENANT_ID")],
+    ],
+    ids=["key", "principal"],
+)
+def test_anonymous_is_anonymous_whatever_the_environment_has(
+    recorder, anonymous, monkeypatch, variables
+):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "mine")
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+    for name, value in variables:
+        monkeypatch.setenv(name, value)
     recorder.answers = [(404, error("BlobNotFound"))]
     with pytest.raises(NotFound):
         anonymous.read("k")

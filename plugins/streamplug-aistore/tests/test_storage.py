@@ -81,6 +81,12 @@ def test_without_endpoint_the_ways_to_give_it_are_told():
         AistoreStorage("ais://b").read("k")
 
 
+def test_a_prefix_with_an_empty_part_is_refused():
+    for url in ("ais://b//set", "ais://b/a//set"):
+        with pytest.raises(ConfigError, match=f"{url}: AIStore takes no names with empty parts"):
+            AistoreStorage(url)
+
+
 def test_a_url_without_bucket_is_refused():
     with pytest.raises(ConfigError, match="names no bucket"):
         AistoreStorage("ais:///x")

@@ -170,6 +170,26 @@ def test_a_profile_is_taken(service, bucket, tmp_path):
         OciStorage(f"oci://{bucket}@tests", profile="nobody", **options).read("k")
 
 
+def test_a_given_configuration_wins_over_the_environment(service, bucket, monkeypatch, tmp_path):
+    service.raw("PUT", bucket, "k", b"data")
+    monkeypatch.setenv("OCIFS_IAM_TYPE", "instance_principal")
+    monkeypatch.setenv("OCIFS_CONFIG_PROFILE", "theirs")
+    text = (service.folder / "config").read_text()
+    (tmp_path / "config").write_text(f"{text}\n[theirs]\nregion=us-phoenix-1\nuser=nobody\n")
+    for config in (str(tmp_path / "config"), read_config(service)):
+        storage = OciStorage(f"oci://{bucket}@tests", endpoint_url=service.url, config=config)
+        assert storage.read("k") == b"data"
+    monkeypatch.setenv("OCI_CONFIG_FILE", str(tmp_path / "config"))
+    storage = OciStorage(f"oci://{bucket}@tests", endpoint_url=service.url, profile="DEFAULT")
+    assert storage.read("k") == b"data"
+
+
+def test_a_configuration_that_is_not_used_is_refused():
+    for given in ({"config": "~/.oci/config"}, {"profile": "mine"}):
+        with pytest.raises(ConfigError, match="and iam_type='instance_principal' exclude"):
+            OciStorage("oci://b@tests", iam_type="instance_principal", **given)
+
+
 def test_another_user_is_denied(service, bucket):
     config = read_config(service) | {"user": "ocid1.user.oc1..somebodyelse"}
     storage = OciStorage(f"oci://{bucket}@tests", endpoint_url=service.url, config=config)

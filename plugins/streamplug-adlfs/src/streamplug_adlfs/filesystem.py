@@ -31,11 +31,13 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         self,
         *,
         endpoint_url: str | None,
+        given_account: str | None,
         limits: Mapping[str, float],
         attempts: int,
         **options: Any,
     ) -> None:
         self._endpoint, self._limits, self._attempts = endpoint_url, dict(limits), attempts
+        self._given_account = given_account
         self._parts_at_once = options.get("max_concurrency") or 1
         names = (*_SECRETS, "anon", "client_id", "credential")
         self._set_options = {name for name in names if options.get(name)}
@@ -54,7 +56,8 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         """Create the client, after adlfs resolved the credentials.
 
         Raises:
-            ConfigError: If no account is set.
+            ConfigError: If no account is set, or the environment's connection string is for another one than
+                the URL or the options.
         """
         if self._set_options:
             self._forget_environment()
@@ -75,6 +78,8 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
             self.service_client = BlobServiceClient.from_connection_string(
                 self.connection_string, **settings
             )
+            if "connection_string" not in self._set_options:
+                self._check_place()
             return
         if self._endpoint is None and self.account_name is None:
             raise ConfigError(
@@ -84,10 +89,24 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         url = self._endpoint or f"https://{self.account_name}.blob.core.windows.net"
         self.service_client = BlobServiceClient(url, self._own_credential(), **settings)
 
+    def _check_place(self) -> None:
+        """Check that the environment's connection string is for the account and endpoint that were given."""
+        given = {"account": self._given_account, "endpoint": self._endpoint}
+        client = self.service_client
+        used = {"account": client.account_name, "endpoint": client.url.partition("?")[0]}
+        for what, value in given.items():
+            if value and used[what] and value.rstrip("/") != used[what].rstrip("/"):
+                raise ConfigError(
+                    f"AZURE_STORAGE_CONNECTION_STRING is for the {what} {used[what]}, but the URL or the "
+                    f"options have {value}; unset the variable, or pass credentials, such as 'account_key'"
+                )
+
     def _forget_environment(self) -> None:
         # adlfs fills missing arguments from the environment, which must not override those passed.
         for name in set(_SECRETS) - self._set_options:
             setattr(self, name, None)
+        if "anon" in self._set_options:
+            self.credential = self.sync_credential = None
         if "client_id" in self._set_options:
             self.credential, self.sync_credential = self._get_credential_from_service_principal()
 

@@ -69,7 +69,8 @@ def adlfs_options(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     account, _, domain = host.partition(".")
     set_options = {name: value for name, value in options.items() if value is not None}
     passed = {name: set_options[name] for name in _PASSED_ON if name in set_options}
-    passed["account_name"] = set_options.get("account_name") or account or _named_account()
+    passed["given_account"] = set_options.get("account_name") or account
+    passed["account_name"] = passed["given_account"] or _named_account()
     is_anonymous = set_options.get("anon", False)
     has_credentials = is_anonymous or not set_options.keys().isdisjoint(_WAYS)
     if not has_credentials and _variable("AZURE_ACCOUNT_ACCESS_KEY"):

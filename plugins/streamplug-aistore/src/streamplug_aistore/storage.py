@@ -32,9 +32,11 @@ class AistoreStorage(ClientStorage):
         """
         super().__init__(url, **options)
         self._bucket, _, prefix = url.partition("://")[2].partition("/")
-        self._prefix = prefix.strip("/")
+        self._prefix = prefix.rstrip("/")
         if not self._bucket:
             raise ConfigError(f"{self.url!r} names no bucket; write ais://bucket/prefix")
+        if self._prefix and "" in self._prefix.split("/"):
+            raise ConfigError(f"{self.url}: AIStore takes no names with empty parts")
         check(options)
         self._provider = options.get("provider") or "ais"
 

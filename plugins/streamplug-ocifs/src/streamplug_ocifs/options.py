@@ -43,6 +43,12 @@ def check(options: Mapping[str, Any]) -> None:
     iam = options.get("iam_type")
     if iam is not None and iam not in _IAM_TYPES:
         raise ConfigError(f"{_WHAT} option iam_type={iam!r}: use {', '.join(_IAM_TYPES)}")
+    if iam not in (None, "api_key"):
+        for name in ("config", "profile"):
+            if options.get(name) is not None:
+                raise ConfigError(
+                    f"{_WHAT} options {name!r} and iam_type={iam!r} exclude each other"
+                )
     check_url(_WHAT, options, "endpoint_url", "https://objectstorage.REGION.oraclecloud.com")
     check_positive(
         _WHAT, options, "connect_timeout", "read_timeout", "max_concurrency", "part_size"
@@ -92,21 +98,24 @@ def ocifs_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _credentials(set_options: Mapping[str, Any]) -> dict[str, Any]:
-    iam = set_options.get("iam_type") or os.environ.get("OCIFS_IAM_TYPE")
+    iam = set_options.get("iam_type")
+    # What is given wins over the environment as a whole.
+    if set_options.keys().isdisjoint(("iam_type", "config", "profile")):
+        iam = os.environ.get("OCIFS_IAM_TYPE")
     if iam not in (None, "api_key"):
         return {"iam_type": iam}
     config = set_options.get("config")
     if isinstance(config, Mapping):
         return {"iam_type": "api_key", "config": SecretConfig(config)}
     location = config or _location()
-    if iam is None and config is None and location is None:
+    if iam is None and location is None and "profile" not in set_options:
         return {}  # ocifs then tries the resource principal
     from oci.config import DEFAULT_LOCATION, DEFAULT_PROFILE, from_file
 
-    profile = (
-        set_options.get("profile") or os.environ.get("OCIFS_CONFIG_PROFILE") or DEFAULT_PROFILE
-    )
-    settings = SecretConfig(from_file(location or DEFAULT_LOCATION, profile))
+    profile = set_options.get("profile")
+    if profile is None and config is None:
+        profile = os.environ.get("OCIFS_CONFIG_PROFILE")
+    settings = SecretConfig(from_file(location or DEFAULT_LOCATION, profile or DEFAULT_PROFILE))
     token = settings.get("security_token_file")
     if token is None:
         return {"iam_type": "api_key", "config": settings}
