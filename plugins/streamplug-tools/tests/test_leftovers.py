@@ -59,7 +59,11 @@ def test_parts_that_were_finished_before_the_failure_are_replaced_too(source, tm
     assert convert(source, tmp_path / "out", *LATE).exit_code == 2
     finished = list((tmp_path / "out").glob("part-*/index.json"))
     assert finished
-    done = convert(source, tmp_path / "out", "--size-limit", "400", "--columns", "id:int16")
+    corrected = ["--size-limit", "400", "--columns", "id:int16"]
+    refused = convert(source, tmp_path / "out", *corrected)
+    assert refused.exit_code == 2
+    assert "columns was {'id': 'uint8'" in refused.stderr
+    done = convert(source, tmp_path / "out", *corrected, "--exist-ok")
     assert done.exit_code == 0, done.stderr
     assert f"{len(finished)} finished parts of a data set that was not completed" in caplog.text
     assert StreamingDataset(local=str(tmp_path / "out"))[999]["id"] == 999
@@ -68,7 +72,7 @@ def test_parts_that_were_finished_before_the_failure_are_replaced_too(source, tm
 def test_files_of_the_user_among_the_leftovers_are_never_removed(source, tmp_path):
     assert convert(source, tmp_path / "out", *LATE).exit_code == 2
     (tmp_path / "out" / "notes.txt").write_text("mine")
-    refused = convert(source, tmp_path / "out", "--columns", "id:int16")
+    refused = convert(source, tmp_path / "out", "--columns", "id:int16", "--exist-ok")
     assert refused.exit_code == 2
     assert "holds files that are not of its data set: 'notes.txt'" in refused.stderr
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
@@ -102,7 +106,9 @@ def test_what_a_killed_run_has_left_is_continued_or_replaced(tmp_path):
     assert subprocess.run(command, check=False, env=dict(os.environ)).returncode == -signal.SIGKILL
     assert len(list(out.glob("part-*/index.json"))) == 2
     corrected = {"columns": {"n": "int32"}, "processes": 0}
-    write_parts(lambda _: [{"n": 1}], range(3), out=out, **corrected)
+    with pytest.raises(OutputExistsError, match="parts was 4, not 3"):
+        write_parts(lambda _: [{"n": 1}], range(3), out=out, **corrected)
+    write_parts(lambda _: [{"n": 1}], range(3), out=out, exist_ok=True, **corrected)
     assert len(StreamingDataset(local=str(out))) == 3
     assert json.loads((out / "parts.json").read_bytes())["columns"] == {"n": "int32"}
     assert not (out / ".attempts").exists()

@@ -46,6 +46,16 @@ def halves(part):
         yield {name: [sample[name] for sample in half] for name in COLUMNS}
 
 
+class Known:
+    """Samples with a declared identity."""
+
+    def __init__(self, make, identity="v1"):
+        self.make, self.identity = make, identity
+
+    def __call__(self, part):
+        return self.make(part)
+
+
 def broken(part):
     yield from samples(part)
     raise RuntimeError("nothing more to read")
@@ -61,10 +71,11 @@ def deadly(part):
 
 
 def content(folder):
+    """Return the files of a data set, without that which identifies the function."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(Path(folder).rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != "parts.json"
     }
 
 
@@ -117,20 +128,23 @@ def test_samples_and_bytes_are_counted_while_parts_are_written(tmp_path, process
 def test_parts_of_an_earlier_run_have_no_counts(tmp_path):
     options = {**OPTIONS, "processes": 0, "out": tmp_path / "set"}
     with pytest.raises(WriterError):
-        write_parts(lambda part: broken(part) if part else samples(part), range(2), **options)
+        write_parts(
+            Known(lambda part: broken(part) if part else samples(part)), range(2), **options
+        )
     seen = []
-    write_parts(samples, range(2), on_counts=seen.append, **options)
+    write_parts(Known(samples), range(2), on_counts=seen.append, **options)
     assert seen[-1][0].tolist() == [-1, -1]
     assert seen[-1][1, 0] == SIZE
 
 
 def test_whole_data_set_is_left_as_it_is(tmp_path, undisturbed):
-    for _ in range(2):
-        write_parts(samples, range(5), out=tmp_path / "set", processes=0, **OPTIONS)
-        before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").glob("part-*/*")}
-    write_parts(broken, range(5), out=tmp_path / "set", processes=0, **OPTIONS)  # asks for nothing
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert content(tmp_path / "set") == undisturbed
+    write_parts(samples, range(5), out=tmp_path / "set", processes=0, **OPTIONS)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").glob("part-*/*")}
+    for make in (samples, broken):
+        with pytest.raises(OutputExistsError, match=r"exist_ok=True \(--exist-ok\) to "):
+            write_parts(make, range(5), out=tmp_path / "set", processes=0, **OPTIONS)
+        assert {path: path.stat().st_mtime_ns for path in before} == before
+        assert content(tmp_path / "set") == undisturbed
 
 
 def test_other_data_is_not_mixed_in(tmp_path, undisturbed):
@@ -159,7 +173,10 @@ def test_parts_go_straight_to_a_storage(tmp_path, undisturbed, keep_local):
     assert ids(far, local=str(tmp_path / "cache")) == list(range(5 * SIZE))
     kept = content(near)
     assert (kept == undisturbed) is keep_local
-    write_parts(broken, range(5), out=far, **{**options, "keep_local": False})  # all is there
+    with pytest.raises(
+        OutputExistsError, match="already holds the finished data set of such a call"
+    ):
+        write_parts(samples, range(5), out=far, **{**options, "keep_local": False})
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -461,9 +478,8 @@ def test_error_of_a_script_without_a_guard_names_it(tmp_path):
 
 def test_batches_give_the_bytes_of_samples(tmp_path, undisturbed):
     write_parts(halves, range(5), out=tmp_path / "set", processes=0, batched=True, **OPTIONS)
-    found = content(tmp_path / "set")
-    assert json.loads(found["parts.json"])["batched"]
-    assert {**found, "parts.json": undisturbed["parts.json"]} == undisturbed
+    assert content(tmp_path / "set") == undisturbed
+    assert json.loads((tmp_path / "set" / "parts.json").read_bytes())["batched"]
 
 
 PROGRAM = """
@@ -767,7 +783,10 @@ def test_options_of_a_format_object_make_another_data_set(tmp_path):
     options = {"columns": COLUMNS, "out": tmp_path / "set", "processes": 0}
     write_parts(samples, range(2), format=XSV(";"), **options)
     before = content(tmp_path / "set")
-    write_parts(samples, range(2), format=XSV(";"), **options)
+    with pytest.raises(
+        OutputExistsError, match="already holds the finished data set of such a call"
+    ):
+        write_parts(samples, range(2), format=XSV(";"), **options)
     assert content(tmp_path / "set") == before
     with pytest.raises(OutputExistsError, match=r"format was 'XSV \w+', not 'XSV \w+'"):
         write_parts(samples, range(2), format=XSV("|"), **options)
@@ -777,10 +796,13 @@ def test_options_of_a_format_object_make_another_data_set(tmp_path):
 
 def test_a_format_object_that_cannot_be_pickled_is_known_by_its_name():
     class Unpicklable(MDS):
-        pass
+        def __reduce_ex__(self, protocol):
+            raise TypeError
 
-    plan = make_plan([0], COLUMNS, {"hashes": (), "format": Unpicklable()}, batched=False)
-    assert plan["format"] == "Unpicklable"
+    options = {"hashes": (), "format": Unpicklable()}
+    first, second = (make_plan([0], samples, COLUMNS, options, batched=False) for _ in range(2))
+    assert first["format"].startswith("Unpicklable ")
+    assert first == second
 
 
 def test_batches_and_samples_make_different_data_sets(tmp_path):
@@ -790,17 +812,24 @@ def test_batches_and_samples_make_different_data_sets(tmp_path):
         write_parts(halves, range(2), batched=True, **options)
 
 
-def test_a_data_set_of_the_same_arguments_is_kept_with_a_warning(tmp_path, caplog):
+def test_a_data_set_of_a_declared_identity_is_continued_and_kept_with_a_warning(tmp_path, caplog):
     options = {**OPTIONS, "out": tmp_path / "set", "processes": 0}
     with pytest.raises(WriterError):
-        write_parts(lambda part: broken(part) if part else samples(part), range(2), **options)
-    write_parts(samples, range(2), exist_ok=True, **options)  # continues: the first part is kept
+        write_parts(
+            Known(lambda part: broken(part) if part else samples(part), "v1"), range(2), **options
+        )
+    with pytest.raises(OutputExistsError, match="make_samples= had other code"):
+        write_parts(Known(samples, "v2"), range(2), **options)
+    # Continues: the first part is kept.
+    write_parts(Known(samples, "v1"), range(2), exist_ok=True, **options)
     assert not caplog.records
     before = content(tmp_path / "set")
-    write_parts(broken, range(2), exist_ok=True, **options)
+    write_parts(Known(broken, "v1"), range(2), **options)
+    assert not caplog.records
+    write_parts(Known(broken, "v1"), range(2), exist_ok=True, **options)
     assert content(tmp_path / "set") == before
     [record] = caplog.records
-    assert "the code of functions is not compared; remove it to write it" in record.message
+    assert "is kept as it is: it was written with the same arguments" in record.message
 
 
 def test_numbers_of_numpy_are_options_like_others(tmp_path):
@@ -809,24 +838,25 @@ def test_numbers_of_numpy_are_options_like_others(tmp_path):
     write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
     write_parts(samples, range(2), out=place, processes=0, exist_ok=True, **options)
     before = content(place)
-    write_parts(samples, range(2), out=place, processes=0, **OPTIONS, max_samples_per_shard=10)
+    with pytest.raises(OutputExistsError, match="finished data set of such a call"):
+        write_parts(samples, range(2), out=place, processes=0, **OPTIONS, max_samples_per_shard=10)
     assert content(place) == before
     assert len([name for name in before if name.startswith("part-00000/shard")]) == 10
 
 
 def test_samples_that_were_appended_are_not_dropped(tmp_path):
     place = tmp_path / "set"
-    write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
+    write_parts(Known(samples), range(2), out=place, processes=0, **OPTIONS)
     with MDSWriter(out=place, append=True) as writer:
         writer.write({"id": -1, "text": ""})
     before = content(place)
     with pytest.raises(OutputExistsError, match=r"was changed after .* as by append=True"):
-        write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
+        write_parts(Known(samples), range(2), out=place, processes=0, **OPTIONS)
     assert content(place) == before
     next((place / "part-00000").glob("shard*")).write_bytes(b"")  # by a loss of power
     before = content(place)
     with pytest.raises(OutputExistsError, match=r"was changed after .* as by append=True"):
-        write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
+        write_parts(Known(samples), range(2), out=place, processes=0, **OPTIONS)
     assert content(place) == before
 
 
@@ -844,14 +874,14 @@ def test_a_damaged_part_may_be_written_again_with_other_samples(tmp_path):
         yield from crawl(part)
         raise RuntimeError("not now")
 
-    write_parts(crawl, range(2), **options)
+    write_parts(Known(crawl), range(2), **options)
     next((far / "part-00001").glob("shard*")).write_bytes(b"")
     with pytest.raises(WriterError, match="not now"):
-        write_parts(interrupted, range(2), **options)
+        write_parts(Known(interrupted), range(2), **options)
     for place in (near, far):
         assert not (place / "index.json").exists()  # rather than one of the part as it was
     for _ in range(2):
-        write_parts(crawl, range(2), **options)
+        write_parts(Known(crawl), range(2), **options)
         assert ids(near) == ids(far) == [1] * SIZE + [4] * SIZE
 
 
@@ -859,23 +889,23 @@ def test_a_damaged_part_may_be_written_again_with_other_samples(tmp_path):
 def test_a_damaged_copy_is_made_again_of_what_was_uploaded(tmp_path, hashes):
     near, far = tmp_path / "near", tmp_path / "far"
     options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
-    write_parts(samples, range(3), **{**options, "hashes": hashes})
+    write_parts(Known(samples), range(3), **{**options, "hashes": hashes})
     before = content(far)
     next((near / "part-00000").glob("shard*")).write_bytes(b"")
     (near / "part-00001" / "index.json").unlink()
-    write_parts(broken, range(3), **{**options, "hashes": hashes})
+    write_parts(Known(broken), range(3), **{**options, "hashes": hashes})
     assert content(near) == content(far) == before
 
 
 def test_a_copy_of_an_appended_data_set_keeps_its_index(tmp_path):
     near, far = tmp_path / "near", tmp_path / "far"
     options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
-    write_parts(samples, range(2), **options)
+    write_parts(Known(samples), range(2), **options)
     with MDSWriter(out=far, append=True) as writer:
         writer.write({"id": -1, "text": ""})
     before = content(near)
     with pytest.raises(OutputExistsError, match=r"was changed after .* as by append=True"):
-        write_parts(samples, range(2), **options)
+        write_parts(Known(samples), range(2), **options)
     assert content(near) == before
 
 
@@ -888,11 +918,11 @@ def fails_late(part):
 def test_a_local_copy_has_no_index_of_other_parts(tmp_path):
     near, far = tmp_path / "near", tmp_path / "far"
     options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
-    write_parts(samples, range(3), **options)
+    write_parts(Known(samples), range(3), **options)
     with pytest.raises(WriterError, match="not now"):
-        write_parts(fails_late, range(10, 14), exist_ok=True, **options)
+        write_parts(Known(fails_late), range(10, 14), exist_ok=True, **options)
     assert not (near / "index.json").exists()
-    write_parts(samples, range(10, 14), **options)
+    write_parts(Known(samples), range(10, 14), **options)
     assert (near / "index.json").read_bytes() == (far / "index.json").read_bytes()
     assert ids(near) == ids(far) == list(range(10 * SIZE, 14 * SIZE))
 
@@ -901,10 +931,10 @@ def test_a_local_copy_gets_the_parts_that_it_lacks(tmp_path):
     near, far = tmp_path / "near", tmp_path / "far"
     options = {**OPTIONS, "out": (near, f"file://{far}"), "processes": 0, "keep_local": True}
     with pytest.raises(WriterError, match="not now"):
-        write_parts(fails_late, range(10, 14), **options)
+        write_parts(Known(fails_late), range(10, 14), **options)
     before = content(far)
     shutil.rmtree(near)  # as of a run that goes on on another machine
-    write_parts(samples, range(10, 14), **options)
+    write_parts(Known(samples), range(10, 14), **options)
     assert ids(near) == ids(far) == list(range(10 * SIZE, 14 * SIZE))
     assert before.items() <= content(far).items()
 
@@ -946,5 +976,6 @@ def test_the_index_of_another_data_set_is_not_removed_from_the_local_place(tmp_p
     write_parts(samples, range(1, 3), exist_ok=True, **options, keep_local=True)
     assert content(near) == content(far)
     before = content(near)
-    write_parts(samples, range(1, 3), **options)  # the same parts, which are complete
+    with pytest.raises(OutputExistsError, match="finished data set of such a call"):
+        write_parts(samples, range(1, 3), **options)
     assert content(near) == before

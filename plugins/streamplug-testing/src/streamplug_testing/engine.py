@@ -259,9 +259,11 @@ def _writing(folder: Path) -> Callable[[Engine | str, Any], dict[str, bytes]]:
 
 def _objects(url: str, options: Mapping[str, Any]) -> dict[str, bytes]:
     with closing(open_storage(url, options)) as storage:
-        return {info.key: storage.read(info.key) for info in list(storage.list(""))}
+        keys = [info.key for info in storage.list("")]
+        # The plan names the function, which differs.
+        return {key: storage.read(key) for key in keys if key != PLAN_NAME}
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != PLAN_NAME)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,8 @@ class CopyTask:
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
         is_shared: Whether it is called on other machines.
     """
+
+    identity: ClassVar[str] = "copy"  # `parts` say the rest
 
     inputs: Sequence[CopyInput]
     key: str | None = None

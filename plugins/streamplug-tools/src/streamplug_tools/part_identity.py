@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import json
-import pickle
-from collections.abc import Mapping, Sequence
-from io import BytesIO
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 import xxhash
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError
+from streamplug.plugin.location import local_path
+from streamplug_tools.function_digest import digest_function
+
+
+def declared_identity(make_samples: object) -> str | None:
+    """Return the text by which a function says what it makes of a part; None if it does not."""
+    identity = getattr(make_samples, "identity", None)
+    return identity if isinstance(identity, str) else None
 
 
 def make_plan(
-    parts: Sequence[Any], columns: Mapping[str, str], options: Mapping[str, Any], *, batched: bool
+    parts: Sequence[Any],
+    make_samples: object,
+    columns: Mapping[str, str],
+    options: Mapping[str, Any],
+    *,
+    batched: bool,
 ) -> dict[str, Any]:
     """Return the JSON content of a plan.
 
     Args:
-        parts: As for `write_parts`, as is `columns`.
+        parts: As for `write_parts`, as are `make_samples` and `columns`.
+        make_samples: See there.
         columns: See there.
         options: Options of `Writer`; ``hashes`` is set.
         batched: Whether samples are given in batches.
@@ -40,19 +56,22 @@ def make_plan(
         ) from error
     limit = options.get("size_limit", "64mb")
     max_samples = options.get("max_samples_per_shard")
+    identity = declared_identity(make_samples)
     plan = {
         "batched": batched,
         "columns": dict(columns),
         "compression": options.get("compression"),
         "extra_keys": options.get("extra_keys", "error"),
+        "files_digest": "" if identity is not None else _digest(list(_find_files(parts))),
         "format": _describe_format(options.get("format", "mds")),
+        "function": digest_function(make_samples) if identity is None else identity,
         "hashes": list(options["hashes"]),
         # NumPy's integers are valid, but are no JSON.
         "max_samples_per_shard": None if max_samples is None else int(max_samples),
         "parts": len(parts),
         "parts_digest": xxhash.xxh3_64_hexdigest(named.encode()),
         "size_limit": None if limit is None else parse_bytes(limit, "size_limit"),
-        "version": 1,
+        "version": 2,
     }
     try:
         normalized: dict[str, Any] = json.loads(json.dumps(plan))
@@ -63,16 +82,42 @@ def make_plan(
     return normalized
 
 
+def _digest(value: object) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(value).encode())
+
+
+def _find_files(value: object) -> Iterator[tuple[str, int, int]]:
+    """Yield the path, size and time of modification of each local file that a part names.
+
+    A directory stands for the files directly in it.
+    """
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _find_files(item)
+    elif isinstance(value, Mapping):
+        yield from _find_files(list(value.values()))
+    elif isinstance(value, (str, PathLike)) and fspath(value):
+        with suppress(OSError, ValueError, ConfigError):  # it is no path, or cannot be read
+            path = local_path(str(fspath(value)))
+            status = None if path is None else path.stat()
+            if path is None or status is None:
+                return
+            if S_ISREG(status.st_mode):
+                yield str(path), status.st_size, status.st_mtime_ns
+            elif S_ISDIR(status.st_mode):
+                yield from _files_in(path)
+
+
+def _files_in(folder: Path) -> list[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        files = [(entry.path, entry.stat()) for entry in entries if entry.is_file()]
+    return sorted((path, status.st_size, status.st_mtime_ns) for path, status in files)
+
+
 def _describe_format(format_: Any) -> str:
     """Return a name of a format that differs for other options of a format object."""
-    if isinstance(format_, str):
-        return format_
-    state = BytesIO()
-    pickler = pickle.Pickler(state, protocol=4)
-    pickler.fast = True  # the bytes must not depend on which equal strings are the same object
-    name = type(format_).__name__
-    try:
-        pickler.dump(format_)
-    except Exception:  # noqa: BLE001 - the methods of any class are called
-        return name
-    return f"{name} {xxhash.xxh3_64_hexdigest(state.getvalue())}"
+    return (
+        format_
+        if isinstance(format_, str)
+        else f"{type(format_).__name__} {digest_function(format_)}"
+    )

@@ -38,7 +38,7 @@ from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.write.writer import Writer
 from streamplug_tools.local_engine import Local
 from streamplug_tools.part_counts import watch_counts
-from streamplug_tools.part_identity import make_plan
+from streamplug_tools.part_identity import declared_identity, make_plan
 from streamplug_tools.part_task import (
     ATTEMPTS,
     MakeSamples,
@@ -67,14 +67,19 @@ def write_parts(
     """Write a data set from parts, such as files to be converted, on this machine or a cluster.
 
     The samples of a part follow those of the part before. Shards never span parts, so each part should fill
-    several shards. If a run is killed, the same call writes the missing parts; the bytes are those of an
-    uninterrupted run if `make_samples` yields the same samples.
+    several shards.
 
-    Finished parts of a call with the same arguments are kept, also with `exist_ok`. The code of functions is
-    not compared: after a change of `make_samples`, remove the data set, or choose another `out`.
+    If a run is killed, the same call writes the missing parts; the bytes are those of an uninterrupted run if
+    `make_samples` yields the same samples. A call is the same if it has equal parts, columns and options, the
+    files that parts name have the same sizes and times of modification, and `make_samples` has the same code
+    and uses the same values. Any other one is refused while there are finished parts.
 
-    A call with other arguments replaces the output of an unfinished run, unless that run is still active on
-    this machine. A run that fails before any part is finished removes its output.
+    What cannot be compared is the content of files at URLs and in subdirectories of parts, and code of
+    installed packages and of modules that the function imports itself. A `make_samples` with an attribute
+    ``identity``, a text, says by it what it does: it is compared in place of its code, values and files,
+    and a finished data set of the same identity is kept.
+
+    A run that fails before any part is finished removes its output.
 
     Args:
         make_samples: Called with one of `parts`, yields its samples: the value of each column by its name. It
@@ -86,8 +91,8 @@ def write_parts(
             ``"ray:auto"``, or an engine.
         processes: Number of processes of the engine ``"local"``; None for one per processor, 0 to write in
             this process.
-        exist_ok: Whether to remove another data set in `out`, which must contain no other files. Another one
-            is one of other parts, columns or options, or of a single writer. With the same, it is kept.
+        exist_ok: Whether to remove the data set in `out`, finished or of another call, which must contain no
+            other files. An unfinished run of the same call is continued all the same.
         storage_options: Options of the storage that files are uploaded to.
         on_progress: Called with the numbers of finished and of all parts after each part.
         on_counts: Called from a thread ten times a second with the samples and raw bytes of each part so far,
@@ -101,8 +106,8 @@ def write_parts(
         Number of shards of the data set.
 
     Raises:
-        OutputExistsError: If `out` has another finished data set and not `exist_ok`, or other files, or
-            another run of this machine is writing there.
+        OutputExistsError: If `out` has a finished data set, or parts of another call, and not `exist_ok`; or
+            other files; or another run of this machine is writing there.
         ConfigError: If an argument is invalid.
         WriterError: If `make_samples` raises, or a sample cannot be written.
     """
@@ -117,7 +122,8 @@ def write_parts(
     check_writer_options(columns, options)
     options["hashes"] = chosen_hashes(options.get("hashes"))
     output = PartitionedOutput(out, storage_options, keep_local=options.get("keep_local", False))
-    plan = make_plan(parts, columns, options, batched=batched)
+    plan = make_plan(parts, make_samples, columns, options, batched=batched)
+    keep = declared_identity(make_samples) is not None
     task = PartTask(
         make_samples,
         tuple(parts),
@@ -129,13 +135,14 @@ def write_parts(
         registrations(),
         batched=batched,
     )
-    with output.started(plan, exist_ok=exist_ok):
+    with output.started(plan, exist_ok=exist_ok, keep=keep):
         done, uncopied = output.finished(len(parts))
         pending = [number for number in range(len(parts)) if number not in done]
+        if not (pending or keep):
+            output.check_unfinished()
         if exist_ok and not pending:
             _LOG.warning(
-                "%s is kept as it is: it was written with the same arguments, of which the code of functions "
-                "is not compared; remove it to write it again",
+                "%s is kept as it is: it was written with the same arguments; remove it to write it again",
                 public_url(output.locations[-1]),
             )
         if pending:

@@ -50,6 +50,13 @@ _LOG = logging.getLogger("streamplug.write")
 _MAX_READS_IN_FLIGHT = 16
 _PART_INDEX = re.compile(rf"part-([0-9]{{5,18}})/{re.escape(INDEX_NAME)}")
 
+_DIGESTS = {
+    "files_digest": "files that its parts name had another size or time of modification",
+    "function": "its make_samples= had other code, or used other values",
+    "parts_digest": "it is made of other samples",
+}
+"""What it means that a plan has another digest."""
+
 
 class PartitionedOutput:
     """The locations of a data set that is written in parts, its plan and its index."""
@@ -63,13 +70,17 @@ class PartitionedOutput:
         self._homes = [*copies, self._storage]
 
     @contextmanager
-    def started(self, plan: dict[str, Any], *, exist_ok: bool) -> Iterator[None]:
-        """Start a run, and remove its output if it fails before any part is finished."""
+    def started(self, plan: dict[str, Any], *, exist_ok: bool, keep: bool) -> Iterator[None]:
+        """Start a run, and remove its output if it fails before any part is finished.
+
+        With `exist_ok`, a finished data set of the same plan is replaced, too, unless it is to be kept.
+        """
         folders = [local_path(home.url) for home in self._homes]
         made_folders = [folder for folder in folders if folder is not None and not folder.exists()]
         with ExitStack() as stack:
             locked = [stack.enter_context(_lock_of(home.url)) for home in self._homes]
-            made = self._start(plan, exist_ok=exist_ok, alone=all(locked))
+            again = exist_ok and not keep and self._storage.exists(INDEX_NAME)
+            made = self._start(plan, exist_ok=exist_ok, again=again, alone=all(locked))
             try:
                 yield
             except Exception:
@@ -87,17 +98,27 @@ class PartitionedOutput:
             for info in list(self._storage.list(f"{ATTEMPTS}/shared-")):
                 self._storage.delete(info.key)
 
-    def _start(self, plan: dict[str, Any], *, exist_ok: bool, alone: bool) -> list[Storage]:
+    def _start(
+        self, plan: dict[str, Any], *, exist_ok: bool, again: bool, alone: bool
+    ) -> list[Storage]:
         """Write the plan, or check that it equals the existing ones; return where it was written."""
         old = {}
         for home in self._homes:
             existing = _read_plan(home)
-            if existing != plan:
+            if again or existing != plan:
                 old[home] = _replaceable_files(home, existing, plan, exist_ok=exist_ok, alone=alone)
         for home, keys in old.items():  # once all are checked
             remove_files(home, keys)
             home.write(PLAN_NAME, json.dumps(plan, sort_keys=True).encode())
         return list(old)
+
+    def check_unfinished(self) -> None:
+        """Raise OutputExistsError if there is an index."""
+        if self._storage.exists(INDEX_NAME):
+            raise OutputExistsError(
+                f"{self._storage.url} already holds the finished data set of such a call; choose another "
+                "place, or pass exist_ok=True (--exist-ok) to write it again"
+            )
 
     def finished(self, count: int) -> tuple[set[int], set[int]]:
         """Return the numbers of the finished parts, and of those that only the local copy lacks."""
@@ -217,13 +238,13 @@ def _replaceable_files(
             "choose another place, or end that process"
         )
     unfinished = not has_index and _is_ours(existing)
-    if not (exist_ok or unfinished):
+    done = sum(_PART_INDEX.fullmatch(info.key) is not None for info in home.list("part-"))
+    if not (exist_ok or (unfinished and (not done or REMOVED in existing))):
         other = _difference(existing, plan) if existing else "it was written otherwise"
         raise OutputExistsError(
             f"{home.url} already holds a data set, or a part of one: {other}; choose another place, or "
             "pass exist_ok=True (--exist-ok) to replace it"
         )
-    done = sum(_PART_INDEX.fullmatch(info.key) is not None for info in home.list("part-"))
     if unfinished and done:
         _LOG.warning(
             "%s: %d finished parts of a data set that was not completed are replaced by another one",
@@ -248,9 +269,9 @@ def _difference(existing: Any, plan: dict[str, Any]) -> str:
         return f"its {PLAN_NAME} is damaged"
     if REMOVED in existing:
         return "the removal of an earlier one was cut off"
-    names = [name for name in plan if existing.get(name) != plan[name] and name != "parts_digest"]
-    if not names:
-        return "it is made of other samples, or in another way"
-    return ", ".join(
-        f"{name} was {existing.get(name)!r:.80}, not {plan[name]!r:.80}" for name in names
-    )
+    names = [name for name in plan if existing.get(name) != plan[name]]
+    told = [
+        _DIGESTS.get(name) or f"{name} was {existing.get(name)!r:.80}, not {plan[name]!r:.80}"
+        for name in names
+    ]
+    return ", ".join(told) or "it is to be written again"

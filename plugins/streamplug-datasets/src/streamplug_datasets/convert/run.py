@@ -82,6 +82,20 @@ class SplitSummary:
     failed: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Maker:
+    """Function of a split, known by its module: parts say the rest, and how to fetch may differ.
+
+    With the identity, a repeated run keeps the splits that are finished.
+    """
+
+    make: Callable[[Any], Iterable[Mapping[str, Any]]]
+    identity: str
+
+    def __call__(self, part: Any) -> Iterable[Mapping[str, Any]]:
+        return self.make(part)
+
+
 def convert(splits: Sequence[Split], settings: Settings) -> list[SplitSummary]:
     """Write the splits. A run that was killed goes on where it stood.
 
@@ -94,7 +108,7 @@ def convert(splits: Sequence[Split], settings: Settings) -> list[SplitSummary]:
 def _convert(split: Split, settings: Settings) -> SplitSummary:
     out = f"{settings.out.rstrip('/')}/{split.name}" if split.name else settings.out
     write_parts(
-        split.make,
+        _Maker(split.make, getattr(split.make, "func", split.make).__module__),
         split.parts,
         columns=split.columns,
         out=out,
