@@ -170,7 +170,7 @@ def test_what_is_far_larger_than_the_index_says_is_not_received(tmp_path, write)
             sizes.append(path.stat().st_size if path.exists() else 0)
 
     with pytest.raises(
-        CorruptShardError, match=r"^/far/shard has more than 1048586 bytes, the index says 5; "
+        CorruptShardError, match=r"^/far/shard has more than 1048586 bytes where 5 were expected; "
     ):
         get(Far(watched, watched), tmp_path, retries=1, timeout=0.4)
     assert list(tmp_path.iterdir()) == []

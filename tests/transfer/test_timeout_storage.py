@@ -6,6 +6,7 @@ import multiprocessing
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ import pytest
 from streamplug import MDSWriter, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.errors import AccessDenied, CorruptShardError, NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
+from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.transfer.probe import ProbeStorage, check_reachable
 from streamplug.transfer.stall_timeout import bytes_of
 from streamplug.transfer.tempdir import temp_root
@@ -281,3 +283,44 @@ def test_bytes_of_partial_files_are_counted_whatever_their_name(tmp_path):
     for name in ("a[1]", "a[1].part", "a1", "b"):
         (tmp_path / name).write_bytes(bytes(10))
     assert bytes_of(tmp_path / "a[1]") == 20
+
+
+@pytest.mark.parametrize("wrap", [TimeoutStorage, ProbeStorage])
+def test_objects_of_unknown_size_are_read_up_to_a_limit_or_their_size(tmp_path, monkeypatch, wrap):
+    monkeypatch.setattr("streamplug.transfer.timeout_storage.MAX_UNSIZED_BYTES", 10)
+    stats = []
+
+    class Growing(AnyFsspec):
+        def stat(self, key):
+            stats.append(key)
+            info = super().stat(key)
+            return info if key == "large" else replace(info, size=5)
+
+        def download(self, key, path):
+            data = (tmp_path / key).read_bytes()
+            with path.open("wb", buffering=0) as file:
+                write_chunks(file, [data])
+
+    sizes = {"small": 10, "large": (3 << 20) + 1, "endless": (3 << 20) + 1}
+    for key, size in sizes.items():
+        (tmp_path / key).write_bytes(bytes(size))
+    storage = wrap(Growing(str(tmp_path)), 5.0)
+    assert len(storage.read("small")) == 10
+    assert stats == []
+    assert len(storage.read("large")) == sizes["large"]
+    assert stats == ["large"]
+    with pytest.raises(
+        CorruptShardError, match="endless has more than 1048596 bytes where 10 were"
+    ):
+        storage.read("endless")
+
+
+def test_a_listing_that_fails_in_a_plugin_names_the_url(tmp_path):
+    class Broken(AnyFsspec):
+        def list(self, prefix=""):
+            yield from super().list(prefix)
+            raise ConnectionResetError("secret")
+
+    with pytest.raises(Transient, match="/far/a: ConnectionResetError") as caught:
+        list(TimeoutStorage(Broken("/far"), 5.0).list("a"))
+    assert "secret" not in str(caught.value)

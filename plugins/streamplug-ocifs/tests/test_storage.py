@@ -7,7 +7,6 @@ import pickle
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
 
 import pytest
 from streamplug_ocifs.storage import OciStorage
@@ -280,9 +279,6 @@ def test_logs_hold_no_key(service, bucket, caplog):
 class TestOciAnswers(AnswerTests):
     location = "oci://b@tests/set"
     first_request = ("GET", "/n/tests/b/b/o/set%2Fk")
-    deviations: ClassVar = {
-        "test_a_server_that_knows_no_ranges_is_understood": "Object Storage serves every range"
-    }
 
     @pytest.fixture(autouse=True)
     def at_once(self, service, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextvars import ContextVar
+from typing import Any
 
 from streamplug.types import Buffer
 
@@ -10,6 +12,9 @@ MAX_UNSIZED_BYTES = 64 << 20
 """Maximum size of a body that is read into memory although nothing told its size, such as a listing."""
 
 CHUNK_BYTES = 1 << 20
+
+
+_max_bytes: ContextVar[int | None] = ContextVar("max_bytes", default=None)
 
 
 class OversizeBodyError(Exception):
@@ -98,3 +103,47 @@ async def receive_body(
     while not part.is_complete and (chunk := await read(CHUNK_BYTES)):
         part.add(chunk)
     return part.join()
+
+
+def bounded_reader(
+    read: Callable[..., Coroutine[Any, Any, bytes]],
+) -> Callable[..., Coroutine[Any, Any, bytes]]:
+    """Return a coroutine function of path, start and end, for sessions with `bound_body`."""
+
+    async def read_part(path: str, start: int, end: int) -> bytes:
+        _max_bytes.set(end - start)  # of the task that asyncio makes of each request
+        return await read(path, start=start, end=end)
+
+    return read_part
+
+
+async def bound_body(_session: Any, _context: Any, request: Any) -> None:
+    """Bound what a client of aiohttp reads as a whole, as an ``on_request_end`` of a `TraceConfig`.
+
+    It is the length of the range in a `bounded_reader`, else that in the headers, or `MAX_UNSIZED_BYTES`.
+    """
+    response, size = request.response, _max_bytes.get()
+    if size is None or response.status >= 400:
+        size = max(response.content_length or 0, MAX_UNSIZED_BYTES)
+    response.content = BoundedContent(response.content, size)
+
+
+class BoundedContent:
+    """The content of an aiohttp response, whose `read` of everything is bounded."""
+
+    def __init__(self, content: Any, max_bytes: int = MAX_UNSIZED_BYTES) -> None:
+        self._content, self._max_bytes = content, max_bytes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def read(self, size: int = -1) -> bytes:
+        """Return up to `size` bytes; all of them if it is negative.
+
+        Raises:
+            OversizeBodyError: If all are more than `max_bytes`.
+        """
+        if size >= 0:
+            data: bytes = await self._content.read(size)
+            return data
+        return await receive_body(self._content.read, self._max_bytes)

@@ -49,6 +49,7 @@ _RETRYABLE_CLASSES = {
     "http": {"BadStatusLine", "IncompleteRead"},
     "httpcore": {"NetworkError", "RemoteProtocolError", "TimeoutException"},
     "httpx": {"NetworkError", "RemoteProtocolError", "TimeoutException"},
+    "httpx2": {"NetworkError", "RemoteProtocolError", "TimeoutException"},
     "requests": {"ConnectionError", "Timeout", "ChunkedEncodingError"},
     "urllib3": {"NewConnectionError", "ProtocolError", "TimeoutError"},
 }

@@ -96,7 +96,7 @@ def download_to_staging_file(
 ) -> None:
     """Call `write` with a staging file and a stall timeout; check the file, and rename it to `path`.
 
-    `size` is that in the index, in bytes; CorruptShardError is raised as soon as it is far exceeded.
+    `size` is the expected one in bytes; CorruptShardError is raised as soon as it is far exceeded.
     """
     # Twice, as a client may copy a partial file of its own to the staging file.
     max_bytes = None if size is None else 2 * size + _OVERSIZE_BYTES
@@ -118,7 +118,7 @@ def download_to_staging_file(
         commit_file(part, path)
     except OversizeError as error:
         raise CorruptShardError(
-            f"{url} has more than {max_bytes} bytes, the index says {size}; it was replaced, write or "
+            f"{url} has more than {max_bytes} bytes where {size} were expected; it was replaced, write or "
             "copy it again"
         ) from error
     finally:

@@ -48,7 +48,8 @@ class ProbeStorage(StorageWrapper):
 
     def __init__(self, storage: Storage, timeout: float) -> None:
         """Wrap `storage`; the stall timeout in seconds is at most `PROBE_SECONDS`."""
-        super().__init__(TimeoutStorage(storage, min(timeout, PROBE_SECONDS)))
+        self._timeout_storage = TimeoutStorage(storage, min(timeout, PROBE_SECONDS))
+        super().__init__(self._timeout_storage)
         self._timeout = timeout
         server = "//".join(urlsplit(storage.url)[:2])
         self._server = server if local_path(storage.url) is None else storage.url
@@ -80,7 +81,10 @@ class ProbeStorage(StorageWrapper):
     def read(self, key: str) -> bytes:
         # Outside `_run`, where errors of the temporary file would be failures of the remote.
         self.failure = None
-        return read_staged(self, key)
+        return read_staged(self, key, self._download_sized)
+
+    def _download_sized(self, key: str, path: Path, size: int | None) -> None:
+        self._run(key, lambda: self._timeout_storage.download_sized(key, path, size))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         # A listing has no timeout, as a long one shows no progress: stat one object first.

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from streamplug.errors import StorageError
+from streamplug.errors import CorruptShardError, StorageError
 from streamplug.interfaces import Storage
+from streamplug.plugin_kit.body import MAX_UNSIZED_BYTES
 from streamplug.transfer.disk_errors import map_disk_errors, map_storage_errors
 from streamplug.transfer.download import download_to_staging_file
 from streamplug.transfer.stall_timeout import run_with_timeout
@@ -34,7 +35,7 @@ class TimeoutStorage(StorageWrapper):
         self._received_bytes = 0
 
     def read(self, key: str) -> bytes:
-        return read_staged(self, key)
+        return read_staged(self, key, self.download_sized)
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         return self._run_counted(key, lambda: self._storage.read_range(key, start, stop), len)
@@ -56,8 +57,12 @@ class TimeoutStorage(StorageWrapper):
         )
 
     def download(self, key: str, path: Path) -> None:
+        self.download_sized(key, path, None)
+
+    def download_sized(self, key: str, path: Path, size: int | None) -> None:
+        """Download an object of about this size in bytes; CorruptShardError if it is far larger."""
         write = partial(self._storage.download, key)
-        download_to_staging_file(write, self.url_of(key), path, self._timeout)
+        download_to_staging_file(write, self.url_of(key), path, self._timeout, size=size)
 
     def _run(self, key: str, operation: Callable[[], T]) -> T:
         with map_storage_errors(self.url_of(key)):
@@ -73,11 +78,21 @@ class TimeoutStorage(StorageWrapper):
         return result
 
 
-def read_staged(storage: Storage, key: str) -> bytes:
+def read_staged(
+    storage: Storage, key: str, download: Callable[[str, Path, int | None], None]
+) -> bytes:
     """Return an object's bytes by downloading it to a temporary file.
 
-    The growing file shows progress, which tells a slow connection from a stalled one.
+    The growing file shows progress, which tells a slow connection from a stalled one. `download` takes the
+    expected size, which is asked for only if an object is large: it is a request.
     """
     with TemporaryDirectory() as folder, map_disk_errors(folder):
-        storage.download(key, folder / "part")
-        return (folder / "part").read_bytes()
+        path = folder / "part"
+        try:
+            download(key, path, MAX_UNSIZED_BYTES)
+        except CorruptShardError:
+            size = storage.stat(key).size
+            if size <= MAX_UNSIZED_BYTES:
+                raise
+            download(key, path, size)
+        return path.read_bytes()

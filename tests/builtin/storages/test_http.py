@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from streamplug_testing.endless import check_ranges_are_bounded, endless_server
 from streamplug_testing.http import serving
 from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.storage import READS, StorageTests
@@ -490,68 +491,34 @@ def test_a_login_of_netrc_for_the_other_host_is_sent_to_it(tmp_path, monkeypatch
     assert elsewhere[0][1]["Authorization"] == f"Basic {login}"
 
 
-BLOCK = bytes(1 << 16)
-MAX_BLOCKS = 3000  # 188 MiB: the test fails rather than never ends
+def test_no_more_is_read_than_the_range():
+    check_ranges_are_bounded(Http, may_ignore_ranges=True)
 
 
-def endless(status, headers, *, chunked=True):
-    """Return what answers each request with a body without an end."""
-
-    def respond(handler):
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name, value)
-        handler.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("X-None", "1")))
-        handler.close_connection = True
-        handler.end_headers()
-        if handler.command == "HEAD":
-            return
-        for _ in range(MAX_BLOCKS):
-            handler.wfile.write(b"10000\r\n" + BLOCK + b"\r\n" if chunked else BLOCK)
-            handler.server.seen.append(("sent", {}))
-
-    return respond
+def test_no_more_is_read_than_the_ranges_of_several_files():
+    with endless_server(206, {"Content-Range": "bytes 5-14/99"}) as server:
+        for error in Http(server.url).read_many([("k", 5, 15), ("l", 5, 10)]):
+            assert isinstance(error, StorageError)
+            assert "bytes that were asked for" in str(error)
+        assert server.sent_bytes < 64 << 20
 
 
-def sent_bytes(seen):
-    return sum(path == "sent" for path, _ in list(seen)) * len(BLOCK)
-
-
-@pytest.mark.parametrize(
-    "read", [lambda s: s.read_range("k", 5, 15), lambda s: s.read_many([("k", 5, 15)])[0]]
-)
-@pytest.mark.parametrize("chunked", [True, False])
-def test_no_more_is_read_than_the_range(read, chunked):
-    with answering(endless(206, {"Content-Range": "bytes 5-14/99"}, chunked=chunked)) as (
-        url,
-        seen,
-    ):
-        storage = Http(url)
-        try:
-            result = read(storage)
-        except StorageError as error:
-            result = error
-        assert "/k: the server sent more than the 10 bytes that were asked for" in str(result)
-        assert sent_bytes(seen) < 32 << 20
-
-
-@pytest.mark.parametrize("chunked", [True, False])
-def test_of_a_whole_file_no_more_is_read_than_up_to_the_range(chunked):
-    with answering(endless(200, {}, chunked=chunked)) as (url, seen):
-        storage = Http(url)
+def test_of_a_whole_file_no_more_is_read_than_up_to_the_range():
+    with endless_server(200) as server:
+        storage = Http(server.url)
         assert not storage.serves_ranges("k")
         assert storage.read_range("k", 5, 100_000) == bytes(99_995)
         assert storage.read_ranges("k", [(70_000, 80_000), (0, 1)]) == [bytes(10_000), b"\0"]
-        assert sent_bytes(seen) < 64 << 20
+        assert server.sent_bytes < 64 << 20
 
 
 def test_a_listing_without_an_end_is_refused():
-    with answering(endless(200, {"Content-Type": "text/html"})) as (url, seen):
+    with endless_server(200, {"Content-Type": "text/html"}) as server:
         with pytest.raises(StorageError, match="sent more than the 67108864 bytes"):
-            Http(url).list()
+            Http(server.url).list()
         with pytest.raises(StorageError, match="/k: the server sent more than the 67108864 bytes"):
-            Http(url).read("k")
-        assert sent_bytes(seen) < 2 * (96 << 20)
+            Http(server.url).read("k")
+        assert server.sent_bytes < 2 * (96 << 20)
 
 
 def test_sorting_links_of_a_directory_page_are_no_objects(server):

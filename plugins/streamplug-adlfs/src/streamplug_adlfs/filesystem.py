@@ -10,6 +10,7 @@ from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import sync
 
 from streamplug.errors import ConfigError
+from streamplug.plugin_kit.body import BodyPart
 from streamplug.plugin_kit.fsspec_storage import version_of
 
 _PART = 8 << 20
@@ -119,6 +120,28 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         kwargs.setdefault("max_concurrency", self._parts_at_once)
         await super()._get_file(rpath, lpath, **kwargs)
 
+    async def read_part(self, path: str, start: int, end: int) -> bytes:
+        """Return a range of a blob, and read no more of the response than that."""
+
+        def bound(response: Any) -> None:
+            answer = response.http_response
+            if answer.status_code < 300:
+                # The client joins whatever arrives.
+                body = answer.internal_response
+                body.content = _BlobContent(body.content, end - start)
+
+        container, name, _ = self.split_path(path)
+        async with self.service_client.get_blob_client(container, name) as client:
+            blob = await client.download_blob(
+                start,
+                end - start,
+                max_concurrency=self._parts_at_once,
+                raw_response_hook=bound,
+                **self._timeout_kwargs,
+            )
+            content: Any = await blob.readall()
+            return bytes(content)
+
     def blobs(self, path: str) -> list[tuple[str, int, str]]:
         """Return name (without container), size and version of all blobs with a prefix."""
         blobs: list[tuple[str, int, str]] = sync(self.loop, self._blobs, path)
@@ -134,6 +157,21 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
                 async for blob in listing
                 if not _is_folder(blob)
             ]
+
+
+class _BlobContent:
+    """The content of a response, which raises if it is longer than the range that was asked for."""
+
+    def __init__(self, content: Any, max_bytes: int) -> None:
+        self._content, self._part = content, BodyPart(max_bytes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def read(self, size: int) -> bytes:
+        chunk: bytes = await self._content.read(size)
+        self._part.add(chunk)
+        return chunk
 
 
 def _is_folder(blob: Any) -> bool:

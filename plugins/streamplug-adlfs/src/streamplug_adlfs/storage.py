@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.plugin_kit.error_mapping import RETRYABLE_STATUSES, status_of
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.types import ObjectInfo
 from streamplug_adlfs.options import adlfs_options, check
@@ -49,6 +50,9 @@ class AzureStorage(FsspecStorage):
 
         return FileSystem(**options), self._root
 
+    def part_reader(self) -> Any:
+        return self.filesystem().read_part
+
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         filesystem = self.filesystem()
         start = len(self.path("").partition("/")[2])
@@ -60,6 +64,8 @@ class AzureStorage(FsspecStorage):
         from azure.core import exceptions as azure
 
         if isinstance(error, azure.ClientAuthenticationError):
+            if status_of(error) in RETRYABLE_STATUSES:  # of the service that gives credentials
+                return None
             return AccessDenied(f"no valid credentials for {url}; {_WAYS}")
         if isinstance(
             error,

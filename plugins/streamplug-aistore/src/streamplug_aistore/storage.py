@@ -8,6 +8,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError
 from streamplug.plugin_kit.blocks import write_chunks
+from streamplug.plugin_kit.body import read_body
 from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.types import Buffer, ObjectInfo
@@ -57,8 +58,10 @@ class AistoreStorage(ClientStorage):
         with self.translated(key):
             try:
                 # HTTP ranges include their end.
-                reader = self._object(key).get_reader(byte_range=f"bytes={start}-{stop - 1}")
-                return bytes(reader.read_all())
+                reader = self._object(key).get_reader(
+                    chunk_size=_CHUNK_BYTES, byte_range=f"bytes={start}-{stop - 1}"
+                )
+                return read_body(reader, stop - start)
             except Exception as error:
                 if status_of(error) == 416:  # the range starts beyond the end
                     return b""

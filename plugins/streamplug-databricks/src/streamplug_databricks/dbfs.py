@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
 from streamplug.errors import StorageError, Transient
+from streamplug.plugin_kit.body import read_body
 from streamplug.plugin_kit.client_storage import staging_path
 from streamplug_databricks.workspace import Workspace
 
@@ -38,7 +40,7 @@ class Dbfs:
             data = base64.b64decode(self._call("GET", "read", params=params)["data"])
             if not data:  # the file was truncated
                 return
-            yield data
+            yield data[: end - start]
             start += len(data)
 
     def write(self, path: str, source: IO[bytes], size: int) -> None:
@@ -127,7 +129,7 @@ class Dbfs:
     ) -> dict[str, Any]:
         path = f"/api/2.0/dbfs/{operation}"
         with self._workspace.answer(method, path, missing=missing, **request) as response:
-            content: dict[str, Any] = response.json()
+            content: dict[str, Any] = json.loads(read_body(response.iter_content(_CHUNK_BYTES)))
         return content if response.status_code == 200 else {}
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import quote
 
+from streamplug.plugin_kit.body import read_body, read_range_body
 from streamplug_databricks.workspace import Workspace
 
 _CHUNK_BYTES = 2**20
@@ -25,8 +27,10 @@ class Volumes:
         with self._workspace.answer("GET", _file(path), headers=headers) as response:
             if response.status_code == 416:  # the range starts beyond the end
                 return b""
-            data = bytes(response.content)
-        return data[slice(*limits)] if limits and response.status_code == 200 else data
+            if limits is None:
+                return bytes(response.content)
+            chunks = response.iter_content(_CHUNK_BYTES)
+            return read_range_body(chunks, *limits, response.status_code)
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Yield the content of a file in chunks."""
@@ -81,7 +85,7 @@ class Volumes:
             with self._workspace.answer("GET", place, missing=True, params=page) as response:
                 if response.status_code == 404:
                     return
-                listing = response.json()
+                listing = json.loads(read_body(response.iter_content(_CHUNK_BYTES)))
             yield from listing.get("contents", [])
             if not listing.get("next_page_token"):
                 return

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.plugin_kit.body import bound_body, bounded_reader
 from streamplug.plugin_kit.error_mapping import missing_bucket
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
 from streamplug.types import ObjectInfo
@@ -47,9 +48,18 @@ class GCSStorage(FsspecStorage):
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
         # The class that gcsfs registers looks up the bucket type over gRPC before it reads, which takes
         # up to a minute where only HTTP is reachable; and gRPC does not survive a fork.
+        from aiohttp import TraceConfig
         from gcsfs.core import GCSFileSystem
 
+        trace = TraceConfig()
+        trace.on_request_end.append(bound_body)
+        session = dict(options.get("session_kwargs") or {})
+        session["trace_configs"] = [*session.get("trace_configs", ()), trace]
+        options = {**options, "session_kwargs": session}
         return GCSFileSystem(**options), self._location.partition("://")[2]
+
+    def part_reader(self) -> Any:
+        return bounded_reader(super().part_reader())
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         # gcsfs lists an empty prefix without an error: only a missing bucket is an error.
@@ -73,7 +83,9 @@ class GCSStorage(FsspecStorage):
             return AccessDenied(
                 f"no permission for {url}; check the credentials and its access rules"
             )
-        if isinstance(error, (RequestException, ChecksumError, TransportError)):
+        if isinstance(error, (RequestException, ChecksumError, TransportError)) or (
+            isinstance(error, GoogleAuthError) and error.retryable
+        ):
             return Transient(f"{url}: {type(error).__name__}; it may be tried again")
         if isinstance(error, (GoogleAuthError, NonRetryableError)):
             return AccessDenied(f"the credentials for {url} do not work; {_WAYS}")

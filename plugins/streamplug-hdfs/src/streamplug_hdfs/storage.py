@@ -10,6 +10,7 @@ from typing import Any
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 from streamplug.plugin_kit.blocks import write_chunks
+from streamplug.plugin_kit.body import read_body
 from streamplug.plugin_kit.client_storage import ClientStorage, staging_path
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hdfs.options import check, parse
@@ -66,23 +67,24 @@ class HdfsStorage(ClientStorage):
     # -- reading --------------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
-        with self.translated(key):
-            return self._read(key, {})
+        with (
+            self.translated(key),
+            self.client().answer("GET", self._path(key), "OPEN") as response,
+        ):
+            return bytes(response.content)
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         if stop <= start:
             return b""
         with self.translated(key):
             try:
-                return self._read(key, {"offset": start, "length": stop - start})
+                limits = {"offset": start, "length": stop - start}
+                with self.client().answer("GET", self._path(key), "OPEN", **limits) as response:
+                    return read_body(response.iter_content(_CHUNK_BYTES), stop - start)
             except HdfsError as error:
                 if error.unspecific and start >= self.stat(key).size:
                     return b""
                 raise
-
-    def _read(self, key: str, limits: dict[str, int]) -> bytes:
-        with self.client().answer("GET", self._path(key), "OPEN", **limits) as response:
-            return bytes(response.content)
 
     def download(self, key: str, path: Path) -> None:
         with (
@@ -189,7 +191,7 @@ class HdfsStorage(ClientStorage):
 
     def _request(self, key: str, method: str, operation: str) -> dict[str, Any]:
         with self.client().answer(method, self._path(key), operation) as response:
-            content: dict[str, Any] = response.json()
+            content: dict[str, Any] = json.loads(read_body(response.iter_content(_CHUNK_BYTES)))
             return content
 
     def _path(self, key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from urllib.parse import quote
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin_kit.blocks import write_chunks
+from streamplug.plugin_kit.body import read_body, read_range_body
 from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.plugin_kit.error_mapping import error_of_status
 from streamplug.types import Buffer, ObjectInfo
@@ -63,9 +65,10 @@ class HfStorage(ClientStorage):
             if limits and response.status_code == 416:  # the range starts beyond the end
                 return b""
             self._check(response, key)
-            data = bytes(response.read())
-        whole = limits is not None and response.status_code == 200
-        return data[slice(*limits)] if limits and whole else data
+            if limits is None:
+                return bytes(response.read())
+            chunks = response.iter_bytes(_CHUNK_BYTES)
+            return read_range_body(chunks, *limits, response.status_code)
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key), self._answer("GET", self._file(key)) as response:
@@ -80,8 +83,8 @@ class HfStorage(ClientStorage):
             self._answer("POST", self._api("paths-info"), json={"paths": [path]}) as response,
         ):
             self._check(response, key)
-            response.read()
-            entries = [entry for entry in response.json() if entry["path"] == path]
+            infos = json.loads(read_body(response.iter_bytes(_CHUNK_BYTES)))
+            entries = [entry for entry in infos if entry["path"] == path]
         if not entries or entries[0]["type"] != "file":
             raise NotFound(f"{self.url_of(key)} does not exist")
         return ObjectInfo(key, int(entries[0]["size"]), str(entries[0].get("oid", "")))
@@ -98,8 +101,8 @@ class HfStorage(ClientStorage):
                 if response.headers.get("X-Error-Code") == "EntryNotFound":
                     return
                 self._check(response, folder)
-                response.read()
-                page, url = response.json(), response.links.get("next", {}).get("url")
+                page = json.loads(read_body(response.iter_bytes(_CHUNK_BYTES)))
+                url = response.links.get("next", {}).get("url")
             for entry in page:
                 if entry["type"] == "file":
                     yield ObjectInfo(

@@ -6,13 +6,14 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.plugin_kit.blocks import write_chunks
+from streamplug.plugin_kit.body import read_range_body
 from streamplug.plugin_kit.client_storage import read_concurrently
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
@@ -105,8 +106,10 @@ class OciStorage(FsspecStorage):
             try:
                 # HTTP ranges include their end.
                 byte_range = f"bytes={limits[0]}-{limits[1] - 1}"
-                response = self._oci_client().get_object(namespace, bucket, name, range=byte_range)
-                return bytes(response.data.content)
+                data = self._oci_client().get_object(namespace, bucket, name, range=byte_range).data
+                chunks = data.raw.stream(_CHUNK, decode_content=False)
+                with closing(data):
+                    return read_range_body(chunks, *limits, data.status_code)
             except Exception as error:  # noqa: BLE001 - one range may lie beyond the end
                 return error
 

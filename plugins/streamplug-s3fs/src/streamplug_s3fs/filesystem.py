@@ -7,6 +7,7 @@ from typing import Any
 from s3fs import S3FileSystem
 from s3fs.core import S3_RETRYABLE_ERRORS
 
+from streamplug.plugin_kit.body import receive_body
 from streamplug.plugin_kit.event_loop import IncomingFile
 
 _READ_BYTES = 1 << 18
@@ -39,3 +40,16 @@ class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no ty
         finally:
             body.close()
         return True
+
+    async def read_part(self, path: str, start: int, end: int) -> bytes:
+        """Return a range of an object, and read no more of the response than that."""
+        bucket, key, _ = self.split_path(path)
+        # HTTP ranges include their end.
+        response: dict[str, Any] = await self._call_s3(
+            "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}", **self.req_kw
+        )
+        body = response["Body"]
+        try:
+            return await receive_body(body.read, end - start)
+        finally:
+            body.close()

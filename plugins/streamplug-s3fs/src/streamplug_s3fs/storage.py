@@ -77,6 +77,9 @@ class S3Storage(FsspecStorage):
             parts = "max_concurrency" in signature(cat_file).parameters
             return bytes(cat_file(self.path(key), **({"max_concurrency": 1} if parts else {})))
 
+    def part_reader(self) -> Any:
+        return self.filesystem().read_part
+
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             remote = self.path(key)

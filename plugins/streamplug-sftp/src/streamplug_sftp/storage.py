@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.plugin_kit.body import OversizeBodyError
 from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
@@ -343,6 +344,10 @@ class SftpStorage(ClientStorage):
                     part: bytes = await self._soon(file.read(end - start, start))
                     if not part:
                         break
+                    if len(part) > end - start:
+                        raise OversizeBodyError(
+                            f"the server sent {len(part)} bytes where {end - start} were asked for"
+                        )
                     block += part
             return block
 

@@ -16,7 +16,13 @@ from urllib.request import getproxies
 from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
-from streamplug.plugin_kit.body import CHUNK_BYTES, MAX_UNSIZED_BYTES, BodyPart, receive_body
+from streamplug.plugin_kit.body import (
+    CHUNK_BYTES,
+    MAX_UNSIZED_BYTES,
+    BodyPart,
+    BoundedContent,
+    receive_body,
+)
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.event_loop import IncomingFile
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, walk_files
@@ -217,23 +223,8 @@ async def _drop_credentials(_session: Any, _context: Any, redirect: Any) -> None
 
 
 async def _bound_body(_session: Any, _context: Any, request: Any) -> None:
-    request.response.content = _BoundedContent(request.response.content)
-
-
-class _BoundedContent:
-    """The content of an aiohttp response, whose `read` of everything is bounded."""
-
-    def __init__(self, content: Any) -> None:
-        self._content = content
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._content, name)
-
-    async def read(self, size: int = -1) -> bytes:
-        if size >= 0:
-            data: bytes = await self._content.read(size)
-            return data
-        return await receive_body(self._content.read)
+    # Whatever its headers say: it is a listing.
+    request.response.content = BoundedContent(request.response.content)
 
 
 @asynccontextmanager
