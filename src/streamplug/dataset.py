@@ -362,6 +362,18 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         """
         self._session.load_state(saved)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that a trainer starts; optional, called by trainers such as that of transformers.
+
+        It has an effect on a new run, which begins with this epoch, and on a loaded state: if the trainer had
+        read all batches of an epoch, or names a later epoch than that in which it saved the state, its epoch
+        was over, and the next loop is the next epoch.
+
+        Args:
+            epoch: The trainer's epoch number, from 0.
+        """
+        self._session.follow_trainer(epoch)
+
     def set_proportions(self, proportions: Sequence[float]) -> None:
         """Change the proportions of the streams from the first step of the next iteration on.
 

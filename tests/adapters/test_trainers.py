@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.utils.data import DataLoader  # noqa: E402, TID251
+from torch.utils.data import DataLoader, IterableDataset  # noqa: E402, TID251
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.errors import ConfigError, StateError  # noqa: E402
@@ -154,3 +154,122 @@ def test_a_worker_that_asks_for_a_state_is_refused(folder):
     dataset = AsksInWorkers(local=folder, batch_size=BATCH)
     with pytest.raises(StateError, match="use StreamingDataLoader"):
         next(iter(DataLoader(dataset, batch_size=BATCH, num_workers=1)))
+
+
+# -- trainers that end their epochs early, and say which epoch they start ----------
+
+
+def short_epochs(loader: StreamingDataLoader, epochs: range, steps: int = 3) -> list[Any]:
+    """Return the epochs of a trainer that takes a few batches of each, and names each before."""
+    taken = []
+    for epoch in epochs:
+        loader.set_epoch(epoch)
+        batches = iter(loader)
+        taken.append([next(batches)["n"].tolist() for _ in range(steps)])
+    return taken
+
+
+@WORKERS
+@pytest.mark.parametrize("named", ["loader", "sampler", "data set"])
+def test_a_state_at_an_early_end_is_followed_by_the_next_epoch(folder, workers, named):
+    expected = short_epochs(make(folder), range(4))
+    before = make(folder, workers)
+    assert short_epochs(before, range(2)) == expected[:2]
+    state = before.state_dict()
+    assert (state["epoch"], state["sample_in_epoch"], state["trainer_epoch"]) == (1, 30, 1)
+    after = make(folder, workers)
+    after.load_state_dict(state)
+    assert after.state_dict() == state
+    names: Any = {"loader": after, "sampler": after.sampler, "data set": after.dataset}
+    names[named].set_epoch(2)
+    assert short_epochs(after, range(2, 4)) == expected[2:]
+
+
+def test_a_state_is_of_the_epoch_of_its_latest_batch(folder):
+    before = make(folder)
+    short_epochs(before, range(1))
+    before.set_epoch(1)  # has started, but has no batch yet
+    state = before.state_dict()
+    assert (state["epoch"], state["trainer_epoch"]) == (0, 0)
+    after = make(folder)
+    after.load_state_dict(state)
+    assert short_epochs(after, range(1, 2)) == short_epochs(make(folder), range(2))[1:]
+
+
+def test_an_epoch_may_be_named_after_its_loop_began(folder):
+    before = make(folder)
+    batches = iter(before)
+    next(batches)
+    before.set_epoch(5)
+    next(batches)
+    assert before.state_dict()["trainer_epoch"] == 5
+
+
+@WORKERS
+@pytest.mark.parametrize("epoch", [1, 0], ids=["same", "counts anew"])
+def test_a_state_within_an_epoch_is_followed_by_its_rest(folder, workers, epoch):
+    before = make(folder, workers)
+    short_epochs(before, range(2))
+    after = make(folder, workers)
+    after.load_state_dict(before.state_dict())
+    after.set_epoch(epoch)
+    assert [batch["n"].tolist() for batch in after] == whole(folder, 2)[1][3:]
+
+
+def test_epochs_of_data_may_be_ahead_of_those_of_the_trainer(folder):
+    """As of a short loader that a trainer repeats within its epoch beside a longer one."""
+    epochs = whole(folder, 3)
+    before = make(folder)
+    before.set_epoch(0)
+    list(before)
+    next(iter(before))
+    after = make(folder)
+    after.load_state_dict(before.state_dict())
+    after.set_epoch(1)
+    assert counted(after) == epochs[2]
+
+
+def test_states_without_a_trainer_have_no_epoch_of_one(folder):
+    loader = make(folder)
+    next(iter(loader))
+    assert "trainer_epoch" not in loader.state_dict()
+    loader.set_epoch(3)
+    assert list(loader)
+    assert "trainer_epoch" not in loader.state_dict()  # between epochs it does not matter
+
+
+def test_an_invalid_epoch_in_a_state_is_refused(folder):
+    loader = make(folder)
+    with pytest.raises(StateError, match="trainer_epoch=-1"):
+        loader.load_state_dict({**loader.state_dict(), "trainer_epoch": -1})
+
+
+# -- a data set that a trainer reads through a loader of torch ---------------------
+
+
+class Shard(IterableDataset):
+    """What Accelerate and transformers wrap a data set in."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def set_epoch(self, epoch: int) -> None:
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(epoch)
+
+    def __iter__(self) -> Any:
+        return iter(self.dataset)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}]
+)
+def test_a_trainer_that_skips_batches_of_a_data_set_resumes_in_its_epoch(folder, options):
+    dataset = Shard(StreamingDataset(local=folder, shuffle=True, batch_size=BATCH))
+    loader = DataLoader(dataset, batch_size=BATCH, **options)
+    epochs = whole(folder, 4)
+    for epoch in (2, 3):
+        dataset.set_epoch(epoch)
+        dataset.set_epoch(epoch)  # Accelerate repeats it when it iterates
+        batches = [batch["n"].tolist() for batch in loader]
+        assert batches == epochs[epoch]

@@ -235,3 +235,14 @@ def test_a_state_of_mosaicml_streaming_has_no_batches_that_vary_in_size():
 def test_an_empty_state_is_refused():
     with pytest.raises(StateError, match=r"epoch=None"):
         state.load({}, IDENTITY)
+
+
+@pytest.mark.parametrize("epoch", [None, 0, 3])
+def test_the_epoch_of_a_trainer_is_read(epoch):
+    assert state.read_trainer_epoch({"trainer_epoch": epoch}) == epoch
+
+
+@pytest.mark.parametrize("epoch", [-1, True, 1.0, "1", 1 << 62])
+def test_no_epoch_of_a_trainer_is_refused(epoch):
+    with pytest.raises(StateError, match="trainer_epoch="):
+        state.read_trainer_epoch({"trainer_epoch": epoch})

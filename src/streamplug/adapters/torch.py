@@ -337,7 +337,9 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batch yielded last; the generators of transforms follow from it."""
         run, world = self.dataset.session.run, self.dataset.session.world
-        return run.state_at(world, *self._loop_position) if self._in_loop else run.next_state(world)
+        if not self._in_loop:
+            return run.next_state(world)
+        return run.state_of_loop(world, *self._loop_position)
 
     @property
     def _in_loop(self) -> bool:
@@ -373,8 +375,9 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that a trainer starts; optional.
 
-        It has an effect only at the end of an epoch, or before the first batch of epoch 0: a trainer that
-        counts batches and requests no more than an epoch has starts the next epoch here.
+        It has an effect on a new run, which begins with this epoch, and on a loaded state: if the trainer had
+        read all batches of an epoch, or names a later epoch than that in which it saved the state, its epoch
+        was over, and the next loop is the next epoch.
 
         Args:
             epoch: The trainer's epoch number, from 0.

@@ -145,6 +145,16 @@ def load(
     return state["epoch"], _find_step(position, identity, batches_per_step or identity.global_batch)
 
 
+def read_trainer_epoch(state: Mapping[str, Any]) -> int | None:
+    """Return the epoch of the trainer in which it saved a state; None if it did not name its epochs."""
+    epoch = state.get("trainer_epoch")
+    if epoch is not None and (type(epoch) is not int or not 0 <= epoch < MAX_COUNT):
+        raise StateError(
+            f"the state has trainer_epoch={reprlib.repr(epoch)}; expected a whole number"
+        )
+    return epoch
+
+
 def _find_step(position: int, identity: OrderIdentity, step_size: int) -> int:
     if identity.micro_batches % step_size:
         raise StateError(

@@ -278,7 +278,7 @@ class Session:
         self.run.set_proportions(proportions, self.world)
 
     def follow_trainer(self, epoch: int) -> None:
-        """Follow the number of an epoch of a trainer; see `StreamingDataLoader.set_epoch`."""
+        """Follow the number of an epoch of a trainer; see `StreamingDataset.set_epoch`."""
         self.own_counters()
         self.run.follow_trainer(epoch, self.world)
 

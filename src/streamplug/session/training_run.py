@@ -57,6 +57,9 @@ class TrainingRun(RunOrder):
         self._change: WorldChange | None = None  # with which the current loop goes on
         self.num_changes, self.loop_epoch = 0, -1  # changes of the world before it, and its epoch
         self.loop_start = -1, 0  # epoch and first step of the current loop
+        # Epoch of the trainer: the latest one that it named, and that of the position of this process.
+        self._trainer_epoch: int | None = None
+        self._trainer_epoch_at_position: int | None = None
 
     def with_options(self, **changes: Any) -> TrainingRun:
         """Return a new run over the same streams with changed `OrderOptions`."""
@@ -104,7 +107,7 @@ class TrainingRun(RunOrder):
             if block.sets is not None and block.sets != self._sets:
                 self.check_sets(block.sets)
             block.next_step = step
-        self._cursor = (self._cursor[0], epoch, step)
+        self.set_loader_position(epoch, step)
         self.completed_steps += 1
 
     @property
@@ -115,6 +118,7 @@ class TrainingRun(RunOrder):
     def set_loader_position(self, epoch: int, step: int) -> None:
         """Set the position of a loader, whose workers may be ahead."""
         self._cursor = (self._cursor[0], epoch, step)
+        self._trainer_epoch_at_position = self._trainer_epoch
 
     def world_change(self) -> WorldChange | None:
         """Return the change of the world since the current loop began or went on; None without."""
@@ -135,14 +139,20 @@ class TrainingRun(RunOrder):
         self._change = change
 
     def follow_trainer(self, epoch: int, world: World) -> None:
-        """Go to the epoch of a trainer if the run is new, or to the next one at the end of an epoch."""
-        epoch = whole_number("epoch", epoch, 0)
+        """Go to the epoch of a trainer if the run is new, or to the next one after the trainer's last one.
+
+        That is at the end of an epoch, and within one if the loaded state is of an earlier epoch of the
+        trainer: it had ended its epoch there. An earlier number is of a trainer that counts anew.
+        """
+        epoch = self._trainer_epoch = whole_number("epoch", epoch, 0) or 0
+        before = self._trainer_epoch_at_position
         next_epoch, first = self.clock.next()
-        if epoch == next_epoch:
-            return
         if (next_epoch, first) == (0, 0):
-            self._continue(epoch, 0, changed=False)
-        elif self._is_over(next_epoch, first, world):
+            if epoch:
+                self._continue(epoch, 0, changed=False)
+        elif (first and before is not None and epoch > before) or (
+            epoch != next_epoch and self._is_over(next_epoch, first, world)
+        ):
             self._continue(next_epoch + 1, 0, changed=False)
 
     def set_first_step(self, step: int) -> None:
@@ -169,7 +179,11 @@ class TrainingRun(RunOrder):
             StateError: If loader workers have read since, or this process is one.
         """
         position = self.loop_position()
-        return self.next_state(world) if position is None else self.state_at(world, *position)
+        return self.next_state(world) if position is None else self.state_of_loop(world, *position)
+
+    def state_of_loop(self, world: World, epoch: int, step: int) -> dict[str, Any]:
+        """Return the state before a step, with the epoch of the trainer that the latest batch was of."""
+        return self.state_at(world, epoch, step, self._trainer_epoch_at_position)
 
     def loop_position(self) -> tuple[int, int] | None:
         """Return the epoch and the step after the batch yielded last; None if no epoch was started.
@@ -214,14 +228,16 @@ class TrainingRun(RunOrder):
         step = int(steps) + (0 if from_beginning else first)
         with prefix_errors(f"num_samples={samples}", StateError):  # which could not be loaded
             self._check_position(epoch, step, world)
-        return self.state_at(world, epoch, step)
+        return self.state_at(world, epoch, step, self._trainer_epoch)
 
     def next_state(self, world: World) -> dict[str, Any]:
-        """Return the state before the next epoch."""
-        return self.state_at(world, *self.clock.next())
+        """Return the state before the next epoch, or before the step that the next one begins with."""
+        return self.state_of_loop(world, *self.clock.next())
 
-    def state_at(self, world: World, epoch: int, step: int) -> dict[str, Any]:
-        """Return the state before a step."""
+    def state_at(
+        self, world: World, epoch: int, step: int, trainer_epoch: int | None = None
+    ) -> dict[str, Any]:
+        """Return the state before a step, which a trainer reached in its epoch `trainer_epoch`."""
         config = self._epoch_config(world)
         initial_batch_size = (
             config.initial_batch_size if config.batching_method == "device_per_stream" else None
@@ -235,6 +251,8 @@ class TrainingRun(RunOrder):
             initial_world=config.initial_world,
             batches_per_step=self._batches_per_step(world),
         )
+        if step > 0 and trainer_epoch is not None:
+            saved["trainer_epoch"] = trainer_epoch
         batches, mixture = self.planner.batches, self.planner.mixture
         if batches is not None:  # for tools that open the data set by a state
             saved["batch_options"] = batches.options()
@@ -277,6 +295,7 @@ class TrainingRun(RunOrder):
                 saved, self.identity(world), batches_per_step=self._batches_per_step(world)
             )
             self._check_position(epoch, step, world)
+            trainer_epoch = state.read_trainer_epoch(saved)
             # States without a version are of mosaicml-streaming, which makes batches for each world anew.
             if saved.get("version") is not None:
                 self._check_start(saved, world)
@@ -294,6 +313,7 @@ class TrainingRun(RunOrder):
             self._start, self.batch_size = before
             raise
         self._continue(epoch, step, changed=self._order(world) != order)
+        self._trainer_epoch = self._trainer_epoch_at_position = trainer_epoch
 
     def _check_start(self, saved: Mapping[str, Any], world: World) -> None:
         """Raise `StateError` if a state lacks what its batches depend on, which would be that of `world`."""
