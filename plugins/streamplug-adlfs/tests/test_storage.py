@@ -3,8 +3,10 @@ from __future__ import annotations
 import datetime
 import pickle
 import traceback
+from types import SimpleNamespace
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
 from streamplug_adlfs.storage import AzureStorage
 from streamplug_testing.storage import StorageTests
 
@@ -387,3 +389,13 @@ def test_none_is_the_default():
 def test_a_url_without_container_is_refused(url):
     with pytest.raises(ConfigError, match="names no container"):
         AzureStorage(url)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(503, Transient), (429, Transient), (400, AccessDenied)]
+)
+def test_a_service_of_credentials_that_fails_is_tried_again(status, kind):
+    response = SimpleNamespace(status_code=status, reason="", headers={}, request=None)
+    storage = AzureStorage("az://c", account_name="a", anon=True)
+    with pytest.raises(kind), storage.translated("k"):
+        raise ClientAuthenticationError("secret", response=response)

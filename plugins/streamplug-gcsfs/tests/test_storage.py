@@ -8,6 +8,7 @@ from importlib.metadata import version
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from google.auth.exceptions import RefreshError
 from streamplug_gcsfs.storage import GCSStorage
 from streamplug_testing.storage import StorageTests
 
@@ -283,3 +284,9 @@ def test_none_is_the_default():
 def test_a_url_without_bucket_is_refused():
     with pytest.raises(ConfigError, match="'gs://' names no bucket"):
         GCSStorage("gs://")
+
+
+@pytest.mark.parametrize(("retryable", "kind"), [(True, Transient), (False, AccessDenied)])
+def test_a_service_of_credentials_that_fails_is_tried_again(retryable, kind):
+    error = RefreshError("secret", retryable=retryable)
+    assert type(GCSStorage("gs://b").translate(error, "gs://b/k")) is kind

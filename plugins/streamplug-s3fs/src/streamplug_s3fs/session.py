@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+_METADATA_URL = "http://169.254.169.254"
+_ROLES = "/latest/meta-data/iam/security-credentials/"
+_MAX_ANSWER_BYTES = 4096
 
 
 def new_session(profile: str | None) -> Any:
@@ -30,3 +37,37 @@ def _loader(data_path: str | None) -> Any:
     from botocore.loaders import create_loader  # type: ignore[import-untyped]  # it has no types
 
     return create_loader(data_path)
+
+
+def serves_credentials(session: Any) -> bool:
+    """Return whether this machine has a service that gives credentials, even if it fails for now.
+
+    botocore takes a failure of the service for a machine without credentials.
+    """
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return False
+    base = session.get_config_variable("ec2_metadata_service_endpoint") or _METADATA_URL
+    base = base.rstrip("/")
+    timeout = float(session.get_config_variable("metadata_service_timeout") or 1)
+    opener = build_opener(ProxyHandler({}))  # the service is not behind a proxy
+    headers = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+    token = Request(f"{base}/latest/api/token", None, headers, method="PUT")  # noqa: S310 - of this machine
+    try:
+        with opener.open(token, timeout=timeout) as response:
+            headers = {
+                "X-aws-ec2-metadata-token": response.read(_MAX_ANSWER_BYTES).decode("latin-1")
+            }
+    except HTTPError as error:
+        if error.code >= 500:
+            return True
+        headers = {}
+    except (OSError, ValueError):
+        return False
+    try:
+        roles = Request(f"{base}{_ROLES}", headers=headers)  # noqa: S310 - of this machine
+        with opener.open(roles, timeout=timeout) as response:
+            return bool(response.read(_MAX_ANSWER_BYTES).strip())
+    except HTTPError as error:  # 404: the machine has no role
+        return error.code == 429 or error.code >= 500
+    except (OSError, ValueError):
+        return True

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug_s3fs.options import check, s3fs_options
-from streamplug_s3fs.session import new_session
+from streamplug_s3fs.session import new_session, serves_credentials
 
 _DENIED = {
     "AccessDenied",
@@ -90,6 +90,10 @@ class S3Storage(FsspecStorage):
     def translate(self, error: Exception, url: str) -> StorageError | None:
         from botocore import exceptions as boto  # type: ignore[import-untyped]  # botocore has no types
 
+        if self._may_get_credentials(error):
+            return Transient(
+                f"{url}: the service that gives this machine its credentials failed; it may be tried again"
+            )
         if reason := _lacks_credentials(error):
             return AccessDenied(f"no credentials for {url}{reason}")
         if reason := _lacks_certificates(error):
@@ -117,6 +121,18 @@ class S3Storage(FsspecStorage):
         if code in _RETRYABLE:
             return Transient(f"{url}: the server answered {code}; it may be tried again")
         return None
+
+    def _may_get_credentials(self, error: Exception) -> bool:
+        """Return whether credentials are missing only for now."""
+        from botocore import exceptions as boto
+
+        client = self._client
+        if client is None or not isinstance(error, boto.NoCredentialsError):
+            return isinstance(error, boto.CredentialRetrievalError)
+        if not serves_credentials(client[0].session):
+            return False
+        self.drop_client(client)  # it would sign nothing ever
+        return True
 
 
 def _lacks_credentials(error: Exception) -> str:
