@@ -14,7 +14,7 @@ from streamplug.interfaces import Callback, Stats
 from streamplug.interfaces.encoding import Decoder
 from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.registry import make_uninitialized, registrations, restore
-from streamplug.read import SampleReader, resolve_index, resolve_indices
+from streamplug.read import SampleReader, promote_numbers, resolve_index, resolve_indices
 from streamplug.session.dataset_attributes import DatasetAttributes
 from streamplug.session.monitor import Monitor, resolve_callbacks
 from streamplug.session.open_stream import (
@@ -226,7 +226,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
         """Return a reader of these columns by sample id; subclasses may override this."""
-        return read_all(opened, columns)
+        indexes = [stream.index for stream in opened]
+        return promote_numbers(read_all(opened, columns), indexes, columns)
 
     def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:
         """Return the fingerprint of the shards that states record."""

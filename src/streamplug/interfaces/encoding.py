@@ -139,6 +139,8 @@ class Encoding(Plugin):
         dtype: Dtype of values stored as plain memory of a NumPy scalar or array of fixed shape (a
             subarray dtype such as ``("<u2", (2048,))``). Batches of such a column are copied, without a
             call per value.
+        item: Dtype of a value or of its items, if it is known where `dtype` is None: of arrays that differ
+            in shape, of numbers stored as text, where values may be None; ``"U"`` for text.
         decoded_bytes: Memory of a decoded value, if known and possibly far larger than the stored value;
             batches are then decoded in smaller parts.
         max_value_bytes: Maximum bytes of a decoded value, for encodings that decompress values or allocate
@@ -155,6 +157,7 @@ class Encoding(Plugin):
     lazy: bool = False
     size: int | None = None
     dtype: np.dtype[Any] | None = None
+    item: np.dtype[Any] | None = None
     decoded_bytes: int | None = None
     max_value_bytes: int = MAX_VALUE_BYTES
 

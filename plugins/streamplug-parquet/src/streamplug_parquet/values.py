@@ -119,7 +119,7 @@ class Fixed(ArrowValue):
             raise ConfigError(f"{type_} has values of several sizes")
         self.base: np.dtype[Any] = dtype_and_shape[0]
         self.shape: tuple[int, ...] = dtype_and_shape[1]
-        self.item = np.dtype((self.base, self.shape)) if self.shape else self.base
+        self.item: np.dtype[Any] = np.dtype((self.base, self.shape)) if self.shape else self.base
         self.inner = type_
         for _ in self.shape:
             self.inner = self.inner.value_type

@@ -107,6 +107,7 @@ class Field(FieldValue):
 class StrField(Field):
     """A string, unquoted."""
 
+    item = np.dtype("U")
     name, expected, plain = "str", "a str", str
     render = parse = staticmethod(_as_is)
 
@@ -119,6 +120,7 @@ class StrField(Field):
 class IntField(Field):
     """An integer of any size, in decimal digits."""
 
+    item = np.dtype("int64")
     name, expected, plain = "int", "an int", int
     render, parse = staticmethod(int.__repr__), staticmethod(int)
 
@@ -132,6 +134,7 @@ class IntField(Field):
 class FloatField(Field):
     """A float, in the shortest digits that round-trip."""
 
+    item = np.dtype("float64")
     name, expected, plain = "float", "a float", float
     render, parse = staticmethod(float.__repr__), staticmethod(float)
 
@@ -181,6 +184,7 @@ class JsonValue(FieldValue):
 class JsonStr(JsonValue):
     """A string, escaped to ASCII."""
 
+    item = np.dtype("U")
     name, expected, plain = "str", "a str", str
     type = str
     render = staticmethod(encode_basestring_ascii)
@@ -194,6 +198,7 @@ class JsonStr(JsonValue):
 class JsonInt(JsonValue):
     """An integer of any size, or a boolean."""
 
+    item = np.dtype("int64")
     name, expected, plain = "int", "an int", int
     type = int | bool
     render = staticmethod(int.__repr__)
@@ -212,6 +217,7 @@ _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class JsonFloat(JsonValue):
     """A float, in the shortest digits that round-trip; NaN and infinities by name."""
 
+    item = np.dtype("float64")
     name, expected, plain = "float", "a float", float
     type = float
 

@@ -26,6 +26,8 @@ class _Text(Encoding):
 class StrInt(_Text):
     """``str_int``: an integer of any size, in decimal digits."""
 
+    item = np.dtype("int64")
+
     _number = int
 
     def encode(self, value: Any) -> bytes:
@@ -40,6 +42,8 @@ class StrInt(_Text):
 
 class StrFloat(_Text):
     """``str_float``: a float, in the shortest digits that round-trip."""
+
+    item = np.dtype("float64")
 
     _number = float
 

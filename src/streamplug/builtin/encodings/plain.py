@@ -43,6 +43,8 @@ class Bytes(Encoding, VectorColumn):
 class Str(Encoding):
     """``str``: stored as UTF-8."""
 
+    item = np.dtype("U")
+
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, str):
             raise wrong_type_error("str", "a str", value)
