@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from streamplug.errors import PluginError
 from streamplug.interfaces.encoding import Encoding
 from streamplug.types import FileInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a data set: its name, its encoding's spec in the index, and the encoding."""
+    """A column of a data set: its name, its encoding's spec in the index, and the encoding.
+
+    Raises:
+        PluginError: If the encoding's dtype has another size than its values.
+    """
 
     name: str
     spec: str
     encoding: Encoding
+
+    def __post_init__(self) -> None:
+        dtype, size = self.encoding.dtype, self.encoding.size
+        if dtype is not None and dtype.itemsize != size:
+            kind = f"{type(self.encoding).__module__}.{type(self.encoding).__qualname__}"
+            raise PluginError(
+                f"column {self.name!r} ({self.spec}): {kind} has size={size} and dtype={dtype}, whose values "
+                f"have {dtype.itemsize} bytes; set size = dtype.itemsize, or dtype = None"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from streamplug.plan.batch_planner import BatchPlanner, CurriculumEpochs
 from streamplug.plan.curriculum import Curriculum, CurriculumChange
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
-from streamplug.plan.epoch import Epoch, PartitionedEpoch
+from streamplug.plan.epoch import Epoch, PartitionedEpoch, check_ids
 from streamplug.plan.mixture import Mixture, Weight, choose_per_stream, proportion_per_stream
 from streamplug.plan.mixture_change import (
     ChangedMixture,
@@ -54,6 +54,7 @@ __all__ = [
     "Weight",
     "WeightedStream",
     "change_mixture",
+    "check_ids",
     "choose_per_stream",
     "global_batch",
     "keep_first_changes",

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from streamplug.errors import PluginError
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.partition import Partition, Place
 from streamplug.types import Int64, World
@@ -54,10 +55,30 @@ class PartitionedEpoch(Epoch):
         self.steps = partition.steps
 
     def ids(self, world: World, batch: int, steps: Int64) -> Int64:
-        return self._ordered.samples(self._partition.entries(world, batch, steps))
+        entries = self._partition.entries(world, batch, steps)
+        check_ids(entries, len(steps), self._ordered.size, self._partition)
+        return self._ordered.samples(entries)
 
     def where(self, world: World, batch: int, sample: int) -> list[Place]:
         places = []
         for entry in self._ordered.entries(sample):
             places += self._partition.places(world, batch, entry)
         return sorted(places, key=lambda place: place.step)
+
+
+def check_ids(ids: Int64, steps: int, size: int, source: object) -> None:
+    """Raise `PluginError` unless `source` returned integers in ``[-1, size)``, one row for each step."""
+    result: object = ids  # unchecked so far
+    kind = f"{type(source).__module__}.{type(source).__qualname__}"
+    if not isinstance(result, np.ndarray):
+        raise PluginError(f"{kind} returned {type(result).__name__}: expected an array of integers")
+    if ids.dtype.kind not in "iu" or ids.ndim != 2 or len(ids) != steps:
+        raise PluginError(
+            f"{kind} returned {ids.dtype} of shape {ids.shape}: expected integers of shape ({steps}, n)"
+        )
+    if ids.size and (ids.min() < -1 or ids.max() >= size):
+        wrong = int(ids[(ids < -1) | (ids >= size)][0])
+        raise PluginError(
+            f"{kind} returned {wrong}: expected numbers of samples in [0, {size}), or -1 where a batch is "
+            "short"
+        )

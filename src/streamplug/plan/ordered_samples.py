@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streamplug.errors import PluginError
 from streamplug.interfaces import Order
 from streamplug.plan.selection import Selection
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
@@ -21,6 +22,7 @@ class OrderedSamples:
         self._selection, self._order = selection, order
         self._canonical_nodes = canonical_nodes
         self._bounds = canonical_node_bounds(self.size, canonical_nodes)
+        self._is_checked = False
 
     def samples(self, entries: Int64) -> Int64:
         """Return the sample ids of entries, in any shape; -1 stays -1."""
@@ -28,7 +30,7 @@ class OrderedSamples:
         if not len(flat):
             return entries
         if self._canonical_nodes == 1 and flat.min() >= 0:
-            ids = self._selection.samples(self._order.at(0, flat))
+            ids = self._selection.samples(self._read_order(0, flat))
         else:
             ids = self._samples_by_canonical_node(flat)
         return ids.reshape(entries.shape)
@@ -44,11 +46,41 @@ class OrderedSamples:
         for node, begin, end in zip(nodes[edges[:-1]].tolist(), edges, edges[1:]):
             run = slice(begin, end)
             if node >= 0:
-                positions[run] = self._selection.samples(self._order.at(node, positions[run]))
+                positions[run] = self._selection.samples(self._read_order(node, positions[run]))
             else:
                 positions[run] = -1
         ids = np.empty_like(positions)
         ids[by_node] = positions
+        return ids
+
+    def _read_order(self, node: int, positions: Int64) -> Int64:
+        """Return the ids at positions of a canonical node; those of the first call are checked for repeats.
+
+        Raises:
+            PluginError: If the order returns anything but ids of its samples.
+        """
+        ids: Int64 = self._order.at(node, positions)
+        result: object = ids  # unchecked so far
+        kind = f"the order {type(self._order).__module__}.{type(self._order).__qualname__}"
+        if not isinstance(result, np.ndarray):
+            raise PluginError(f"{kind}: at() returned {type(result).__name__}, not an array of ids")
+        if ids.shape != positions.shape or ids.dtype.kind not in "iu":
+            raise PluginError(
+                f"{kind}: at() returned {ids.dtype} of shape {ids.shape}: expected ids, that is, integers of "
+                f"shape {positions.shape}"
+            )
+        if ids.min() < 0 or ids.max() >= self.size:
+            wrong = int(ids[(ids < 0) | (ids >= self.size)][0])
+            raise PluginError(
+                f"{kind}: at() returned {wrong} in canonical node {node}: expected ids in [0, {self.size})"
+            )
+        if not self._is_checked:
+            self._is_checked = True
+            if len(np.unique(ids)) < len(np.unique(positions)):
+                raise PluginError(
+                    f"{kind}: at() returned an id for several positions of canonical node {node}: expected "
+                    f"each of the {self.size} ids once over all canonical nodes"
+                )
         return ids
 
     def entries(self, sample: int) -> list[int]:

@@ -41,6 +41,7 @@ def gather_values(shards: Sequence[OpenShard], groups: ShardGroups, part: slice)
         return GatheredValues(first, places, first.take(rows))
     where = _where(shards, groups, part)
     values = first.layout.take(*where, first.columns)
+    first.check_counts(values, len(where[-1]))
     if first.lazy_columns:
         numbers = np.arange(len(shards))
         owners = (
@@ -70,6 +71,7 @@ def gather_batches(
         batch: Batch | None
         try:
             values = next(batches)
+            shards[0].check_counts(values, part.stop - part.start)
             if owners is not None:
                 of_part = map(shards.__getitem__, owners[part].tolist())
                 shards[0].set_places(values, of_part, groups.rows[part])

@@ -17,7 +17,7 @@ from weakref import WeakSet
 import numpy as np
 
 from streamplug.cache.store import ShardStore, close_evicted_callbacks
-from streamplug.errors import CorruptShardError, DataError, StorageError
+from streamplug.errors import CorruptShardError, DataError, PluginError, StorageError
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardInfo, ShardReader
 from streamplug.read.memory_map import MappedFiles
@@ -89,8 +89,29 @@ class OpenShard:
     def take(self, rows: Int64) -> list[ColumnValues]:
         """Read samples column by column."""
         values = self.reader.take(rows, self.columns)
+        self.check_counts(values, len(rows))
         self.set_places(values, repeat(self, len(rows)), rows)
         return values
+
+    def check_counts(self, values: Sequence[Any], count: int) -> None:
+        """Raise `PluginError` unless there is a list of `count` values for each column."""
+        if len(values) != len(self.columns):
+            kind = f"{type(self.reader).__module__}.{type(self.reader).__qualname__}"
+            raise PluginError(
+                f"{self.where}: {kind} returned {len(values)} columns; expected {len(self.columns)}"
+            )
+        for column, of_column in zip(self.columns, values):
+            try:
+                size = len(of_column)
+            except TypeError:  # no sequence
+                size = -1
+            if size != count:
+                kind = f"{type(column.encoding).__module__}.{type(column.encoding).__qualname__}"
+                what = type(of_column).__name__ if size < 0 else f"{size} values"
+                raise PluginError(
+                    f"{self.where}: column {column.name!r} ({column.spec}): {kind} returned {what} for "
+                    f"{count} samples; its decode_batch() and unbatch() must return one value for each"
+                )
 
     def set_places(
         self, values: Sequence[ColumnValues], shards: Iterable[OpenShard], rows: Int64

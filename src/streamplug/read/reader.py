@@ -216,6 +216,7 @@ class Reader:
         for shard, places, values in self._gather(ids):
             names = [column.name for column in shard.columns]
             split = [c.encoding.unbatch(v) for c, v in zip(shard.columns, values)]
+            shard.check_counts(split, len(ids) if places is None else len(places))
             samples = make_samples(names, split)
             if places is None:
                 return samples

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.plan import Epoch, worker_steps
+from streamplug.plan import Epoch, check_ids, worker_steps
 from streamplug.read import SampleReader
 from streamplug.read.sample_range import FetchGroup
 from streamplug.read.shard_failures import SHARD_ERRORS
@@ -142,18 +142,23 @@ class Block:
 
 
 def plan_blocks(
-    plan: Epoch, world: World, batch: int, first: int, rows: int
+    plan: Epoch, world: World, batch: int, first: int, rows: int, *, size: int
 ) -> Generator[Block, None, None]:
     """Yield the blocks of a worker's epoch from step `first` on, of about `rows` samples each.
 
-    The first blocks are smaller, to shorten the start.
+    The first blocks are smaller, to shorten the start. `size` is the number of samples of the data set.
+
+    Raises:
+        PluginError: If the plan returns ids of no samples.
     """
     steps = worker_steps(world, first, plan.steps)
     max_count = max(rows // plan.rows_per_step(batch), 1)
     start, count = 0, 1
     while start < len(steps):
         chunk = np.array(steps[start : start + count], np.int64)
-        yield Block(chunk, plan.ids(world, batch, chunk))
+        ids = plan.ids(world, batch, chunk)
+        check_ids(ids, len(chunk), size, plan)
+        yield Block(chunk, ids)
         start, count = start + count, min(2 * count, max_count)
 
 

@@ -132,7 +132,8 @@ class Session:
         """Start an epoch; return it, its first step, and this worker's blocks of about `rows` samples."""
         epoch, first = self.begin_epoch()
         world = self.placement.plan_worker()
-        blocks = plan_blocks(self.run.epoch(epoch, world), world, self.run.batch, first, rows)
+        plan, batch = self.run.epoch(epoch, world), self.run.batch
+        blocks = plan_blocks(plan, world, batch, first, rows, size=self.size)
         return epoch, first, blocks
 
     def make_substitution(self, epoch: int) -> Substitution | None:

@@ -129,7 +129,8 @@ class PackSource:
 
     def _plan_steps(self, epoch: int, first: int) -> Iterator[tuple[int, list[SamplePlace]]]:
         run, world = self.session.run, self.session.world
-        for block in plan_blocks(run.epoch(epoch, world), world, run.batch, first, _IDS_PER_BLOCK):
+        plan, size = run.epoch(epoch, world), self.session.size
+        for block in plan_blocks(plan, world, run.batch, first, _IDS_PER_BLOCK, size=size):
             for step, part in block.batches():
                 yield step, [SamplePlace(epoch, step, n) for n in block.ids[part].tolist()]
 

@@ -192,6 +192,7 @@ class WeighedReader:
 
     Attributes:
         cache_limit: Cache limit in bytes, or None.
+        starts: As `SampleReader.starts`.
         reads_ranges: False: whole shards are downloaded.
         decodes_lazily: As `SampleReader.decodes_lazily`.
         need_count: Number of needs so far.
@@ -201,6 +202,7 @@ class WeighedReader:
 
     def __init__(self, reader: SampleReader, weights: Int64, cache_limit: int | None) -> None:
         self._reader, self._weights, self.cache_limit = reader, weights.tolist(), cache_limit
+        self.starts = reader.starts
         self.decodes_lazily = reader.decodes_lazily and cache_limit is None
         self.need_count = 0
 
@@ -220,7 +222,8 @@ def plan_process_blocks(
     source: SampleSource, epoch: Epoch, place: World, world: World, batch: int
 ) -> tuple[Iterator[Block], PrefetchLimits]:
     """Return the blocks of a process in an epoch, and its prefetch limits."""
-    blocks = plan_blocks(epoch, world, batch, 0, source.rows_of_batches(num_threads=0))
+    rows, size = source.rows_of_batches(num_threads=0), int(source.reader.starts[-1])
+    blocks = plan_blocks(epoch, world, batch, 0, rows, size=size)
     return source.bounded(blocks, place)
 
 
