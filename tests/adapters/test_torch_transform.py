@@ -275,7 +275,7 @@ def test_functions_of_two_arguments_take_a_generator(folder, function):
 )
 def test_other_functions_take_one_argument(folder, function):
     made = StreamingDataLoader(make(folder), transform=function)
-    assert not isinstance(made._transform, RandomTransform)
+    assert not isinstance(made._used_transform, RandomTransform)
     assert len(list(made)) == SIZE // TOTAL
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import os
 import pickle
@@ -458,3 +459,27 @@ def test_padding_ends_loops_by_index_as_there(streaming, tmp_path):
     for at in (5, -6, [0, 5], 8):
         with pytest.raises(IndexError):
             padded[at]
+
+
+@pytest.mark.parametrize("size", [4, 2])
+def test_a_loader_of_its_attributes_keeps_its_transform(streaming, tmp_path, size):
+    """As Lightning rebuilds one: of the attributes that the signature names."""
+    with streaming.MDSWriter(out=str(tmp_path), columns={"n": "int"}) as out:
+        for n in range(8):
+            out.write({"n": n})
+    dataset = streaming.StreamingDataset(local=str(tmp_path), batch_size=4)
+    options = {"collate_fn": negate_all} if size == 2 else {"transform": negate}
+    loader = streaming.StreamingDataLoader(dataset, batch_size=size, **options)
+    names = {*inspect.signature(loader.__init__).parameters, "collate_fn"} & vars(loader).keys()
+    attributes = {name: vars(loader)[name] for name in names}
+    again = streaming.StreamingDataLoader(**{**attributes, "batch_size": size})
+    assert [n for batch in again for n in batch["n"].tolist()] == [-n for n in range(8)]
+
+
+def negate(sample):
+    return {"n": -sample["n"]}
+
+
+def negate_all(samples):
+    torch = pytest.importorskip("torch")
+    return {"n": torch.tensor([-sample["n"] for sample in samples])}

@@ -779,3 +779,23 @@ def test_a_data_set_may_be_resized_without_open_bins(folder):
 def test_lengths_of_numpy_types_are_saved(folder):
     dataset = StreamingDataset(local=folder, shuffle=True, batch_size=8)
     json.dumps(PackedSamples(dataset, length=np.int64(64), size="tokens").state_dict())
+
+
+def test_a_loader_of_its_attributes_makes_the_same_packs(folder, run):
+    loader = make_loader(folder)
+    names = ("length", "size", "open_bins", "max_samples", "packs_per_epoch", "transform")
+    more = ("collate_fn", "num_workers", "pin_memory", "seed_torch")
+    arguments = {name: getattr(loader, name) for name in (*names, *more)}
+    again = PackingDataLoader(loader.dataset, **arguments)
+    packs = [digest(pack) for pack in again]
+    assert packs == run[0][: len(packs)]
+    assert len(packs) > 20
+
+
+def test_a_loader_of_torch_makes_no_packs(folder):
+    loader = make_loader(folder)
+    other = torch.utils.data.DataLoader(
+        loader.dataset, batch_size=loader.batch_size, collate_fn=loader.collate_fn
+    )
+    with pytest.raises(ConfigError, match=r"cannot make packs.*load_state_dict"):
+        next(iter(other))

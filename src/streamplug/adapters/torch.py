@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from numpy.random import Generator
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, default_collate
 
 from streamplug import dataset
 from streamplug.adapters.message_batching import MAX_BATCHES_PER_MESSAGE, worker_batches
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import (
+    TransformedCollate,
     WorkerBatches,
     are_workers_alive,
     compare_with_order,
     drop_workers_on_interrupt,
     identity,
+    own_collate,
     release_after_error,
     start_iterator,
 )
@@ -107,7 +109,8 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         batch_transform: Applied in the worker to each batch: takes the values by column name, an array whose
             first axis has length `batch_size` or a list, and returns the batch. Called with ``(batch)`` or
             ``(batch, rng)``.
-        collate_fn: Makes a batch of a list of samples; None collates as torch does.
+        collate_fn: Makes a batch of a list of samples; None, or torch's `default_collate`, collates as torch
+            does.
         seed_torch: Whether to seed torch's CPU generator, `random` and `numpy.random` around each call of the
             transform, for transforms that draw from these; the states are restored after each batch.
         num_threads: Threads per reading process that read and decode ahead of use; 0 reads on demand.
@@ -122,6 +125,12 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     """
 
     dataset: StreamingDataset  # the constructor takes no other
+    # Trainers build another loader of attributes that have the names of the arguments.
+    transform: Callable[..., Any] | None = None
+    batch_transform: Callable[..., Any] | None = None
+    seed_torch: bool = False
+    num_threads: int = 0
+    device: torch.device | None = None
     # Keeps Accelerate from splitting batches among ranks again, and puts the state into its checkpoints.
     _is_accelerate_prepared = use_stateful_dataloader = True
 
@@ -145,6 +154,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 f"StreamingDataLoader loads a streamplug.StreamingDataset, not {dataset!r:.60}"
             )
         num_threads = whole_number("num_threads", num_threads, 0) or 0
+        collate_fn = own_collate(collate_fn)
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many batches were used, in order")
         if kwargs.get("timeout") and not kwargs.get("num_workers"):
@@ -155,9 +165,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
             )
-        used_transform = random_transform(
-            seed_torch, transform=transform, batch_transform=batch_transform
-        )
+        random_transform(seed_torch, transform=transform, batch_transform=batch_transform)
         has_own_iter = type(dataset).__iter__ is not StreamingDataset.__iter__
         changes_samples = dataset.one_by_one or has_own_iter
         if changes_samples and (num_threads or batch_transform is not None):
@@ -171,13 +179,18 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 f"{type(dataset).__name__} has an __iter__ of its own; change samples in __getitem__ or in "
                 "transform="
             )
-        self._device = find_device(device)
+        found_device = find_device(device)
         super().__init__(dataset, batch_size=1, collate_fn=collate_fn, **kwargs)
         # A call that fails before leaves it as it was.
         dataset.session.run.use_batch_size(batch_size)
         self._follow_batch_size()
-        self._by_sample = transform is not None or collate_fn is not None or changes_samples
-        self._transform, self._threads = used_transform, num_threads
+        self.transform, self.batch_transform, self.seed_torch = (
+            transform,
+            batch_transform,
+            seed_torch,
+        )
+        self.num_threads, self.device = num_threads, found_device
+        self._changes_samples = changes_samples
         self._version = dataset.session.run.version
         # Some trainers call set_epoch of the sampler only, or of that of a copy of the loader.
         vars(self.sampler)["set_epoch"] = partial(_follow_trainer, dataset)
@@ -187,14 +200,34 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         self._latest_loop = _LoopPosition(*self._position, is_running=False)  # was started last
         self._shared: torch.Tensor | None = None  # see `WorkerBatches`
 
+    @property
+    def collate_fn(self) -> Callable[[list[Any]], Any]:
+        """What makes a batch of samples as this loader does, for other loaders over its data set."""
+        collate: Callable[[list[Any]], Any] = vars(self)["collate_fn"]
+        if self.transform is None and self.batch_transform is None:
+            return collate
+        return TransformedCollate(collate, self._used_transform, self.batch_transform is not None)
+
+    @collate_fn.setter
+    def collate_fn(self, collate_fn: Callable[[list[Any]], Any]) -> None:
+        vars(self)["collate_fn"] = own_collate(collate_fn) or default_collate
+
+    @property
+    def _used_transform(self) -> Any:
+        return random_transform(
+            self.seed_torch, transform=self.transform, batch_transform=self.batch_transform
+        )
+
     def _get_iterator(self) -> Any:
+        collate = vars(self)["collate_fn"]
+        by_sample = self.transform is not None or self._changes_samples
         batches = WorkerBatches(
             self.dataset,
-            self._transform,
-            self.collate_fn if self._by_sample else None,
+            self._used_transform,
+            collate if by_sample or collate is not default_collate else None,
             drop_last=self.drop_last,
             shared_arrays=self._make_shared_arrays(),
-            num_threads=self._threads,
+            num_threads=self.num_threads,
             shared=self._shared,
         )
         if not self.num_workers and not self.pin_memory:
@@ -300,7 +333,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             batches = source
             if self.num_workers and self._shared is not None:
                 batches = worker_batches(source, changes, self.num_workers, self._shared[1:])
-            for number, batch in enumerate(move_batches(batches, self._device), own.step):
+            for number, batch in enumerate(move_batches(batches, self.device), own.step):
                 yield number, batch
                 if run.clock.changes != changes:
                     break

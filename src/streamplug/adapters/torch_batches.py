@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,7 +33,7 @@ from streamplug.adapters.shared_memory import (
 from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import DecodeError
+from streamplug.errors import ConfigError, DecodeError
 from streamplug.session.hints import warn_about_own_samples
 from streamplug.session.sample_errors import note_batch, note_sample
 from streamplug.session.sample_rng import SampleRng
@@ -236,6 +237,40 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         """Return whether a batch of some samples is not dropped as a short one."""
         run = self.dataset.session.run
         return not self._drop_last or size == run.batch or run.varies
+
+
+@dataclass(frozen=True, slots=True)
+class TransformedCollate:
+    """Collates samples after their transform, for other loaders over the data set of one of ours."""
+
+    collate: Callable[[list[Any]], Any]
+    transform: Callable[..., Any] | RandomTransform | None
+    is_of_batches: bool  # whether the transform takes columns
+
+    def __call__(self, samples: list[Any]) -> Any:
+        """Return the batch of some samples.
+
+        Raises:
+            ConfigError: If the transform takes columns or random numbers, which depend on the loader.
+        """
+        if self.is_of_batches or isinstance(self.transform, RandomTransform):
+            name = "batch_transform=" if self.is_of_batches else "transform= with random numbers"
+            raise ConfigError(
+                f"collate_fn of a StreamingDataLoader with {name} was called by another loader, "
+                "which cannot apply the transform; use the StreamingDataLoader itself, and its "
+                "load_state_dict() to go on within an epoch, instead of skipping batches"
+            )
+        changed = samples if self.transform is None else list(map(self.transform, samples))
+        if self.collate is default_collate:
+            return collate_samples(changed, default_collate)
+        return _tensors(self.collate(changed))
+
+
+def own_collate(collate: Callable[[list[Any]], Any] | None) -> Callable[[list[Any]], Any] | None:
+    """Return the `collate_fn` that a user gave a loader, whose attribute may be passed on; None for none."""
+    if isinstance(collate, TransformedCollate):
+        collate = collate.collate
+    return None if collate is default_collate else collate
 
 
 def compare_with_order(loader: adapters.StreamingDataLoader, epoch: int, step: int) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from numpy.random import Generator
 from torch.utils._pytree import tree_map_only
+from torch.utils.data import default_collate
 
 from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
+from streamplug.adapters.torch_batches import TransformedCollate, own_collate
 from streamplug.adapters.torch_device import find_device, move_batches
 from streamplug.adapters.torch_transform import RandomTransform, random_transform
 from streamplug.errors import ConfigError
@@ -70,12 +72,18 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         for name in ("batch_transform", "num_threads"):
             if kwargs.get(name):
                 raise ConfigError(f"{name}= is for batches of columns; packs are made of samples")
+        collate_fn = own_collate(collate_fn)
         options = PackingOptions(length, size, open_bins, max_samples, packs_per_epoch)
         reading = {"transform": transform, "collate_fn": _pack_message, **kwargs}
         super().__init__(dataset, batch_size, **reading)
         place = find_device(device)
         if pin_memory and not torch.cuda.is_available():
             raise ConfigError("pin_memory=True: torch finds no CUDA device; leave it out")
+        # Trainers build another loader of attributes that have the names of the arguments.
+        self.length, self.size, self.open_bins = length, size, open_bins
+        self.max_samples, self.packs_per_epoch = max_samples, packs_per_epoch
+        self.device, self.pin_memory = place, pin_memory
+        self.collate_fn = collate_fn or default_collate
         # A loader of its own, so that the loop over it does not refer to this one.
         samples = StreamingDataLoader(dataset, batch_size, **reading)
         source = _LoaderSource(
@@ -89,6 +97,15 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         self.set_stream(stream, partial(move_batches, device=place))
         # Some trainers call set_epoch of the sampler only, or of that of a copy of the loader.
         vars(self.sampler)["set_epoch"] = partial(_follow_trainer, stream)
+
+    @property
+    def collate_fn(self) -> Callable[[list[Any]], Any]:
+        """A function that raises: loaders of others would yield samples, not packs."""
+        return _NoPacks(vars(self)["collate_fn"], self.transform, is_of_batches=False)
+
+    @collate_fn.setter
+    def collate_fn(self, collate_fn: Callable[[list[Any]], Any]) -> None:
+        vars(self)["collate_fn"] = own_collate(collate_fn) or default_collate
 
     def resize(self, world: World, *, rewind: int = 0) -> NoReturn:
         """Refuse to go on in another world: the samples of open bins would be lost.
@@ -107,6 +124,22 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         With `packs_per_epoch` it has no effect: a loop goes on where the last one ended.
         """
         _follow_trainer(self._stream, epoch)
+
+
+class _NoPacks(TransformedCollate):
+    """What a loader of others finds as the `collate_fn` of a `PackingDataLoader`."""
+
+    def __call__(self, samples: list[Any]) -> NoReturn:
+        """Refuse to make a pack of the samples of a step.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(
+            "collate_fn of a PackingDataLoader was called by another loader, which cannot make "
+            "packs; use the PackingDataLoader itself, and its load_state_dict() to go on within an epoch, "
+            "instead of skipping packs"
+        )
 
 
 def _follow_trainer(stream: PackStream, epoch: int) -> None:

@@ -39,7 +39,30 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         ConfigError: As for `streamplug.StreamingDataLoader`.
     """
 
-    def __init__(self, dataset: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        *args: Any,
+        transform: Any = None,
+        batch_transform: Any = None,
+        seed_torch: bool = False,
+        num_threads: int = 0,
+        device: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        # Trainers that build a loader anew pass on what the signature names.
+        own = {
+            "transform": transform,
+            "batch_transform": batch_transform,
+            "seed_torch": seed_torch,
+            "num_threads": num_threads,
+            "device": device,
+        }
+        own = {
+            name: value
+            for name, value in own.items()
+            if value is not None and value is not False and value != 0
+        }
         kwargs = {**dict(zip(_PARAMETERS, args)), **kwargs}
         size = kwargs.setdefault("batch_size", 1)
         is_streamed = isinstance(dataset, streamplug.StreamingDataset)
@@ -47,10 +70,8 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         self._dataset_batch_size = dataset.batch_size if is_streamed else None
         self._follow_loop(_LoopCount())
         if not self._is_plain:
-            super().__init__(dataset, **_drop_empty(kwargs))
+            super().__init__(dataset, **own, **_drop_empty(kwargs))
             return
-        own = {"transform", "batch_transform", "seed_torch", "num_threads", "device"}
-        own &= kwargs.keys()
         if own:
             raise ConfigError(
                 f"{sorted(own)}: only if batch_size={size} of the loader is that of the data set"
