@@ -24,7 +24,7 @@ PATH = PAGE.parents[1] / "_static" / "overview.svg"
 
 
 def read_rates(kind: str, what: str) -> dict[str, tuple[float, str]]:
-    """Return samples per second by library in its faster epoch, the first or a later one, and which that is."""
+    """Return samples per second by library in its faster epoch, and which that is."""
     section = PAGE.read_text(encoding="utf-8").partition(f"**{KINDS[kind]}**")[2].partition("**")[0]
     rates: dict[str, tuple[float, str]] = {}
     for line in section.splitlines():
