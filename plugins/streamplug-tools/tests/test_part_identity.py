@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from streamplug_tools import function_digest
 from streamplug_tools.function_digest import digest_function
 
 from streamplug import StreamingDataset, write_parts
@@ -256,9 +257,6 @@ def test_values_of_any_kind_are_compared():
     def cached(x):
         return x
 
-    def holding(value):
-        return digest_function(lambda part: (part, value))
-
     values = [
         *(1, 1.0, True, "1", b"1", None, (1,), [1], {1: 1}, {1}, range(1), 1j, ...),
         *(np.arange(3), np.arange(4), np.float32(1), np.dtype("int8")),
@@ -275,3 +273,58 @@ def test_values_of_any_kind_are_compared():
     for _ in range(5_000):
         deep = [deep]
     assert holding(deep) != holding([deep])
+
+
+def holding(value):
+    return digest_function(lambda part: (part, value))
+
+
+def test_equal_tensors_have_one_digest_and_others_another():
+    torch = pytest.importorskip("torch")
+    for kind in (torch.float32, torch.bfloat16, torch.int8, torch.bool):
+        ones = [torch.ones(4, dtype=kind) for _ in range(2)]
+        assert holding(ones[0]) == holding(ones[1])
+        others = [torch.ones(5, dtype=kind), torch.zeros(4, dtype=kind), ones[0].reshape(2, 2)]
+        assert len({holding(value) for value in (ones[0], *others)}) == 4
+    models = [torch.nn.Linear(2, 3) for _ in range(3)]
+    models[1].load_state_dict(models[0].state_dict())
+    first, equal, other = map(holding, models)
+    assert first == equal != other
+    assert holding(torch.tensor(1.0)) == holding(torch.tensor(1.0)) != holding(torch.tensor(2.0))
+    assert holding(torch.eye(2).to_sparse()) != holding(torch.eye(2))
+
+
+def test_sets_of_objects_that_refer_to_them_have_an_end():
+    class Node:
+        def __init__(self, name, members):
+            self.name, self.members = name, members
+            members.add(self)
+
+    def graph(names):
+        members = set()
+        return [Node(name, members) for name in names]
+
+    assert holding(graph("abcdef")) == holding(graph("abcdef")) != holding(graph("abcdeg"))
+
+
+def test_too_many_values_are_never_taken_for_the_same(monkeypatch, caplog):
+    monkeypatch.setattr(function_digest, "_MAX_VALUES", 100)
+    assert holding(list(range(1000))) == holding(list(range(1000)))
+    assert not caplog.records
+    assert holding([[n] for n in range(1000)]) != holding([[n] for n in range(1000)])
+    assert "give it an attribute `identity`" in caplog.records[0].message
+
+
+def test_attributes_of_functions_and_metaclasses_count():
+    def make(part):
+        return [{"n": make.number}]
+
+    first = digest_function(make)
+    make.number = 2
+    assert digest_function(make) != first
+
+    def classes(number):
+        kind = type("Kind", (type,), {"number": number})
+        return kind("Made", (), {})
+
+    assert holding(classes(1)) == holding(classes(1)) != holding(classes(2))

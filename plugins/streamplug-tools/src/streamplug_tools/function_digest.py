@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import copyreg
 import dis
+import logging
+import marshal
+import os
 import struct
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, singledispatch
+from functools import _lru_cache_wrapper, cache, singledispatch
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
-    MethodType,
     ModuleType,
 )
 from typing import Any
 
 import xxhash
 
-_SCALARS = (type(None), bool, int, float, complex, type(...), type(NotImplemented), range)
+_LOG = logging.getLogger("streamplug.write")
+_SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes, type(...)))
+_MARSHAL_VERSION = 2  # later ones depend on which equal values are the same object
 _LIBRARY_FOLDERS = ("stdlib", "platstdlib", "purelib", "platlib")
 _MAX_VALUES = 1_000_000
 _CLASS_STATE = frozenset(
@@ -40,14 +44,31 @@ def digest_function(function: object) -> str:
     """Return a digest that differs if the code of a function, or a value that it uses, differs.
 
     It covers closures, defaults, and the global variables, functions and classes that the code names. What is
-    of an installed package counts by its name, and a value that cannot be pickled by its type.
+    of an installed package counts by its name, and a value that cannot be pickled by its type. With too many
+    values, it is another one each time.
+    """
+    return _digest(function, {})
+
+
+def _digest(root: Any, known: dict[int, tuple[int, Any]]) -> str:
+    """Return the digest of a value.
+
+    Args:
+        root: The value.
+        known: Position of each value above it by its id, and the value, so that no other one gets its id.
     """
     digest = xxhash.xxh3_128()
-    known: dict[
-        int, tuple[int, Any]
-    ] = {}  # with the values, so that no other one gets the id of one
-    pending: list[Any] = [function]
-    while pending and len(known) < _MAX_VALUES:  # what makes new values of itself has no end
+    pending: list[Any] = [root]
+    while pending:
+        if len(known) > _MAX_VALUES:  # also what makes new values of itself, without an end
+            _LOG.warning(
+                "%.200r uses more than %d values, which are too many to compare, so a killed call cannot be "
+                "continued; give it an attribute `identity`, a text that is compared in their place",
+                root,
+                _MAX_VALUES,
+            )
+            digest.update(os.urandom(16))
+            break
         value = pending.pop()
         data, parts = _take_apart_once(value, known)
         digest.update(struct.pack("<QQ", len(data), len(parts)) + data)
@@ -57,31 +78,40 @@ def digest_function(function: object) -> str:
 
 def _take_apart_once(value: Any, known: dict[int, tuple[int, Any]]) -> tuple[bytes, Sequence[Any]]:
     """Return what identifies a value, without the values that it consists of, and these."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return f"{kind.__name__} {value!r}".encode(), ()
-    if kind is str:
-        return b"str " + value.encode(errors="surrogatepass"), ()
-    if kind in (bytes, bytearray):
-        return b"bytes " + value, ()
-    if kind is tuple:
+    if _is_plain(value):
+        return b"plain " + marshal.dumps(value, _MARSHAL_VERSION), ()
+    if type(value) is tuple:
         return b"tuple", value
-    if kind in (set, frozenset):
-        return b"set", sorted(map(digest_function, value))
     if id(value) in known:
         return f"known {known[id(value)][0]}".encode(), ()
     known[id(value)] = len(known), value
+    if type(value) in (set, frozenset):
+        # Without the others, whose order differs.
+        items = (_digest(item, {} if _is_plain(item) else known.copy()) for item in value)
+        return b"set", (tuple(sorted(items)),)
     if _is_of_library(value):
         return f"name {value.__module__}.{value.__qualname__}".encode(), ()
     tag, parts = _take_apart(value)
     return tag.encode(), parts
 
 
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is a scalar, or a tuple of scalars, for which `marshal` is much faster."""
+    kind = type(value)
+    return kind in _SCALARS or (kind is tuple and _SCALARS.issuperset(map(type, value)))
+
+
 @singledispatch
 def _take_apart(value: Any) -> tuple[str, Sequence[Any]]:
     """Return the kind of a value, and the values that it consists of."""
+    return _take_apart_object(value)
+
+
+def _take_apart_object(value: Any) -> tuple[str, Sequence[Any]]:
     reduced: Any = "unpicklable"
     try:
+        if _is_tensor(value):
+            return "tensor", (str(value.dtype), tuple(value.shape), _tensor_bytes(value))
         reduce = copyreg.dispatch_table.get(type(value))
         reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
         if not isinstance(reduced, str):
@@ -100,12 +130,23 @@ def _take_apart(value: Any) -> tuple[str, Sequence[Any]]:
     return "object", (type(value), reduced)
 
 
+@_take_apart.register(list)
+@_take_apart.register(dict)
+def _(value: Any) -> tuple[str, Sequence[Any]]:
+    if type(value) is list:
+        return "list", (tuple(value),)
+    if type(value) is dict:
+        return "dict", (tuple(value), tuple(value.values()))
+    return _take_apart_object(value)  # of a subclass
+
+
 @_take_apart.register
 def _(value: FunctionType) -> tuple[str, Sequence[Any]]:
     cells = tuple(_cell_contents(cell) for cell in value.__closure__ or ())
     closure = dict(zip(value.__code__.co_freevars, cells))
     variables = sorted(_used_variables(value.__code__, value.__globals__, closure).items())
-    return "function", (value.__code__, value.__defaults__, value.__kwdefaults__, cells, *variables)
+    own = (value.__code__, value.__defaults__, value.__kwdefaults__, value.__dict__)
+    return "function", (*own, cells, *variables)
 
 
 @_take_apart.register
@@ -119,22 +160,12 @@ def _(value: CodeType) -> tuple[str, Sequence[Any]]:
 @_take_apart.register
 def _(value: type) -> tuple[str, Sequence[Any]]:
     state = [pair for pair in sorted(vars(value).items()) if pair[0] not in _CLASS_STATE]
-    return "class", (value.__name__, value.__bases__, *state)
+    return "class", (type(value), value.__name__, value.__bases__, *state)
 
 
 @_take_apart.register
 def _(value: ModuleType) -> tuple[str, Sequence[Any]]:
     return "module", (value.__name__,)
-
-
-@_take_apart.register
-def _(value: BuiltinFunctionType) -> tuple[str, Sequence[Any]]:
-    return "builtin", (value.__name__, value.__self__)
-
-
-@_take_apart.register
-def _(value: MethodType) -> tuple[str, Sequence[Any]]:
-    return "method", (value.__func__, value.__self__)
 
 
 @_take_apart.register(staticmethod)
@@ -146,6 +177,22 @@ def _(value: Any) -> tuple[str, Sequence[Any]]:
 @_take_apart.register
 def _(value: property) -> tuple[str, Sequence[Any]]:
     return "property", (value.fget, value.fset, value.fdel)
+
+
+@_take_apart.register(_lru_cache_wrapper)
+def _(value: Any) -> tuple[str, Sequence[Any]]:
+    return "cached", (value.__wrapped__,)
+
+
+def _is_tensor(value: Any) -> bool:
+    """Return whether a value is a dense tensor of torch, whose pickle has its address."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
+def _tensor_bytes(tensor: Any) -> Any:
+    flat = tensor.detach().cpu().contiguous().flatten()
+    return flat.view(sys.modules["torch"].uint8).numpy()
 
 
 def _cell_contents(cell: CellType) -> Any:
@@ -203,11 +250,6 @@ def _is_library(module: str | None) -> bool:
         return module in sys.modules
     path = Path(file).resolve()
     return any(path.is_relative_to(folder) for folder in _library_folders())
-
-
-@_take_apart.register(type(_is_library))
-def _(value: Any) -> tuple[str, Sequence[Any]]:
-    return "cached", (value.__wrapped__,)
 
 
 @cache
