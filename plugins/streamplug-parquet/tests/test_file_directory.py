@@ -143,8 +143,10 @@ def test_paths_that_lead_elsewhere_are_refused(path, message, tmp_path, folder):
     values = [path_only("a"), path_only(path.format(tmp=tmp_path))]
     dataset = opened(tmp_path, values, FileDirectory(folder, upper))
     assert dataset[0]["x"] == b"OF A"
-    with pytest.raises(DecodeError, match=f"sample 1, column 'x': .*({message})"):
+    with pytest.raises(DecodeError, match=f"sample 1, column 'x': .*({message})") as caught:
         dataset[1]
+    assert str(caught.value).count("of a file without bytes") == 1
+    assert len(str(caught.value)) < 1000
     with pytest.raises(DecodeError, match=f"sample 1, column 'x': .*({message})"):
         next(dataset.batches())
 

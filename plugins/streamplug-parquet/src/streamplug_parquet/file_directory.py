@@ -60,12 +60,12 @@ class FileDirectory:
             if not file.is_file():
                 raise DecodeError(f"{what} names no file in {directory}")
             return memoryview(file.read_bytes())
-        except (
-            OSError,
-            ValueError,
-            RuntimeError,
-        ) as error:  # too long, with a null byte, a loop of links
-            raise DecodeError(f"{what} cannot be read in {directory}: {error}") from error
+        except DecodeError:
+            raise
+        # The path is too long, has a null byte, or is a loop of links.
+        except (OSError, ValueError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DecodeError(f"{what} cannot be read in {directory}: {reason}") from error
 
 
 def directory_of(encoding: Encoding) -> FileDirectory | None:
