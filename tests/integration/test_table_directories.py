@@ -106,6 +106,24 @@ def test_files_of_a_table_that_are_named_are_read_with_a_warning(table, kind, ca
     assert f"/lake/table is a table of the format {kind}" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["croissant.metadata.json", "a-4.metadata.json", "x.json"])
+def test_other_files_with_metadata_make_no_table(lake, name):
+    write(lake, "a-4.parquet", "data/a-5.parquet")
+    open_storage(lake).write(f"metadata/{name}", b"{}")
+    assert size(lake) == size(f"{lake}/data") == 1
+    assert size(f"{lake}/**/*.parquet") == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["v3.metadata.json", "00000-5f3c.gz.metadata.json", "v1.metadata.json.gz"]
+)
+def test_metadata_of_iceberg_has_several_names(lake, name):
+    write(lake, "data/a-5.parquet")
+    open_storage(lake).write(f"metadata/{name}", b"{}")
+    with pytest.raises(ConfigError, match="is a table of the format iceberg"):
+        size(f"{lake}/data")
+
+
 def test_commands_refuse_them(table, kind, tmp_path):
     for arguments in (
         ["inspect", table],

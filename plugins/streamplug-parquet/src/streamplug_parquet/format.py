@@ -39,7 +39,7 @@ class Parquet(WritableFormat, ScannableFormat):
     table_files: ClassVar[Mapping[str, str]] = {
         "delta": "_delta_log/*",
         "hudi": ".hoodie/*",
-        "iceberg": "metadata/*.metadata.json*",
+        "iceberg": "metadata/[v0-9]*.metadata.json*",  # other files may have such sidecars
     }
     takes_arrow = True
     encodings: ClassVar[Mapping[str, Encoding]] = ArrowTypes()
