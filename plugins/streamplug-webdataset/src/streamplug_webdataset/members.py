@@ -124,8 +124,9 @@ class Members:
         is_padded |= record <= _MAX_RECORD_BYTES and total % record == 0
         if total > _RECORD_BYTES if at == 0 else not is_padded:
             raise CorruptShardError(
-                f"the archive ends with {padding} zeros from byte {at} on, more than the end of an archive "
-                "has: its members there are lost; get the archive again"
+                f"the archive ends with {padding} zeros from byte {at} on, more than tar writes without "
+                "--blocking-factor: members were probably lost there; get the archive again, or write it "
+                "again if they are all there"
             )
 
     def _content(self, header: bytes, at: int) -> int:
