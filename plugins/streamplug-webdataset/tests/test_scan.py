@@ -194,11 +194,25 @@ def test_files_in_a_row_with_one_key_are_a_sample():
         {"__key__": "a", "jpg": b"5", "txt": None},
     ]
     notes = scan(archive(members)).notes
-    assert notes["files without an extension belong to no sample"] == "'README'"
+    assert notes["files without an extension, or of macOS (._*), belong to no sample"] == "'README'"
     assert (
         notes["keys are repeated later in the archive, where their files become another sample"]
         == "'a'"
     )
+
+
+@pytest.mark.parametrize("option", ["raw", "raw,last_dot"])
+@pytest.mark.parametrize("folder", ["", "./", "train/", "a.b/"])
+def test_files_that_macos_adds_belong_to_no_sample(folder, option):
+    names = [f"{n}.{kind}" for n in range(3) for kind in ("jpg", "txt")]
+    members = [(f"{folder}{front}{n}", n.encode()) for n in names for front in ("._", "")]
+    data = archive(members)
+    assert read(data, f"webdataset:{option}") == [
+        {"__key__": f"{folder}{n}", "jpg": b"%d.jpg" % n, "txt": b"%d.txt" % n} for n in range(3)
+    ]
+    [(note, example)] = scan(data).notes.items()
+    assert "of macOS" in note
+    assert f"'{folder}._0.jpg'" in example
 
 
 def test_values_are_decoded_by_their_extension():

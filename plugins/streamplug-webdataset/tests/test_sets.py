@@ -270,7 +270,8 @@ def test_what_one_file_lacks_is_none_and_notes_come_once(tmp_path, caplog):
     assert batch["cls"] == [None, 1, 2, None, None]
     (record,) = caplog.records
     assert (
-        "b.tar: files without an extension belong to no sample, such as 'README'" in record.message
+        "b.tar: files without an extension, or of macOS (._*), belong to no sample, such as 'README'"
+        in record.message
     )
 
 

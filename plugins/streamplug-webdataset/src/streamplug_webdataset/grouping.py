@@ -20,6 +20,7 @@ _DOTS = (
 _WRAPPERS = ("gz", "bz2", "xz", "zst")  # they have another extension in front
 _MANY_EXTENSIONS = 10
 _RARE_SHARE = 0.1  # of the samples: parts that so few have are no kinds of values
+_NAMELESS = "files without an extension, or of macOS (._*), belong to no sample"
 _SCATTERED = "keys are repeated later in the archive, where their files become another sample"
 
 
@@ -123,9 +124,7 @@ class Grouping:
         """Return warnings about the archive, each with an example."""
         notes: dict[str, str] = {}
         if self.nameless:
-            notes["files without an extension belong to no sample"] = ", ".join(
-                map(repr, self.nameless)
-            )
+            notes[_NAMELESS] = ", ".join(map(repr, self.nameless))
         if dotted := self._dotted_names():
             notes[_DOTS] = " and ".join(map(repr, dotted))
         known = set(self.keys)

@@ -21,7 +21,7 @@ def split_name(name: str, *, lower: bool = True, last_dot: bool = False) -> tupl
     """Return the key and the extension that a name has, or None if it has none.
 
     The extension begins after the first dot of the last part of the path, with `last_dot` after the last one,
-    and is in lower case if `lower`.
+    and is in lower case if `lower`. Files of attributes that macOS adds, such as ``._0001.jpg``, have none.
 
     >>> split_name("a.b/0001.Seg.png")
     ('a.b/0001', 'seg.png')
@@ -30,7 +30,7 @@ def split_name(name: str, *, lower: bool = True, last_dot: bool = False) -> tupl
     """
     folder, slash, last = name.rpartition("/")
     stem, dot, extension = last.rpartition(".") if last_dot else last.partition(".")
-    if not dot:
+    if not dot or last.startswith("._"):
         return None
     if not stem and (not slash or "." in folder.rpartition("/")[2]):
         return None
