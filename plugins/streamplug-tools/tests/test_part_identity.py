@@ -137,12 +137,69 @@ def test_files_that_parts_name_are_compared(tmp_path, kind, change):
         os.utime(files[0], ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
     else:
         files[0].unlink()
-    with pytest.raises(OutputExistsError, match="files that its parts name had another size"):
+    said = r"the files of parts \[0\] had another size"
+    with pytest.raises(OutputExistsError, match=said):
         call()
     files[0].write_text("content")
     os.utime(files[0], ns=(before.st_atime_ns, before.st_mtime_ns))
     call()
     assert read(out, tmp_path) == [1, 1]
+
+
+@pytest.mark.parametrize("keep_local", [False, True])
+@pytest.mark.parametrize("change", ["content", "removal", "arrival"])
+def test_files_of_parts_that_are_not_finished_may_change(tmp_path, change, keep_local):
+    files = [tmp_path / "0.txt", tmp_path / "1.txt"]
+    files[0].write_text("5")
+    if change != "arrival":
+        files[1].write_text("stopped")
+
+    def make(part):
+        text = part.read_text() if part.exists() else "stopped" if change == "arrival" else "7"
+        if text == "stopped":
+            raise RuntimeError(text)
+        yield {"n": int(text)}
+
+    far = tmp_path / "far"
+    out = (tmp_path / "near", f"file://{far}") if keep_local else far
+    same = {"columns": COLUMNS, "out": out, "processes": 0, "keep_local": keep_local}
+    with pytest.raises(WriterError, match="stopped"):
+        write_parts(make, files, **same)
+    kept = (far / "part-00000" / "shard.00000.mds").stat().st_mtime_ns
+    if change == "removal":
+        files[1].unlink()
+    else:
+        files[1].write_text("7")
+    write_parts(make, files, **same)
+    assert (far / "part-00000" / "shard.00000.mds").stat().st_mtime_ns == kept
+    assert read(far, tmp_path) == [5, 7]
+    with pytest.raises(OutputExistsError, match="finished data set"):
+        write_parts(make, files, **same)
+    files[0].write_text("50")
+    with pytest.raises(OutputExistsError, match=r"the files of parts \[0\] had another size"):
+        write_parts(make, files, **same)
+    assert read(far, tmp_path / "2") == [5, 7]
+
+
+def test_finished_parts_are_kept_by_the_identity_that_the_error_names(tmp_path):
+    files = [tmp_path / "0", tmp_path / "1"]
+    for file in files:
+        file.touch()
+    out = tmp_path / "set"
+
+    def broken(part):
+        if part == files[1]:
+            raise RuntimeError("stopped")
+        yield {"n": 1}
+
+    interrupt(out, broken, files)
+    corrected = once(2)
+    same = {"columns": COLUMNS, "out": out, "processes": 0}
+    with pytest.raises(OutputExistsError, match=r"set make_samples.identity = '\w+' to") as caught:
+        write_parts(corrected, files, **same)
+    corrected.identity = str(caught.value).partition("identity = '")[2].partition("'")[0]
+    write_parts(corrected, files, **same)
+    assert read(out, tmp_path) == [1, 2]
 
 
 def test_what_else_lies_in_a_directory_may_change(tmp_path):

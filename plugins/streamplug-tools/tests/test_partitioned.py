@@ -174,7 +174,7 @@ def test_parts_go_straight_to_a_storage(tmp_path, undisturbed, keep_local):
     kept = content(near)
     assert (kept == undisturbed) is keep_local
     with pytest.raises(
-        OutputExistsError, match="already holds the finished data set of such a call"
+        OutputExistsError, match="already holds the finished data set of the same call"
     ):
         write_parts(samples, range(5), out=far, **{**options, "keep_local": False})
 
@@ -784,7 +784,7 @@ def test_options_of_a_format_object_make_another_data_set(tmp_path):
     write_parts(samples, range(2), format=XSV(";"), **options)
     before = content(tmp_path / "set")
     with pytest.raises(
-        OutputExistsError, match="already holds the finished data set of such a call"
+        OutputExistsError, match="already holds the finished data set of the same call"
     ):
         write_parts(samples, range(2), format=XSV(";"), **options)
     assert content(tmp_path / "set") == before
@@ -838,7 +838,7 @@ def test_numbers_of_numpy_are_options_like_others(tmp_path):
     write_parts(samples, range(2), out=place, processes=0, **OPTIONS)
     write_parts(samples, range(2), out=place, processes=0, exist_ok=True, **options)
     before = content(place)
-    with pytest.raises(OutputExistsError, match="finished data set of such a call"):
+    with pytest.raises(OutputExistsError, match="finished data set of the same call"):
         write_parts(samples, range(2), out=place, processes=0, **OPTIONS, max_samples_per_shard=10)
     assert content(place) == before
     assert len([name for name in before if name.startswith("part-00000/shard")]) == 10
@@ -976,6 +976,6 @@ def test_the_index_of_another_data_set_is_not_removed_from_the_local_place(tmp_p
     write_parts(samples, range(1, 3), exist_ok=True, **options, keep_local=True)
     assert content(near) == content(far)
     before = content(near)
-    with pytest.raises(OutputExistsError, match="finished data set of such a call"):
+    with pytest.raises(OutputExistsError, match="finished data set of the same call"):
         write_parts(samples, range(1, 3), **options)
     assert content(near) == before

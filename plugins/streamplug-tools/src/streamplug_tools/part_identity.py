@@ -62,7 +62,7 @@ def make_plan(
         "columns": dict(columns),
         "compression": options.get("compression"),
         "extra_keys": options.get("extra_keys", "error"),
-        "files_digest": "" if identity is not None else _digest(list(_find_files(parts))),
+        "files": None if identity is not None else _digest_files(parts),
         "format": _describe_format(options.get("format", "mds")),
         "function": digest_function(make_samples) if identity is None else identity,
         "hashes": list(options["hashes"]),
@@ -82,8 +82,29 @@ def make_plan(
     return normalized
 
 
-def _digest(value: object) -> str:
-    return xxhash.xxh3_64_hexdigest(json.dumps(value).encode())
+def changed_files(existing: Any, plan: Mapping[str, Any]) -> set[int] | None:
+    """Return the numbers of the parts whose files have changed; None if plans differ in anything else.
+
+    Args:
+        existing: Content of a plan file.
+        plan: The plan of this call. If it compares no files, none have changed.
+    """
+    if not isinstance(existing, dict) or {**existing, "files": plan["files"]} != plan:
+        return None
+    if plan["files"] is None:
+        return set()
+    old, new = existing.get("files") or {}, plan["files"]
+    return {int(number) for number in {*old, *new} if old.get(number) != new.get(number)}
+
+
+def _digest_files(parts: Sequence[Any]) -> dict[str, str]:
+    """Return the digest of the files of each part that names local files, by its number."""
+    files = ((number, list(_find_files(part))) for number, part in enumerate(parts))
+    return {
+        str(number): xxhash.xxh3_64_hexdigest(json.dumps(of_part).encode())
+        for number, of_part in files
+        if of_part
+    }
 
 
 def _find_files(value: object) -> Iterator[tuple[str, int, int]]:

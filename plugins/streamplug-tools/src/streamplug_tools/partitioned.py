@@ -71,8 +71,8 @@ def write_parts(
 
     If a run is killed, the same call writes the missing parts; the bytes are those of an uninterrupted run if
     `make_samples` yields the same samples. A call is the same if it has equal parts, columns and options, the
-    files that parts name have the same sizes and times of modification, and `make_samples` has the same code
-    and uses the same values. Any other one is refused while there are finished parts.
+    files that finished parts name have the same sizes and times of modification, and `make_samples` has the
+    same code and uses the same values. Any other one is refused while there are finished parts.
 
     What cannot be compared is the content of files at URLs and in subdirectories of parts, and code of
     installed packages and of modules that the function imports itself. A `make_samples` with an attribute

@@ -44,18 +44,12 @@ from streamplug_tools.dataset_removal import (
 )
 from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.part_files import is_copied, is_whole_in, kept_copy, part_folder
+from streamplug_tools.part_identity import changed_files
 from streamplug_tools.part_task import ATTEMPTS, remove_attempts
 
 _LOG = logging.getLogger("streamplug.write")
 _MAX_READS_IN_FLIGHT = 16
 _PART_INDEX = re.compile(rf"part-([0-9]{{5,18}})/{re.escape(INDEX_NAME)}")
-
-_DIGESTS = {
-    "files_digest": "files that its parts name had another size or time of modification",
-    "function": "its make_samples= had other code, or used other values",
-    "parts_digest": "it is made of other samples",
-}
-"""What it means that a plan has another digest."""
 
 
 class PartitionedOutput:
@@ -102,10 +96,15 @@ class PartitionedOutput:
         self, plan: dict[str, Any], *, exist_ok: bool, again: bool, alone: bool
     ) -> list[Storage]:
         """Write the plan, or check that it equals the existing ones; return where it was written."""
-        old = {}
+        old: dict[Storage, list[str]] = {}
         for home in self._homes:
             existing = _read_plan(home)
-            if again or existing != plan:
+            if existing == plan and not again:
+                continue
+            changed = None if again or not alone else changed_files(existing, plan)
+            if changed is not None and changed.isdisjoint(self._at_home(plan["parts"])):
+                old[home] = []  # continue: those parts are still to be written
+            else:
                 old[home] = _replaceable_files(home, existing, plan, exist_ok=exist_ok, alone=alone)
         for home, keys in old.items():  # once all are checked
             remove_files(home, keys)
@@ -116,7 +115,7 @@ class PartitionedOutput:
         """Raise OutputExistsError if there is an index."""
         if self._storage.exists(INDEX_NAME):
             raise OutputExistsError(
-                f"{self._storage.url} already holds the finished data set of such a call; choose another "
+                f"{self._storage.url} already holds the finished data set of the same call; choose another "
                 "place, or pass exist_ok=True (--exist-ok) to write it again"
             )
 
@@ -269,9 +268,24 @@ def _difference(existing: Any, plan: dict[str, Any]) -> str:
         return f"its {PLAN_NAME} is damaged"
     if REMOVED in existing:
         return "the removal of an earlier one was cut off"
-    names = [name for name in plan if existing.get(name) != plan[name]]
-    told = [
-        _DIGESTS.get(name) or f"{name} was {existing.get(name)!r:.80}, not {plan[name]!r:.80}"
-        for name in names
+    differences = [
+        _describe_difference(name, existing, plan)
+        for name in plan
+        if existing.get(name) != plan[name]
     ]
-    return ", ".join(told) or "it is to be written again"
+    return ", ".join(differences) or "it is to be written again"
+
+
+def _describe_difference(name: str, existing: dict[str, Any], plan: dict[str, Any]) -> str:
+    old, new = existing.get(name), plan[name]
+    if name == "parts_digest":
+        return "it is made of other samples"
+    if name == "files":
+        numbers = sorted(changed_files({**plan, name: old}, plan) or ())
+        return f"the files of parts {numbers!r:.80} had another size or time of modification"
+    if name == "function":
+        return (
+            "its make_samples= had other code, or used other values (if the finished parts are right "
+            f"nonetheless, set make_samples.identity = {old!r} to keep them)"
+        )
+    return f"{name} was {old!r:.80}, not {new!r:.80}"
