@@ -94,7 +94,8 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         """Check that the environment's connection string is for the account and endpoint that were given."""
         given = {"account": self._given_account, "endpoint": self._endpoint}
         client = self.service_client
-        used = {"account": client.account_name, "endpoint": client.url.partition("?")[0]}
+        account: str = client.account_name or ""
+        used = {"account": account, "endpoint": client.url.partition("?")[0]}
         for what, value in given.items():
             if value and used[what] and value.rstrip("/") != used[what].rstrip("/"):
                 raise ConfigError(
