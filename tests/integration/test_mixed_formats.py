@@ -78,6 +78,10 @@ def write_parquet(folder: Path, rows: Rows) -> None:
         for row in rows:
             out.write(row)
     (folder / "index.json").unlink()
+    for path in sorted(
+        folder.glob("shard.*")
+    ):  # as of another writer: ours never leaves out an index
+        path.rename(path.with_name(path.name.replace("shard.", "part-")))
 
 
 def write_tar(folder: Path, rows: Rows) -> None:
@@ -136,7 +140,7 @@ def far_files(root: Path, name: str) -> str:
     """Return the part of a URL that names a data set: its files where a server does not list them."""
     if not FORMATS[name].options:
         return f"{name}-far"
-    files = ",".join(sorted(path.name for path in (root / f"{name}-far").glob("[sx]*")))
+    files = ",".join(sorted(path.name for path in (root / f"{name}-far").glob("[spx]*")))
     return f"{name}-far/{{{files}}}"
 
 

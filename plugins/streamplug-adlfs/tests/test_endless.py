@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from streamplug_adlfs.storage import AzureStorage
-from streamplug_testing.endless import check_ranges_are_bounded
+from streamplug_testing.body_server import check_ranges_are_bounded
 
 
 def test_no_more_is_read_than_the_range():

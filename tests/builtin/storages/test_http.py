@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from streamplug_testing.endless import check_ranges_are_bounded, endless_server
+from streamplug_testing.body_server import check_ranges_are_bounded, endless_server
 from streamplug_testing.http import serving
 from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.storage import READS, StorageTests
