@@ -113,7 +113,60 @@ def test_value_that_the_dtype_cannot_hold(tmp_path, spec, value, other):
         lambda: dataset[0],
         lambda: dataset[[0, 1]],
     ):
-        with pytest.raises(DataError, match=r"column 'q': .*other streams have"):
+        with pytest.raises(DataError, match=r"mds, row 0, column 'q': .*other streams have"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("first", "kept", "lost", "second", "dtype"),
+    [
+        ("uint64", [0, 1 << 53], [(1 << 53) + 1, (1 << 64) - 1], "int64", "float64"),
+        ("int64", [-(1 << 53), 1 << 53], [-(1 << 63), (1 << 63) - 1], "float32", "float64"),
+        ("int", [-5, 1 << 53], [(1 << 53) + 1], "float64", "float64"),
+        ("json", [3, 1 << 53], [(1 << 53) + 1], "float64", "float64"),
+    ],
+)
+def test_integers_that_a_float_would_merge(tmp_path, first, kept, lost, second, dtype):
+    streams = [write(tmp_path / "a", first, kept + lost), write(tmp_path / "b", second, [1])]
+    dataset = StreamingDataset(streams=streams, batch_size=1)
+    assert [sample["q"] for sample in dataset[[0, 1, -1]]] == [*kept, 1]
+    assert dataset[0]["q"].dtype == dtype
+    for number in range(2, dataset.size - 1):
+        with pytest.raises(DataError, match=rf"row {number}, column 'q': .*{lost[number - 2]}"):
+            dataset[number]
+    with pytest.raises(DataError, match=rf"row 2, column 'q': .*{lost[0]}"):
+        list(dataset.batches())
+
+
+def test_empty_lists_have_any_dtype(tmp_path):
+    streams = [
+        write(tmp_path / "a", "json", [[], [7]]),
+        write(tmp_path / "b", "ndarray:int16:1", [np.array([5], "i2")]),
+    ]
+    values = [sample["q"] for sample in StreamingDataset(streams=streams, batch_size=1)[:]]
+    assert [value.tolist() for value in values] == [[], [7], [5]]
+    assert {value.dtype.name for value in values} == {"int16"}
+
+
+@pytest.mark.parametrize(("unit", "year"), [("s", 3000), ("D", 9999), ("us", 1600)])
+def test_times_that_nanoseconds_cannot_hold(tmp_path, unit, year):
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    early = np.array(["2000-01-02", "NaT", f"{year}-01-01"], f"M8[{unit}]")
+    late = np.array(["2000-01-03"], "M8[ns]")
+    streams = []
+    for name, times in (("a", early), ("b", late)):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"q": pa.array(times)}), tmp_path / name / "0.parquet")
+        local = str(tmp_path / f"{name}-cache")
+        streams.append(Stream(remote=str(tmp_path / name), local=local, format="parquet"))
+    dataset = StreamingDataset(streams=streams, batch_size=1)
+    assert dataset[0]["q"] == np.datetime64("2000-01-02")
+    assert dataset[1]["q"] is None
+    assert dataset[0]["q"].dtype == dataset[3]["q"].dtype == "M8[ns]"
+    for read in (lambda: dataset[2], lambda: list(dataset.batches())):
+        with pytest.raises(DataError, match=rf"row 2, column 'q': datetime64.*{year}"):
             read()
 
 

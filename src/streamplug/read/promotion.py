@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import ConfigError, DataError, prefix_errors
+from streamplug.errors import ConfigError, DataError
 from streamplug.index import Index
 from streamplug.interfaces import Encoding, VectorColumn
 from streamplug.read.sample_reader import SampleReader
 from streamplug.types import ColumnValues, Int64, Sample
 
 _LOG = logging.getLogger("streamplug")
+_MAX_EXACT_INTEGER = 1 << 53
+"""Largest integer up to which each has a float64 of its own."""
 
 
 class PromotedReader:
@@ -34,27 +36,34 @@ class PromotedReader:
         self.remember_failures = reader.remember_failures
 
     def row(self, sample_id: int) -> Sample:
-        return self._promote_sample(self._reader.row(sample_id))
+        return self._promote_sample(sample_id, self._reader.row(sample_id))
 
     def rows(self, ids: Int64) -> list[Sample]:
-        return [self._promote_sample(sample) for sample in self._reader.rows(ids)]
+        return list(map(self._promote_sample, ids.tolist(), self._reader.rows(ids)))
 
     def batch(self, ids: Int64) -> dict[str, ColumnValues]:
-        return self._promote_batch(self._reader.batch(ids))
+        return self._promote_batch(ids, self._reader.batch(ids))
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
-        return map(self._promote_batch, self._reader.batches(ids, parts))
+        of_parts = map(ids.__getitem__, parts)
+        return map(self._promote_batch, of_parts, self._reader.batches(ids, parts))
 
-    def _promote_sample(self, sample: Sample) -> Sample:
+    def _promote_sample(self, sample_id: int, sample: Sample) -> Sample:
         for name in self._dtypes.keys() & sample.keys():
-            with prefix_errors(f"column {name!r}", DataError):
+            try:
                 sample[name] = _promote_value(sample[name], self._dtypes[name])
+            except DataError as error:
+                where = f"{self.describe(sample_id)}, column {name!r}"
+                raise DataError(f"{where}: {error}") from None
         return sample
 
-    def _promote_batch(self, batch: dict[str, ColumnValues]) -> dict[str, ColumnValues]:
+    def _promote_batch(self, ids: Int64, batch: dict[str, ColumnValues]) -> dict[str, ColumnValues]:
         for name in self._dtypes.keys() & batch.keys():
-            with prefix_errors(f"column {name!r}", DataError):
+            try:
                 batch[name] = _promote_values(batch[name], self._dtypes[name])
+            except DataError:
+                self.rows(ids)  # names the sample
+                raise
         return batch
 
 
@@ -75,20 +84,33 @@ def _promote_value(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _cast(values: NDArray[Any], dtype: np.dtype[Any], *, is_weak: bool) -> NDArray[Any]:
     """Cast values to a dtype that holds them; numbers of Python are weak, and take any that does."""
-    if not is_weak and np.can_cast(values.dtype, dtype, "safe"):
-        return values.astype(dtype, copy=False)
-    if is_weak and values.dtype.kind in ("buif" if dtype.kind in "fc" else "bui"):
+    kinds = "buif" if dtype.kind in "fc" else "bui"
+    is_kept: NDArray[np.bool_] = np.zeros(values.shape, np.bool_)
+    if values.dtype.kind in kinds if is_weak else np.can_cast(values.dtype, dtype, "safe"):
         with np.errstate(over="ignore"):
-            cast = values.astype(dtype)
-        is_float = dtype.kind in "fc"
-        is_kept = np.isfinite(cast) | ~np.isfinite(values) if is_float else cast == values
+            cast = values.astype(dtype, copy=False)
+        is_kept = _is_kept(values, cast)
         if is_kept.all():
             return cast
+    elif not values.size:  # whatever dtype NumPy gives an empty list
+        return values.astype(dtype)
     what = "values of Python" if is_weak else str(values.dtype)
     raise DataError(
-        f"{what}, such as {values.reshape(-1)[:1].tolist()!r:.80}, are not of {dtype}, which the numbers of "
+        f"{what}, such as {values[~is_kept][:1].tolist()!r:.80}, are not of {dtype}, which the numbers of "
         "other streams have; read other columns, with columns=, or give the streams decoders="
     )
+
+
+def _is_kept(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values a cast has kept; floats are rounded."""
+    if cast.dtype.kind in "mM":  # NumPy lets the year 3000 in nanoseconds overflow
+        return np.isnat(values) | (cast.astype(values.dtype) == values)
+    if cast.dtype.kind not in "fc":
+        return np.asarray(cast == values)
+    is_kept = np.isfinite(cast) | ~np.isfinite(values)
+    if values.dtype.kind in "iu":  # larger ones may be identifiers, and several of them one float
+        is_kept &= (values >= -_MAX_EXACT_INTEGER) & (values <= _MAX_EXACT_INTEGER)
+    return is_kept
 
 
 def promote_numbers(
