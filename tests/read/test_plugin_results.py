@@ -34,6 +34,21 @@ class Nothing(Number):
         return None
 
 
+class Unordered(Number):
+    def decode_batch(self, buffer, starts, sizes):
+        return set(range(len(starts)))
+
+
+class ByNumber(Number):
+    def decode_batch(self, buffer, starts, sizes):
+        return dict.fromkeys(range(len(starts)), 1)
+
+
+class Text(Number):
+    def decode_batch(self, buffer, starts, sizes):
+        return "1" * len(starts)
+
+
 class ShortSamples(Number):
     def unbatch(self, batch):
         return batch[:-1]
@@ -56,7 +71,15 @@ def _unregister():
 @pytest.mark.parametrize("access", ["shard", "range"])
 @pytest.mark.parametrize("num_threads", [0, 2])
 @pytest.mark.parametrize(
-    ("cls", "what"), [(OneOfTen, "1 values"), (TooMany, r"\d+ values"), (Nothing, "NoneType")]
+    ("cls", "what"),
+    [
+        (OneOfTen, "1 values"),
+        (TooMany, r"\d+ values"),
+        (Nothing, "NoneType"),
+        (Unordered, "set"),
+        (ByNumber, "dict"),
+        (Text, "str"),
+    ],
 )
 def test_batch_without_a_value_for_each_sample(tmp_path, cls, what, shards, access, num_threads):
     write(tmp_path / "set", cls, max_samples_per_shard=30 // shards)

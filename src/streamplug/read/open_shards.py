@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import repeat
 from threading import Lock, RLock
@@ -36,6 +37,8 @@ _MAX_OPEN_ATTEMPTS = 10
 _LOG = logging.getLogger("streamplug.read")
 
 _EMPTY = np.empty(0, np.uint8)
+_NO_LISTS = (AbstractSet, Mapping, str, bytes)
+"""What has a length, but no values in order."""
 
 
 class ColumnSelection:
@@ -102,7 +105,7 @@ class OpenShard:
             )
         for column, of_column in zip(self.columns, values):
             try:
-                size = len(of_column)
+                size = -1 if isinstance(of_column, _NO_LISTS) else len(of_column)
             except TypeError:  # no sequence
                 size = -1
             if size != count:

@@ -104,10 +104,10 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any], *, is_weak: bool) -> NDArr
 def _is_kept(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which values a cast has kept; floats are rounded."""
     if cast.dtype.kind in "mM":  # NumPy lets the year 3000 in nanoseconds overflow
-        return np.isnat(values) | (cast.astype(values.dtype) == values)
+        return np.asarray(np.isnat(values) | (cast.astype(values.dtype) == values))
     if cast.dtype.kind not in "fc":
         return np.asarray(cast == values)
-    is_kept = np.isfinite(cast) | ~np.isfinite(values)
+    is_kept = np.asarray(np.isfinite(cast) | ~np.isfinite(values))
     if values.dtype.kind in "iu":  # larger ones may be identifiers, and several of them one float
         is_kept &= (values >= -_MAX_EXACT_INTEGER) & (values <= _MAX_EXACT_INTEGER)
     return is_kept
