@@ -54,7 +54,7 @@ _RETRYABLE_CLASSES = {
     "urllib3": {"NewConnectionError", "ProtocolError", "TimeoutError"},
 }
 """Base classes of errors of connections, by the package of the client."""
-_LASTING_CLASSES = {"InvalidURL", "SSLError"}
+_LASTING_CLASSES = {"InvalidURL", "SSLError", "TooManyRedirects"}
 _MISSING_BUCKET_TEXT = re.compile(
     r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"
 )
@@ -282,6 +282,8 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TypeError) and (wrong := _WRONG_OPTION.search(str(error))):
         return f"its file system takes no option {wrong[1]!r}; see storage_options"
     name = type(error).__name__
+    if name == "TooManyRedirects":
+        return "the server redirects in a circle; check the URL, and the server"
     if name == "SSLError":
         return "no trusted connection to the server: SSLError"
     number = getattr(error, "errno", None)

@@ -474,6 +474,20 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(options, header, s
         assert headers["Accept-Encoding"] == "identity"
 
 
+def test_redirects_in_a_circle_are_not_tried_again():
+    def redirect(handler):
+        handler.send_response(302)
+        handler.send_header("Location", f"{handler.path}x")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    with answering(redirect) as (here, seen):
+        with pytest.raises(StorageError, match=f"{here}/k: the server redirects in a") as caught:
+            Http(here).read("k")
+        assert not isinstance(caught.value, Transient)
+        assert len(seen) < 20
+
+
 def test_a_login_of_netrc_for_the_other_host_is_sent_to_it(tmp_path, monkeypatch):
     (tmp_path / "netrc").write_text("machine localhost login me password hunter2")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
