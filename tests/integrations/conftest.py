@@ -31,6 +31,7 @@ NEEDS = {
     "test_composer.py": "composer",
     "test_datasets.py": "datasets",
     "test_ddp.py": "torch",
+    "test_divided_dataset.py": "transformers",
     "test_grain.py": "grain",
     "test_jax.py": "jax",
     "test_lightning.py": "lightning",

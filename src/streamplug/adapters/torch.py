@@ -28,6 +28,7 @@ from streamplug.adapters.torch_batches import (
     start_iterator,
 )
 from streamplug.adapters.torch_device import find_device, move_batches
+from streamplug.adapters.torch_partition import check_division
 from streamplug.adapters.torch_placement import TorchPlacement
 from streamplug.adapters.torch_transfers import TorchSource, share_memory
 from streamplug.adapters.torch_transform import random_transform
@@ -62,6 +63,16 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
             [self[index] for index in indices] if self.one_by_one else self[list(indices)]
         )
         return samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch that a trainer starts; see `streamplug.dataset.StreamingDataset.set_epoch`.
+
+        Raises:
+            ConfigError: If Accelerate, whose loaders call this when a loop begins, divides the data set among
+                ranks a second time.
+        """
+        check_division(self)
+        super().set_epoch(epoch)
 
     def __copy__(self) -> StreamingDataset:
         make_copy, arguments, saved = self.__reduce__()
