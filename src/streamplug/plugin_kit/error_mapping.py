@@ -179,10 +179,12 @@ def _candidates(error: BaseException) -> Iterator[object]:
     if isinstance(response, dict):  # botocore
         yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return
-    yield getattr(error, "status", None)  # aiohttp, oci
+    status = getattr(error, "status", None)  # aiohttp, oci
+    yield status
     yield getattr(error, "status_code", None)  # azure
     yield getattr(response, "status_code", None)  # requests
-    yield getattr(error, "code", None)  # google
+    if status is None:  # errors of aiohttp have a deprecated property of this name
+        yield getattr(error, "code", None)  # google
 
 
 def _retry_after(error: BaseException) -> float:
