@@ -367,6 +367,28 @@ def test_a_url_without_host_is_refused(url):
         Http(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:s3cret?x@host/set",
+        "http://me:x?s3cret@host/set",
+        "http://me:s3cret?a=1@[::1]:8/set",
+    ],
+)
+def test_a_password_with_a_question_mark_is_refused(url):
+    with pytest.raises(ConfigError, match=r"a port that is no number.*password as %3F") as caught:
+        Http(url)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1]/s", "http://[::1]:80/s?q=a@b:c", "http://host:/s", "http://me:x%3Fy@host:80"],
+)
+def test_hosts_and_ports(url):
+    assert Http(url).filesystem_options()
+
+
 def test_own_headers_and_settings_of_the_client(server):
     (server.root / "k").write_bytes(b"data")
     storage = Http(server.url, client_kwargs={"headers": {"X-Mine": "1"}})

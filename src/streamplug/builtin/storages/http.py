@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -29,6 +30,7 @@ from streamplug.plugin_kit.fsspec_storage import FsspecStorage, walk_files
 from streamplug.types import Buffer, ObjectInfo
 
 _MAX_CHUNK_BYTES = 5 << 20
+_HOST = re.compile(r"[^:]*(?::[0-9]*)?|\[.*\](?::[0-9]*)?")
 
 
 _PORTABLE_HEADERS = frozenset(
@@ -54,7 +56,7 @@ class Http(FsspecStorage):
     with HTML directory listings, and makes one request per object for its size. Options are those of
     fsspec's HTTP file system, such as ``headers`` and ``client_kwargs`` (of aiohttp). A redirect to another
     scheme, host or port gets none of the user's headers, cookies and logins. A URL with a fragment, or
-    without a host, raises a `ConfigError`.
+    without a host and port, raises a `ConfigError`.
     """
 
     asynchronous = True
@@ -68,6 +70,11 @@ class Http(FsspecStorage):
         user, at, host = rest.partition("/")[0].rpartition("@")
         if not host:
             raise ConfigError(f"{self.url!r} names no host; write http://host/path")
+        if not _HOST.fullmatch(host):
+            raise ConfigError(
+                f"{self.url!r}: its host has a port that is no number; write http://host:80/path, and '?' in "
+                "a password as %3F"
+            )
         name, _, password = user.partition(":")
         self._login = (unquote(name), unquote(password)) if user else None
         self._location = f"{scheme}://{rest[len(user) + len(at) :]}"
