@@ -105,6 +105,52 @@ def test_changed_proportions_need_the_state_as_one_value(folders, tmp_path, dcp)
         dcp.load({"loader": make(folders)}, checkpoint_id=tmp_path / "StreamingDataLoader")
 
 
+def make_planned(folders, kind):
+    dataset = StreamingDataset(
+        streams=[Stream(local=folder) for folder in folders],
+        curriculum={0: [1, 0], 2: [1, 1], 4: [0, 1]},
+        epoch_size=60,
+        shuffle=True,
+        batch_size=GLOBAL_BATCH,
+    )
+    return kind(dataset)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4])
+def test_a_planned_curriculum_needs_the_state_as_one_value(folders, tmp_path, dcp, steps):
+    loader = make_planned(folders, WholeState)
+    batches = iter(loader)
+    take(batches, steps)
+    dcp.save({"loader": loader}, checkpoint_id=tmp_path / "whole")
+    again = make_planned(folders, WholeState)
+    dcp.load({"loader": again}, checkpoint_id=tmp_path / "whole")
+    assert take(again, 5 - steps) == take(batches, 5 - steps)
+    assert take(again, 5) == take(loader, 5)
+    loader = make_planned(folders, StreamingDataLoader)
+    take(loader, steps)
+    dcp.save({"loader": loader}, checkpoint_id=tmp_path / "by-key")
+    again = make_planned(folders, StreamingDataLoader)
+    if steps > 1:  # the plan has changed the proportions
+        with pytest.raises(StateError, match=r"changes.*save it as one value"):
+            dcp.load({"loader": again}, checkpoint_id=tmp_path / "by-key")
+    else:
+        dcp.load({"loader": again}, checkpoint_id=tmp_path / "by-key")
+        assert again.state_dict() == loader.state_dict()
+
+
+def test_the_epoch_of_a_trainer_is_in_the_state_as_one_value(folders, tmp_path, dcp):
+    expected = make(folders)
+    expected.set_epoch(1)
+    loader = make(folders, kind=WholeState)
+    loader.set_epoch(0)
+    take(loader, 3)  # the trainer ends its epoch early
+    dcp.save({"loader": loader}, checkpoint_id=tmp_path / "whole")
+    again = make(folders, kind=WholeState)
+    dcp.load({"loader": again}, checkpoint_id=tmp_path / "whole")
+    again.set_epoch(1)
+    assert take(again, 5) == take(expected, 5)
+
+
 def save_as_rank(rank, dcp, folders, out):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{out}.group", world_size=2, rank=rank

@@ -16,7 +16,13 @@ from streamplug.types import Sample
 from streamplug_packing.handover import hand_over, latest_order, order_position, select_states
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.source import PackSource
-from streamplug_packing.state import PackingState, count_packs, load_samples
+from streamplug_packing.state import (
+    PackingState,
+    check_rank_checksum,
+    count_packs,
+    load_samples,
+    rank_checksum,
+)
 from streamplug_packing.stream import PackStream, Snapshot
 
 
@@ -104,10 +110,12 @@ class PackIterable:
         options = self._stream.options.to_state()
         # After resize(), the samples of open bins are still those of a rank of the world before.
         world = self._stream.world if state.places else session.world
-        return {
+        saved: dict[str, Any] = {
             "order": session.state_at(state.epoch, state.step),
             "packing": {**state.save(options, world), "packs": self._num_packs},
         }
+        saved["packing"]["checksum"] = rank_checksum(saved)
+        return saved
 
     def load_state_dict(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Resume from this rank's state, or from those of all ranks.
@@ -121,7 +129,8 @@ class PackIterable:
                 samples are packed.
 
         Raises:
-            StateError: If the state is of another order, of other packs, or of another rank.
+            StateError: If the state is of another order, of other packs, or of another rank, or has values of
+                several ranks.
         """
         source, options = self._stream.source, self._stream.options.to_state()
         if isinstance(saved, Mapping) and "packing" not in saved:
@@ -136,6 +145,8 @@ class PackIterable:
             load_samples(state["packing"], options, size, *order_position(state["order"]))
             for _, state in ranks
         ]
+        if isinstance(saved, Mapping):
+            check_rank_checksum(saved)
         num_packs = max(count_packs(state["packing"]) for _, state in ranks)
         before = self.state_dict()["order"]
         source.go_to(latest_order(ranks))

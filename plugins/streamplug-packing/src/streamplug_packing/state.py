@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -53,6 +55,27 @@ class PackingState:
             "bins": [[age, list(map(list, places))] for age, places in self.bins],
             "backlog": list(map(list, self.backlog)),
         }
+
+
+def rank_checksum(saved: Mapping[str, Any]) -> int:
+    """Return a checksum of what differs between the states of ranks.
+
+    `torch.distributed.checkpoint` keeps each value of a state from any one of the ranks.
+    """
+    order, packing = saved["order"], saved["packing"]
+    position = [order[name] for name in ("epoch", "sample_in_epoch")]
+    own = [packing[name] for name in ("rank", "bins", "backlog")]
+    return zlib.crc32(json.dumps([position, own]).encode())
+
+
+def check_rank_checksum(saved: Mapping[str, Any]) -> None:
+    """Raise `StateError` if a state has values of several ranks; those of earlier releases pass."""
+    checksum = saved["packing"].get("checksum")
+    if checksum is not None and checksum != rank_checksum(saved):
+        raise StateError(
+            "the state has values of several ranks, or was changed: each rank has a state of its own. Save "
+            "the states of all ranks as one value, such as json.dumps([...]), and load the list of them"
+        )
 
 
 def world_to_state(world: World) -> dict[str, int]:
