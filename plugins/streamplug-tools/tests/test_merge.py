@@ -365,6 +365,17 @@ def test_linked_parts_are_not_left_out(tmp_path, target):
         assert ids(root, batch_size=1) == [0, 1]
 
 
+@pytest.mark.parametrize("name", [".part-1", "part-0/.old"])
+def test_hidden_links_to_parts_are_refused_like_hidden_parts(tmp_path, name):
+    root = tmp_path / "root"
+    part(root / "part-0", [0])
+    part(tmp_path / "disk", [1])
+    (root / name).symlink_to(tmp_path / "disk", target_is_directory=True)
+    with pytest.raises(ConfigError, match=rf"root/{name} is a link, which is not followed"):
+        merge_index(root)
+    assert not (root / "index.json").exists()
+
+
 def test_links_without_parts_do_not_hinder_and_broken_ones_do(tmp_path):
     root = tmp_path / "root"
     part(root / "part-0", [0])

@@ -143,8 +143,7 @@ def _check_plans(home: Storage, keys: AbstractSet[str]) -> None:
 def _check_directories(root: Path) -> None:
     """Raise an error if a directory is a link with data sets, or empty, as a writer leaves it at first."""
     for path, folders, files in os.walk(root):
-        visible = [Path(path, name) for name in [*folders, *files] if not name.startswith(".")]
-        for entry in visible:
+        for entry in map(Path(path).joinpath, [*folders, *files]):
             if entry.is_symlink() and not entry.is_file() and _may_have_parts(entry):
                 raise ConfigError(
                     f"{entry} is a link, which is not followed, and its samples would be left out: name the "
@@ -161,7 +160,7 @@ def _check_directories(root: Path) -> None:
 def _may_have_parts(link: Path) -> bool:
     """Return whether a link leads to a directory with an index or shards, or nowhere."""
     if not link.exists():
-        return True
+        return not link.name.startswith(".")  # editors make hidden ones to lock a file
     names = (info.key.rpartition("/")[2] for info in open_storage(str(link)).list(""))
     return any(name == INDEX_NAME or is_shard_name(name) for name in names)
 
