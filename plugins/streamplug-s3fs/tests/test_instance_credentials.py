@@ -23,6 +23,7 @@ class Service(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.failures, self.has_role = [], True
+        self.token_status = 200
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -39,7 +40,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             names = ("AccessKeyId", "SecretAccessKey", "Token")
             content = {**dict.fromkeys(names, "x"), "Expiration": "2999-01-01T00:00:00Z"}
             body = json.dumps({**content, "Code": "Success"}).encode()
-        if self.path.startswith(ROLES) and self.server.failures:
+        if self.server.token_status != 200:  # without a token, nothing is told
+            status, body = 401 if self.path.startswith(ROLES) else self.server.token_status, b""
+        elif self.path.startswith(ROLES) and self.server.failures:
             status, body = self.server.failures.pop(0), b""
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -91,6 +94,15 @@ def test_a_failure_of_the_service_is_tried_again(service, storage, tmp_path, sta
         read(storage, tmp_path / "k")
     service.failures = [status]
     assert call_with_retries(lambda: read(storage, tmp_path / "k"), 2) == b"data"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_that_gives_no_token_for_now_is_asked_again(service, storage, status):
+    service.token_status = status
+    with pytest.raises(Transient, match="/k: the service that gives this machine its credentials"):
+        storage.read("k")
+    service.token_status = 200
+    assert storage.read("k") == b"data"
 
 
 def test_a_machine_without_a_role_has_no_credentials(service, storage):

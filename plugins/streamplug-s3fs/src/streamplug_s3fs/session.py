@@ -58,7 +58,7 @@ def serves_credentials(session: Any) -> bool:
                 "X-aws-ec2-metadata-token": response.read(_MAX_ANSWER_BYTES).decode("latin-1")
             }
     except HTTPError as error:
-        if error.code >= 500:
+        if error.code == 429 or error.code >= 500:
             return True
         headers = {}
     except (OSError, ValueError):
