@@ -179,6 +179,23 @@ def test_a_credential_lookup_that_ends_like_an_object_is_one(location, request_u
     assert str(found) == f"no credentials for {location}; pass them"
 
 
+@pytest.mark.parametrize(
+    ("status", "kind", "what"),
+    [
+        (500, Transient, "the service that gives this machine its credentials failed"),
+        (503, Transient, "the service that gives this machine its credentials failed"),
+        (429, Transient, "the service that gives this machine its credentials failed"),
+        (404, AccessDenied, "no credentials for s3://b/k"),
+    ],
+)
+def test_a_failure_of_the_service_of_credentials_may_pass(recorder, status, kind, what):
+    recorder.answers = [(status, b"")]
+    config = {"metadata_endpoint": recorder.url}
+    storage = ObstoreS3("s3://b", endpoint_url=recorder.url, config=config, **AT_ONCE)
+    with pytest.raises(kind, match=what):
+        storage.read("k")
+
+
 def test_a_busy_server_is_asked_again(recorder):
     recorder.answers = [(503, error("SlowDown")), (200, b"data")]
     recorder.headers = HEADERS

@@ -6,7 +6,11 @@ import re
 from urllib.parse import unquote
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.error_mapping import error_of_status, missing_bucket
+from streamplug.plugin_kit.error_mapping import (
+    RETRYABLE_STATUSES,
+    error_of_status,
+    missing_bucket,
+)
 
 _NO_BUCKET = re.compile(
     r"<Code>(?:NoSuchBucket|ContainerNotFound)</Code>|specified (?:bucket|container) does not exist"
@@ -55,10 +59,10 @@ def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
         return missing_bucket(url)
     if isinstance(error, FileNotFoundError):
         return NotFound(f"{url} does not exist")
+    if passing := _why_passing(error, text):
+        return Transient(f"{url}: {passing}; it may be tried again")
     if denied := _why_denied(error, text, ways):
         return AccessDenied(denied.format(url))
-    if _PASSING_CODES.search(text):
-        return Transient(f"{url}: the server is busy; it may be tried again")
     if status := status_of(error):
         return error_of_status(status, url)
     if _OTHER_RANGE.search(text):
@@ -75,6 +79,13 @@ def _is_of_object(url: str, path: str) -> bool:
     place = unquote(url.partition("?")[0])
     # Objects have a path: "/" is the location of a whole bucket, and ends URLs of credentials, too.
     return (path != "/" and place.endswith(path)) or _LISTING.search(url) is not None
+
+
+def _why_passing(error: BaseException, text: str) -> str:
+    # Other statuses of that service are those of a machine that has no credentials.
+    if _CREDENTIALS.search(text.partition("<")[0]) and status_of(error) in RETRYABLE_STATUSES:
+        return "the service that gives this machine its credentials failed"
+    return "the server is busy" if _PASSING_CODES.search(text) else ""
 
 
 def _why_denied(error: BaseException, text: str, ways: str) -> str:
