@@ -121,6 +121,11 @@ def test_a_status_decides(status, wanted):
         (caused(FileNotFoundError("secret"), aio.ClientPayloadError("secret")), Transient),
         (caused(FileNotFoundError("secret"), response_error(403)), AccessDenied),
         (caused(FileNotFoundError("secret"), KeyError("secret")), NotFound),
+        (caused(FileNotFoundError("secret"), aio.InvalidURL("secret")), StorageError),
+        (
+            caused(FileNotFoundError("secret"), ssl.SSLCertVerificationError("secret")),
+            StorageError,
+        ),
         (RuntimeError("secret"), StorageError),
         (NotImplementedError("secret"), StorageError),
     ],

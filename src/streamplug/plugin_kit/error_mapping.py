@@ -81,6 +81,9 @@ def storage_error(error: BaseException, url: str) -> StorageError:
         return converted
     if (cause := retryable_cause(error)) is not None:
         return Transient(f"{url}: {type(cause).__name__}: {connection_hint(error)}")
+    # Before a missing file, as which some clients report any failure.
+    if (cause := next(filter(_is_lasting, _chain(error)), None)) is not None:
+        return StorageError(f"{url}: {_reason(cause)}")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
         return _missing(url)
     if isinstance(error, PermissionError):
@@ -232,10 +235,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 def retryable_cause(error: BaseException) -> BaseException | None:
     """Return the failure of a connection that caused an exception of a client and may not last, or None."""
     causes = list(_chain(error))
-    if any(
-        isinstance(cause, ssl.SSLCertVerificationError) or "Certificate" in type(cause).__name__
-        for cause in causes
-    ):
+    if any(map(_is_of_certificate, causes)):
         return None
     return next((cause for cause in causes if _is_retryable(cause)), None)
 
@@ -243,17 +243,26 @@ def retryable_cause(error: BaseException) -> BaseException | None:
 def _is_retryable(error: BaseException) -> bool:
     if isinstance(error, RETRYABLE_ERRORS) or getattr(error, "errno", None) in RETRYABLE_ERRNOS:
         return True
-    classes = [cls for cls in type(error).__mro__ if cls is not object]
-    if not _LASTING_CLASSES.isdisjoint(cls.__name__ for cls in classes):
+    if _is_lasting(error):
         return False
     if any(
         cls.__name__ in _RETRYABLE_CLASSES.get(cls.__module__.partition(".")[0], ())
-        for cls in classes
+        for cls in type(error).__mro__
     ):
         return True
     # What urllib and urllib3 wrap.
     reason = getattr(error, "reason", None)
     return isinstance(reason, Exception) and retryable_cause(reason) is not None
+
+
+def _is_lasting(error: BaseException) -> bool:
+    """Return whether a client found, without an error of the connection, that a request cannot succeed."""
+    names = (cls.__name__ for cls in type(error).__mro__)
+    return _is_of_certificate(error) or not _LASTING_CLASSES.isdisjoint(names)
+
+
+def _is_of_certificate(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLCertVerificationError) or "Certificate" in type(error).__name__
 
 
 def _denied(url: str) -> AccessDenied:
@@ -286,7 +295,7 @@ def _reason(error: BaseException) -> str:
     name = type(error).__name__
     if name == "TooManyRedirects":
         return "the server redirects in a circle; check the URL, and the server"
-    if name == "SSLError":
-        return "no trusted connection to the server: SSLError"
+    if name == "SSLError" or _is_of_certificate(error):
+        return f"no trusted connection to the server: {name}"
     number = getattr(error, "errno", None)
     return f"{name}: {os.strerror(number)}" if isinstance(number, int) else name
