@@ -79,6 +79,10 @@ class Transient(StorageError, ConnectionError):
     retry_after: float = 0.0
 
 
+class ObjectReplaced(Transient):
+    """The object was replaced between two requests for parts of it, which must not be mixed."""
+
+
 # -- data ---------------------------------------------------------------------
 
 

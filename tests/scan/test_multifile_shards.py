@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.errors import CorruptShardError, InvalidIndexError
+from streamplug.errors import CorruptShardError, InvalidIndexError, ObjectReplaced
 from streamplug.interfaces import FileSelection
 from streamplug.plugin.location import open_storage
 from streamplug.plugin_kit.manifest import ShardManifest
@@ -82,3 +82,33 @@ def test_a_shard_without_files_can_be_read_like_any_other(tmp_path, monkeypatch)
     assert storage.read("_bundles/00000") == b""
     storage.download("_bundles/00000", tmp_path / "data")
     assert (tmp_path / "data").read_bytes() == b""
+
+
+def multifile(root, monkeypatch, **contents):
+    """Return a storage of one shard of these files."""
+    for name, data in contents.items():
+        (root / name).write_bytes(data)
+    storage = _MultifileStorage(open_storage(str(root)), None, None)
+    sizes = [len(data) for data in contents.values()]
+    files = _ShardFiles("", ShardManifest.of(list(contents), sizes, None))
+    monkeypatch.setattr(storage, "_files", lambda key: files)
+    return storage
+
+
+def test_parts_of_the_only_file_of_a_shard_are_of_one_version(tmp_path, monkeypatch):
+    storage = multifile(tmp_path, monkeypatch, a=b"0123456789")
+    parts, version = storage.read_version("_bundles/00000", [(0, 4), (4, 10)])
+    assert parts == [b"0123", b"456789"]
+    assert storage.read_version("_bundles/00000", [(5, 6)], version) == ([b"5"], version)
+    (tmp_path / "a").write_bytes(b"0123456789+")
+    with pytest.raises(ObjectReplaced, match="/a: it was replaced"):
+        storage.read_version("_bundles/00000", [(5, 6)], version)
+    with pytest.raises(CorruptShardError, match="/a: it does not have the 10 bytes any more"):
+        storage.read_version("_bundles/00000", [(4, 10)])
+
+
+def test_several_files_of_a_shard_have_no_version_in_common(tmp_path, monkeypatch):
+    storage = multifile(tmp_path, monkeypatch, a=b"01", b=b"23")
+    assert storage.read_version("_bundles/00000", [(0, 4)]) == ([], "")
+    storage.download("_bundles/00000", tmp_path / "data")
+    assert (tmp_path / "data").read_bytes() == b"0123"

@@ -27,7 +27,7 @@ from streamplug.transfer import ranges as ranged
 from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
 from streamplug.transfer.pool import ThreadPool
-from streamplug.types import FileInfo
+from streamplug.types import FileInfo, ObjectInfo
 
 
 @pytest.fixture(autouse=True)
@@ -314,6 +314,10 @@ class InParts(Far):
     def __init__(self, read, *actions):
         super().__init__(*actions)
         self.read = read
+        self.versions = itertools.repeat("1")
+
+    def stat(self, key):
+        return ObjectInfo(key, 5, next(self.versions))
 
     def read_ranges(self, key, ranges):
         self.read()
@@ -332,6 +336,25 @@ def test_a_large_object_comes_in_parts(tmp_path, small_parts):
     assert get(InParts(lambda: requests.append(1)), tmp_path) == b"whole"
     assert len(requests) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+# `stat` is called before the first parts and after each of three.
+@pytest.mark.parametrize("versions", ["12", "112", "1112", "121"])
+def test_parts_of_a_replaced_object_give_way_to_the_whole(tmp_path, small_parts, caplog, versions):
+    far = InParts(lambda: None, lambda path: path.write_bytes(b"other"))
+    far.versions = iter(versions)
+    assert get(far, tmp_path) == b"other"
+    assert "/far/shard: it was replaced while it was read; " in caplog.text
+    assert caplog.text.count("downloading it as a whole") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_an_object_without_versions_comes_as_a_whole(tmp_path, small_parts):
+    requests = []
+    far = InParts(lambda: requests.append(1), whole)
+    far.versions = itertools.repeat("")
+    assert get(far, tmp_path) == b"whole"
+    assert requests == []
 
 
 def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, caplog):

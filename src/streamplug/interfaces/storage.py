@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import ConfigError, NotFound, StorageError
+from streamplug.errors import ConfigError, NotFound, ObjectReplaced, StorageError
 from streamplug.types import Buffer, ObjectInfo
 
 # A colon that no port follows begins a password, to the last @ where it has a slash; ARNs have colons, too.
@@ -53,6 +53,15 @@ def _without_user(match: re.Match[str]) -> str:
     if is_inside_path or ((is_account or is_path) and ":" not in user):
         return match[0]
     return f"{scheme}{slashes}"
+
+
+def replaced_error(url: str) -> ObjectReplaced:
+    """Return the error for an object of which parts are of another version than the parts before."""
+    return ObjectReplaced(f"{url}: it was replaced while it was read; it may be tried again")
+
+
+def _size_and_version(info: ObjectInfo) -> str:
+    return f"{info.size} {info.version}" if info.version else ""
 
 
 class Storage(ABC):
@@ -116,6 +125,34 @@ class Storage(ABC):
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """Return several ``(start, stop)`` ranges of an object, concurrently where possible."""
         return [self.read_range(key, start, stop) for start, stop in ranges]
+
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        """Return several ranges of one version of an object, and that version.
+
+        The default compares what `stat` returns before and after, which are two requests more. Override it if
+        responses to range requests tell the version.
+
+        Args:
+            key: The object.
+            ranges: As for `read_ranges`.
+            version: What an earlier call returned, to read more of that version; empty for any.
+
+        Returns:
+            The ranges, and the version, which is opaque; no ranges and an empty version if the storage cannot
+            tell versions of this object.
+
+        Raises:
+            ObjectReplaced: If another version of the object was found.
+        """
+        version = version or _size_and_version(self.stat(key))
+        if not version:
+            return [], ""
+        parts = self.read_ranges(key, ranges)
+        if _size_and_version(self.stat(key)) != version:
+            raise replaced_error(self.url_of(key))
+        return parts, version
 
     @property
     def supports_read_many(self) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from streamplug.types import Buffer
+
+T = TypeVar("T")
 
 MAX_UNSIZED_BYTES = 64 << 20
 """Maximum size of a body that is read into memory although nothing told its size, such as a listing."""
@@ -106,13 +108,13 @@ async def receive_body(
 
 
 def bounded_reader(
-    read: Callable[..., Coroutine[Any, Any, bytes]],
-) -> Callable[..., Coroutine[Any, Any, bytes]]:
-    """Return a coroutine function of path, start and end, for sessions with `bound_body`."""
+    read: Callable[..., Coroutine[Any, Any, T]],
+) -> Callable[..., Coroutine[Any, Any, T]]:
+    """Return a coroutine function of path, start, end and others, for sessions with `bound_body`."""
 
-    async def read_part(path: str, start: int, end: int) -> bytes:
+    async def read_part(path: str, start: int, end: int, **others: Any) -> T:
         _max_bytes.set(end - start)  # of the task that asyncio makes of each request
-        return await read(path, start=start, end=end)
+        return await read(path, start=start, end=end, **others)
 
     return read_part
 

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import AccessDenied, AlreadyExists, NotFound, StorageError
+from streamplug.interfaces.storage import replaced_error
 from streamplug.plugin_kit.client_storage import ClientStorage, staging_path
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.event_loop import IncomingFile, gather_results, run, store
 from streamplug.plugin_kit.file_commit import commit_file, make_directory
+from streamplug.plugin_kit.object_version import conditional_reads, one_version
 from streamplug.types import Buffer, ObjectInfo
 
 _OBJECT_STORES = frozenset(
@@ -37,6 +39,7 @@ SYSTEM_DIRECTORIES = frozenset(
 
 _READS = ("read_many", "read_ranges", "read_range", "cat_ranges")
 _RANGE_READS = ("read_ranges", "read_range")
+_PART_READS = ("version_reader", *_READS)
 
 _filesystems: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """All file systems; those of closed storages are in reference cycles until garbage collection."""
@@ -106,6 +109,36 @@ class FsspecStorage(ClientStorage):
         if self._overrides_read_range():
             return list(map(bytes, super().read_ranges(key, ranges)))
         return self._read_ranges(key, ranges)
+
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        # A subclass that overrides a method for ranges must have it called.
+        classes = type(self).__mro__
+        first = next(cls for cls in classes if not vars(cls).keys().isdisjoint(_PART_READS))
+        if "version_reader" not in vars(first) or self.version_reader() is None:
+            return super().read_version(key, ranges, version)
+        with self.translated(key), conditional_reads(self.url_of(key)):
+            results = self.cat_versions(self.path(key), ranges, version)
+            parts = [_bytes_and_version(result) for result in results]
+        return one_version(parts, version, self.url_of(key))
+
+    def cat_versions(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[Any]:
+        """Return bytes and version, or the exception, of each range of a path."""
+        read = self.version_reader()
+        requests = [
+            partial(read, path, start=start, end=stop, version=version) for start, stop in ranges
+        ]
+        results: list[Any] = self.run(partial(gather_results, requests))
+        return results
+
+    def version_reader(self) -> Any:
+        """Return a coroutine function of path, start, end and version, or None: then `stat` tells versions.
+
+        It returns the bytes and the version that the response tells, which is empty if it tells none. If its
+        argument `version` is not empty, it requests that version, if the service can.
+        """
+        return None
 
     def _overrides_read_range(self) -> bool:
         """Return whether a subclass overrides `read_range`, and neither it nor its subclass `read_ranges`."""
@@ -200,11 +233,20 @@ class FsspecStorage(ClientStorage):
             filesystem, remote = self.filesystem(), self.path(key)
             # Synchronous file systems copy a directory as a directory, and report a file without
             # permission as missing; `info` reports both correctly.
-            if not filesystem.async_impl and filesystem.info(remote)["type"] == "directory":
+            before = None
+            if not filesystem.async_impl:
+                before = _follow_link(filesystem, filesystem.info(remote))
+            if before and before["type"] == "directory":
                 raise NotFound(f"{self.url_of(key)} does not exist")
-            self.call("get_file", remote, str(path))
+            with conditional_reads(self.url_of(key)):
+                self.call("get_file", remote, str(path))
             if not path.is_file():
                 raise FileNotFoundError(path)
+            # Most of them read a block per request.
+            if before and (before["size"] or 0) > filesystem.blocksize:
+                after = _follow_link(filesystem, filesystem.info(remote))
+                if (before["size"], version_of(before)) != (after["size"], version_of(after)):
+                    raise replaced_error(self.url_of(key))
 
     def write(self, key: str, data: Buffer) -> None:
         with self.translated(key), self._appearing(key) as target:
@@ -314,6 +356,12 @@ def _bytes(result: bytes | BaseException) -> bytes:
             return b""
         raise result
     return bytes(result)
+
+
+def _bytes_and_version(
+    result: tuple[bytes, str] | BaseException,
+) -> tuple[bytes, str | None]:
+    return (_bytes(result), None) if isinstance(result, BaseException) else result
 
 
 def version_of(info: Mapping[str, Any]) -> str:

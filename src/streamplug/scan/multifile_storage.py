@@ -110,6 +110,22 @@ class _MultifileStorage(StorageWrapper):
         data = dict(zip(distinct, self._map(lambda part: self._read(files, *part), distinct)))
         return [data[p[0]] if len(p) == 1 else b"".join(data[part] for part in p) for p in parts]
 
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        files = self._files(key)
+        if files is None:
+            return self._storage.read_version(key, ranges, version)
+        if len(files.names) != 1:
+            return [], ""  # files have no version in common; `download` reads each at once
+        name, size = files.names[0], files.total
+        # At its end, one byte more, as in `_read`.
+        past = [(start, stop + (stop == size)) for start, stop in ranges]
+        parts, version = self._storage.read_version(name, past, version)
+        if any(len(part) > stop - start for (start, stop), part in zip(ranges, parts)):
+            raise _changed_error(self._storage.url_of(name), size)
+        return parts, version
+
     def _map(self, function: Callable[[V], bytes], items: Sequence[V]) -> Iterator[bytes]:
         if self._root is not None:  # a disk read takes less time than a thread start
             return map(function, items)

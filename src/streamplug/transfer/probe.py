@@ -36,7 +36,8 @@ class UnavailableStorage(Storage):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._error
 
-    read = read_range = read_ranges = serves_ranges = download = stat = list = _refuse
+    read = read_range = read_ranges = read_version = serves_ranges = _refuse
+    download = stat = list = _refuse
     write = upload = delete = _refuse
 
 

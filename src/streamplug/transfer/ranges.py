@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,7 +13,13 @@ from typing import BinaryIO
 
 import numpy as np
 
-from streamplug.errors import CorruptShardError, PluginError, StorageError, StreamplugError
+from streamplug.errors import (
+    CorruptShardError,
+    ObjectReplaced,
+    PluginError,
+    StorageError,
+    StreamplugError,
+)
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.cancellation import check
 from streamplug.transfer.disk_errors import map_storage_errors
@@ -24,17 +31,20 @@ PARALLEL_DOWNLOAD_BYTES = (64 << 20) + 1
 """Minimum size of files downloaded in parallel parts, just above the default shard size of writers."""
 PART_BYTES = 8 << 20
 PARTS_IN_FLIGHT = 4
+_LOG = logging.getLogger("streamplug.transfer")
 
 
 def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -> None:
-    """Download a file to `path` in parallel parts, from a storage that serves ranges.
+    """Download a file to `path` in parallel parts of one version, from a storage that serves ranges.
 
-    If the storage finds that it does not, the file is downloaded as a whole.
+    The file is downloaded as a whole if the storage finds that it does not, cannot tell versions, or another
+    version replaces that of the first parts.
 
     Raises:
         TruncatedFileError: If the file is shorter than the index says.
         OSError: If the local file cannot be written.
     """
+    version = ""
     with path.open("wb") as target:
         for start in range(0, file.bytes, PART_BYTES * PARTS_IN_FLIGHT):
             check()
@@ -42,11 +52,36 @@ def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -
                 break  # each part would transfer the whole file
             stop = min(start + PART_BYTES * PARTS_IN_FLIGHT, file.bytes)
             ranges = [(at, min(at + PART_BYTES, stop)) for at in range(start, stop, PART_BYTES)]
-            for part in read_ranges(storage, file, ranges, retries):
+            parts, version = _read_version(storage, file, ranges, version, retries)
+            if not version:
+                break
+            for part in parts:
                 target.write(part)
         else:
             return
     call_with_retries(lambda: storage.download(file.basename, path), retries)
+
+
+def _read_version(
+    storage: Storage,
+    file: FileInfo,
+    ranges: Sequence[tuple[int, int]],
+    version: str,
+    retries: int,
+) -> tuple[Sequence[Buffer], str]:
+    """Read parts of a version of a file, with retries; nothing if it was replaced, or has no versions."""
+    url = storage.url_of(file.basename)
+
+    def attempt() -> tuple[Sequence[Buffer], str]:
+        try:
+            with map_storage_errors(url):
+                parts, found = storage.read_version(file.basename, ranges, version)
+        except ObjectReplaced as error:  # its parts before would be replaced as well
+            _LOG.warning("%s; downloading it as a whole", error)
+            return [], ""
+        return (_check_sizes(storage, file, ranges, parts), found) if found else ([], "")
+
+    return call_with_retries(attempt, retries)
 
 
 class TruncatedFileError(CorruptShardError):
@@ -72,7 +107,7 @@ def parts_error(storage: Storage, key: str, requested: int, returned: int) -> Pl
     """Return the error for a storage that returns another number of parts than requested."""
     return PluginError(
         f"{storage.url_of(key)}: the plugin of this storage returned {returned} parts where {requested} were "
-        "asked for; this is an error in its read_ranges or read_many"
+        "asked for; this is an error in its read_ranges, read_version or read_many"
     )
 
 

@@ -36,6 +36,11 @@ class StorageWrapper(Storage):
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         return self._run(key, lambda: self._storage.read_ranges(key, ranges))
 
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        return self._run(key, lambda: self._storage.read_version(key, ranges, version))
+
     def serves_ranges(self, key: str) -> bool:
         return self._run(key, lambda: self._storage.serves_ranges(key))
 

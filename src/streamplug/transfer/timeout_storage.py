@@ -45,6 +45,15 @@ class TimeoutStorage(StorageWrapper):
             key, lambda: self._storage.read_ranges(key, ranges), lambda parts: sum(map(len, parts))
         )
 
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        return self._run_counted(
+            key,
+            lambda: self._storage.read_version(key, ranges, version),
+            lambda read: sum(map(len, read[0])),
+        )
+
     @property
     def supports_read_many(self) -> bool:
         return self._storage.supports_read_many

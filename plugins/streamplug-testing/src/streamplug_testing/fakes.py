@@ -42,6 +42,13 @@ class _Wrapper(Storage):
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         return self._around("read_ranges", key, lambda: self.inner.read_ranges(key, ranges))
 
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        return self._around(
+            "read_version", key, lambda: self.inner.read_version(key, ranges, version)
+        )
+
     @property
     def supports_read_many(self) -> bool:
         return self.inner.supports_read_many
@@ -164,6 +171,12 @@ class CountingStorage(_Wrapper):
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return [self._count_bytes(bytes(part)) for part in super().read_ranges(key, ranges)]
+
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        parts, version = super().read_version(key, ranges, version)
+        return [self._count_bytes(bytes(part)) for part in parts], version
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         parts_read = super().read_many(parts)

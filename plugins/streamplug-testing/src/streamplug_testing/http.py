@@ -29,6 +29,8 @@ class FileServer(http.server.ThreadingHTTPServer):
         requests: Method, path and range (start, stop) or None of every request.
         seconds: Delay before each response.
         ranges: Whether range requests are supported; else it sends whole files.
+        tags: Whether responses have an ETag.
+        conditions: Whether If-Match is supported; else it is ignored.
         lie: Called with path, range and content; returns the content to send instead, or None for
             status 416.
         holds: Returns whether responses for a path pause half-way until `gate` is set.
@@ -44,11 +46,25 @@ class FileServer(http.server.ThreadingHTTPServer):
         self.bytes_sent = 0
         self.requests: list[tuple[str, str, tuple[int, int] | None]] = []
         self.seconds = 0.0
-        self.ranges = True
+        self.ranges = self.tags = self.conditions = True
         self.lie: Callable[[str, tuple[int, int] | None, bytes], bytes | None] = _truth
         self.holds: Callable[[str], bool] = lambda _: False
         self.gate = threading.Event()
         self.lock = threading.Lock()
+
+    def replace_after(self, responses: int, path: Path, data: bytes) -> None:
+        """Replace a file when the content of so many further responses has been read from it."""
+        remaining = iter(range(responses - 1, -1, -1))
+
+        def lie(_where: str, _range: tuple[int, int] | None, content: bytes) -> bytes:
+            with self.lock:
+                if next(remaining, None) == 0:
+                    staging = path.with_name(f"{path.name}.new")
+                    staging.write_bytes(data)
+                    staging.replace(path)
+            return content
+
+        self.lie = lie
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors: some tests have clients that disconnect."""
@@ -80,10 +96,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 
     def _answer(self, path: Path, where: str, byte_range: tuple[int, int] | None) -> None:
-        size = path.stat().st_size
+        status = path.stat()
+        size, tag = status.st_size, f'"{status.st_mtime_ns:x}-{status.st_ino:x}"'
         start, stop = byte_range or (0, size)
+        if self.server.conditions and self.headers.get("If-Match", tag) != tag:
+            self.send_error(412)
+            return
         if self.command == "HEAD":
-            self._head(200, size)
+            self._head(200, size, tag)
             return
         with path.open("rb") as stream:
             stream.seek(start)
@@ -92,7 +112,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(416)
             return
         content = f"bytes {start}-{start + len(data) - 1}/{size}" if byte_range else ""
-        self._head(206 if byte_range else 200, len(data), content)
+        self._head(206 if byte_range else 200, len(data), tag, content)
         for at in range(0, len(data), _CHUNK):
             if at >= len(data) // 2 and self.server.holds(where):
                 self.wfile.flush()
@@ -101,10 +121,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with self.server.lock:
             self.server.bytes_sent += len(data)
 
-    def _head(self, status: int, length: int, content_range: str = "") -> None:
+    def _head(self, status: int, length: int, tag: str, content_range: str = "") -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(length))
         self.send_header("Accept-Ranges", "bytes")
+        if self.server.tags:
+            self.send_header("ETag", tag)
         if content_range:
             self.send_header("Content-Range", content_range)
         self.end_headers()

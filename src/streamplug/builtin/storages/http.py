@@ -34,7 +34,10 @@ _HOST = re.compile(r"[^:]*(?::[0-9]*)?|\[.*\](?::[0-9]*)?")
 
 
 _PORTABLE_HEADERS = frozenset(
-    ("accept", "accept-encoding", "accept-language", "cache-control", "range", "user-agent")
+    (
+        *("accept", "accept-encoding", "accept-language", "cache-control"),
+        *("if-match", "range", "user-agent"),
+    )
 )
 """Headers that a redirect to another host keeps; others of the user may be credentials."""
 
@@ -81,6 +84,7 @@ class Http(FsspecStorage):
         if "#" in self._location:  # clients send nothing from there on: all keys would be one page
             raise ConfigError(f"{self.url}: a '#' ends the path of a URL; write it as %23")
         self._serves_ranges: bool | None = None
+        self._tells_versions = True
 
     def filesystem_options(self) -> Mapping[str, Any]:
         try:
@@ -128,6 +132,9 @@ class Http(FsspecStorage):
     def part_reader(self) -> Any:
         return partial(_read_part, self.filesystem())
 
+    def version_reader(self) -> Any:
+        return partial(_read_version, self.filesystem())
+
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):
             self.store(partial(_receive, self.filesystem(), self.path(key)), path)
@@ -135,13 +142,14 @@ class Http(FsspecStorage):
     def serves_ranges(self, key: str) -> bool:
         if self._serves_ranges is None:
             with self.translated(key):
-                result = super().cat_ranges(self.path(key), [(0, 1)])[0]
+                result = super().cat_versions(self.path(key), [(0, 1)], "")[0]
                 is_ignored = isinstance(result, _RangeIgnoredError)
                 # An empty file gets status 416.
                 failed = isinstance(result, BaseException) and status_of(result) != 416
                 if failed and not is_ignored:
                     raise result
             self._serves_ranges = not is_ignored
+            self._tells_versions = isinstance(result, BaseException) or bool(result[1])
         return self._serves_ranges
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
@@ -149,10 +157,25 @@ class Http(FsspecStorage):
         if not any(isinstance(part, _RangeIgnoredError) for part in results):
             return results
         self._serves_ranges = False
-        whole_parts: list[Any] = self.run(
+        return [part for part, _ in self._cat_whole(path, ranges)]
+
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        return super().read_version(key, ranges, version) if self._tells_versions else ([], "")
+
+    def cat_versions(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[Any]:
+        results = super().cat_versions(path, ranges, version)
+        if not any(isinstance(part, _RangeIgnoredError) for part in results):
+            return results
+        self._serves_ranges = False
+        return self._cat_whole(path, ranges)
+
+    def _cat_whole(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[bytes, str]]:
+        parts: list[tuple[bytes, str]] = self.run(
             partial(_read_parts_of_whole, self.filesystem(), path, ranges)
         )
-        return whole_parts
+        return parts
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         results = self.cat_parts(parts)
@@ -254,8 +277,16 @@ async def _read(filesystem: Any, remote: str) -> bytes:
 
 
 async def _read_part(filesystem: Any, remote: str, start: int, end: int) -> bytes:
+    return (await _read_version(filesystem, remote, start, end, ""))[0]
+
+
+async def _read_version(
+    filesystem: Any, remote: str, start: int, end: int, version: str
+) -> tuple[bytes, str]:
     # HTTP ranges include their end.
     headers = {"Range": f"bytes={start}-{end - 1}"}
+    if version.startswith('"'):  # a strong ETag; servers match no other
+        headers["If-Match"] = version
     async with _answer(filesystem, remote, headers) as response:
         if response.status == 200:
             raise _RangeIgnoredError
@@ -265,12 +296,18 @@ async def _read_part(filesystem: Any, remote: str, start: int, end: int) -> byte
                 f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where "
                 f"bytes from {start} on were asked for"
             )
-        return await receive_body(response.content.read, end - start)
+        data = await receive_body(response.content.read, end - start)
+        return data, _version(response)
+
+
+def _version(response: Any) -> str:
+    headers: Mapping[str, str] = response.headers
+    return headers.get("ETag") or headers.get("Last-Modified", "")
 
 
 async def _read_parts_of_whole(
     filesystem: Any, remote: str, ranges: Sequence[tuple[int, int]]
-) -> list[bytes]:
+) -> list[tuple[bytes, str]]:
     parts = [BodyPart(stop - start, start, is_all=False) for start, stop in ranges]
     async with _answer(filesystem, remote) as response:
         while not all(part.is_complete for part in parts):
@@ -279,7 +316,7 @@ async def _read_parts_of_whole(
                 break
             for part in parts:
                 part.add(chunk)
-    return [part.join() for part in parts]
+        return [(part.join(), _version(response)) for part in parts]
 
 
 async def _receive(filesystem: Any, remote: str, file: IncomingFile) -> None:
