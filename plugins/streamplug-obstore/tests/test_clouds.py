@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import threading
 
 import pytest
 from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, ObstoreS3
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.errors import AccessDenied, ConfigError, CorruptShardError, NotFound, StorageError
+from streamplug.errors import (
+    AccessDenied,
+    ConfigError,
+    CorruptShardError,
+    NotFound,
+    ObjectReplaced,
+    StorageError,
+)
 from streamplug.plugin import open_storage
 from streamplug.transfer.download import download
 from streamplug.types import FileInfo
@@ -112,6 +120,37 @@ def test_uploads_in_parts(s3, tmp_path):
     assert "-" in s3.client.head_object(Bucket=s3.name, Key="k")["ETag"]
     storage.download("k", tmp_path / "target")
     assert (tmp_path / "target").read_bytes() == data
+
+
+@pytest.mark.parametrize("understands", [True, False])
+def test_parts_are_read_at_once_and_of_one_version(tmp_path, understands):
+    (tmp_path / "k").write_bytes(DATA)
+    ranges = [(at, at + 1000) for at in range(0, 4000, 1000)]
+    with serving(tmp_path) as server:
+        together = threading.Barrier(4)
+
+        def wait(where, byte_range, data):
+            together.wait(60)  # until all four were requested
+            return data
+
+        server.lie, server.conditions = wait, understands
+        storage = ObstoreHttp(server.url)
+        parts, version = storage.read_version("k", ranges)
+        assert parts == [DATA[start:stop] for start, stop in ranges]
+        assert sorted(r for _, _, r in server.requests) == ranges
+        server.lie = lambda where, byte_range, data: data
+        past = (len(DATA) + 1, len(DATA) + 9)
+        assert storage.read_version("k", [past, (5, 9)], version)[0] == [b"", DATA[5:9]]
+        server.replace_after(1, tmp_path / "k", DATA[::-1])
+        assert storage.read("k") == DATA
+        with pytest.raises(ObjectReplaced, match="/k: it was replaced"):
+            storage.read_version("k", [(4000, 4001)], version)
+
+
+def test_parts_of_a_server_without_ranges_are_not_read(files):
+    folder, url = files
+    (folder / "k").write_bytes(DATA)
+    assert ObstoreHttp(url).read_version("k", [(0, 10), (10, 20)]) == ([], "")
 
 
 def test_ranges_far_apart_are_read_apart(s3):

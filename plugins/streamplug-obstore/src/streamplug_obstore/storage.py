@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import AlreadyExists, StorageError
+from streamplug.interfaces.storage import replaced_error
 from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.plugin_kit.event_loop import gather_results, run
+from streamplug.plugin_kit.object_version import one_version
 from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import obstore_module
@@ -105,6 +107,34 @@ class ObstoreStorage(ClientStorage):
                     raise
                 parts = [memoryview(part) for part in super().read_ranges(key, merged)]
         return [_cut(start, stop, starts, parts) for start, stop in ranges]
+
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        from fsspec.asyn import get_loop
+
+        with self.translated(key):
+            get, store, path = obstore_module().get_async, self.client(), self._path(key)
+
+            async def one(start: int, stop: int) -> tuple[Buffer, str]:
+                options: dict[str, Any] = {"range": (start, stop)}
+                if version.startswith('"'):  # a strong ETag; servers match no other
+                    options["if_match"] = version
+                response = await get(store, path, options=options)
+                return memoryview(await response.bytes_async()), _version(response.meta)
+
+            # Not `get_ranges`, which reads adjacent ranges as one.
+            results = run(get_loop(), partial(gather_results, [partial(one, *r) for r in ranges]))
+            errors = [result for result in results if isinstance(result, Exception)]
+            if any(map(ignores_ranges, errors)):
+                return [], ""  # each range would transfer the whole object
+            for error in errors:
+                if type(error).__name__ == "PreconditionError":
+                    raise replaced_error(self.url_of(key))
+                if not begins_beyond_end(error):
+                    raise error
+        parts = [(b"", None) if isinstance(part, Exception) else part for part in results]
+        return one_version(parts, version, self.url_of(key))
 
     @property
     def supports_read_many(self) -> bool:
@@ -211,5 +241,8 @@ def _cut(start: int, stop: int, starts: Sequence[int], parts: Sequence[memoryvie
 
 def _info(key: str, meta: Mapping[str, Any]) -> ObjectInfo:
     # For Azure, the ETag of one object is in quotes, and those of a listing are not.
-    version = str(meta.get("e_tag") or meta.get("last_modified", "")).strip('"')
-    return ObjectInfo(key, int(meta["size"]), version)
+    return ObjectInfo(key, int(meta["size"]), _version(meta).strip('"'))
+
+
+def _version(meta: Mapping[str, Any]) -> str:
+    return str(meta.get("e_tag") or meta.get("last_modified", ""))
