@@ -10,9 +10,17 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from google.auth.exceptions import RefreshError
 from streamplug_gcsfs.storage import GCSStorage
+from streamplug_testing.http import serving
 from streamplug_testing.storage import StorageTests
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.errors import (
+    AccessDenied,
+    ConfigError,
+    NotFound,
+    ObjectReplaced,
+    StorageError,
+    Transient,
+)
 from streamplug.plugin import open_storage
 
 # aiohttp's advice to gcsfs on how to send large bodies.
@@ -73,6 +81,27 @@ def test_uploads_in_parts(bucket, tmp_path):
     at(bucket).upload(tmp_path / "source", "k")
     at(bucket).download("k", tmp_path / "target")
     assert (tmp_path / "target").read_bytes() == data
+
+
+def test_a_download_is_one_request(tmp_path):
+    folder = tmp_path / "download" / "storage" / "v1" / "b" / "bucket" / "o"
+    folder.mkdir(parents=True)
+    with (folder / "k").open("wb") as file:
+        file.truncate(1 << 26)
+    with serving(tmp_path) as server:
+        storage = GCSStorage("gs://bucket", endpoint_url=server.url, anon=True)
+        storage.download("k", tmp_path / "target")
+        assert [byte_range for _, _, byte_range in server.requests] == [None]
+    assert (tmp_path / "target").stat().st_size == 1 << 26
+
+
+def test_a_generation_that_is_gone_is_refused(bucket):
+    bucket.put("k", b"old")
+    _, version = at(bucket).read_version("k", [(0, 1)])
+    bucket.put("k", b"new")
+    assert int(version)
+    with pytest.raises(ObjectReplaced, match="/k: it was replaced"):
+        at(bucket).read_version("k", [(1, 2)], version)
 
 
 def test_a_missing_bucket_is_not_found(gcs_server):

@@ -97,19 +97,20 @@ class Handler(BaseHTTPRequestHandler):
         if len(files[path]) >= LARGE:
             host = f"localhost:{self.server.server_port}"
             place = f"{quote(f'{name}@{revision}')}/{quote(path)}"
-            return self.answer(302, Location=f"http://{host}/cdn/{place}")
+            tag = f'"{hashlib.sha256(files[path]).hexdigest()}"'
+            return self.answer(302, Location=f"http://{host}/cdn/{place}", X_Linked_ETag=tag)
         return self.content(files[path])
 
     def content(self, data):
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        tag = f'"{hashlib.sha1(data).hexdigest()}"'
         if not found:
-            return self.answer(200, data)
+            return self.answer(200, data, ETag=tag)
         start, last = int(found[1]), min(int(found[2]), len(data) - 1)
         if start >= len(data):
             return self.answer(416)
-        return self.answer(
-            206, data[start : last + 1], Content_Range=f"bytes {start}-{last}/{len(data)}"
-        )
+        span = f"bytes {start}-{last}/{len(data)}"
+        return self.answer(206, data[start : last + 1], Content_Range=span, ETag=tag)
 
     def tree(self, files, folder):
         top = f"{folder}/" if folder else ""

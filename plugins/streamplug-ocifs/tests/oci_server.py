@@ -140,6 +140,8 @@ class Handler(BaseHTTPRequestHandler):
             del bucket[name]
             return self.answer(204)
         data, status, headers = bucket[name], 200, {}
+        if self.headers.get("If-Match", etag(data)) != etag(data):
+            raise Refused(412, "IfMatchFailed")
         if wanted := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")):
             start, last = int(wanted[1]), min(int(wanted[2]), len(data) - 1)
             if start >= len(data):

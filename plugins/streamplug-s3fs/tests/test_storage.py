@@ -13,6 +13,7 @@ from streamplug.errors import (
     AlreadyExists,
     ConfigError,
     NotFound,
+    ObjectReplaced,
     StorageError,
     Transient,
 )
@@ -99,6 +100,42 @@ def test_a_download_that_breaks_off_begins_anew(tmp_path):
         server.gate.set()
         assert len(server.requests) == 2
     assert (tmp_path / "target").read_bytes() == data
+
+
+@pytest.fixture
+def replaced(tmp_path):
+    """A server of an object that is replaced by another one after the first response."""
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / "k").write_bytes(b"o" * (1 << 20))
+    with serving(tmp_path) as server:
+        server.replace_after(1, tmp_path / "bucket" / "k", b"n" * (1 << 20))
+        yield server
+
+
+@pytest.mark.parametrize("understands", [True, False])
+def test_a_download_that_breaks_off_does_not_go_on_with_another_version(
+    replaced, tmp_path, understands
+):
+    stops = iter([True])
+    replaced.holds, replaced.conditions = lambda _: next(stops, False), understands
+    storage = S3Storage("s3://bucket", endpoint_url=replaced.url, read_timeout=0.5)
+    with pytest.raises(ObjectReplaced, match=r"^s3://bucket/k: it was replaced"):
+        storage.download("k", tmp_path / "target")
+    ranges = [byte_range for _, _, byte_range in replaced.requests]
+    replaced.gate.set()
+    assert len(ranges) == 2
+    storage.download("k", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == b"n" * (1 << 20)
+
+
+@pytest.mark.parametrize("understands", [True, False])
+def test_parts_of_two_versions_are_not_mixed(replaced, tmp_path, understands):
+    replaced.conditions = understands
+    storage = S3Storage("s3://bucket", endpoint_url=replaced.url, default_block_size=100_000)
+    with pytest.raises(ObjectReplaced, match=r"^s3://bucket/k: it was replaced"):
+        storage.download("k", tmp_path / "target")
+    storage.download("k", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == b"n" * (1 << 20)
 
 
 def test_a_missing_bucket_is_not_found(endpoint):

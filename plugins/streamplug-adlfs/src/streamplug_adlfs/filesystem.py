@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adlfs import AzureBlobFileSystem
+from azure.core import MatchConditions
 from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import sync
 
@@ -123,6 +124,12 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
 
     async def read_part(self, path: str, start: int, end: int) -> bytes:
         """Return a range of a blob, and read no more of the response than that."""
+        return (await self.read_version(path, start, end, ""))[0]
+
+    async def read_version(
+        self, path: str, start: int, end: int, version: str
+    ) -> tuple[bytes, str]:
+        """Return a range of a blob, of a version if that is not empty, and the version that was read."""
 
         def bound(response: Any) -> None:
             answer = response.http_response
@@ -131,17 +138,22 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
                 body = answer.internal_response
                 body.content = _BlobContent(body.content, end - start)
 
+        condition: dict[str, Any] = {}
+        if version:
+            condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
         container, name, _ = self.split_path(path)
         async with self.service_client.get_blob_client(container, name) as client:
+            # Of a range in several requests, the client itself reads one version.
             blob = await client.download_blob(
                 start,
                 end - start,
                 max_concurrency=self._parts_at_once,
                 raw_response_hook=bound,
+                **condition,
                 **self._timeout_kwargs,
             )
             content: Any = await blob.readall()
-            return bytes(content)
+            return bytes(content), blob.properties.etag or ""
 
     def blobs(self, path: str) -> list[tuple[str, int, str]]:
         """Return name (without container), size and version of all blobs with a prefix."""

@@ -53,6 +53,9 @@ class AzureStorage(FsspecStorage):
     def part_reader(self) -> Any:
         return self.filesystem().read_part
 
+    def version_reader(self) -> Any:
+        return self.filesystem().read_version
+
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         filesystem = self.filesystem()
         start = len(self.path("").partition("/")[2])

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from streamplug.errors import StorageError, Transient
+from streamplug.interfaces.storage import replaced_error
 from streamplug.plugin_kit.body import read_body
 from streamplug.plugin_kit.client_storage import staging_path
 from streamplug_databricks.workspace import Workspace
@@ -24,24 +25,36 @@ class Dbfs:
         self._workspace = workspace
 
     def read(self, path: str, limits: tuple[int, int] | None = None) -> bytes:
-        """Return a file, or the bytes ``[start, stop)`` of it."""
+        """Return a file, or the bytes ``[start, stop)`` of it.
+
+        Raises:
+            ObjectReplaced: If it was replaced between two requests.
+        """
         return b"".join(self._chunks(path, *(limits or (0, None))))
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the content of a file in chunks."""
+        """Yield the content of a file in chunks.
+
+        Raises:
+            ObjectReplaced: If it was replaced between two requests.
+        """
         return self._chunks(path, 0, None)
 
     def _chunks(self, path: str, start: int, stop: int | None) -> Iterator[bytes]:
         # For reads past the end, the service returns an unspecific error.
-        end, _ = self.stat(path)
-        end = end if stop is None else min(end, stop)
+        before = self.stat(path)
+        end = before[0] if stop is None else min(before[0], stop)
+        requests = 0
         while start < end:
             params = {"path": path, "offset": start, "length": min(_CHUNK_BYTES, end - start)}
             data = base64.b64decode(self._call("GET", "read", params=params)["data"])
+            requests += 1
             if not data:  # the file was truncated
-                return
+                break
             yield data[: end - start]
             start += len(data)
+        if requests > 1 and self.stat(path) != before:
+            raise replaced_error(f"dbfs:{path}")
 
     def write(self, path: str, source: IO[bytes], size: int) -> None:
         """Create or replace a file.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,13 @@ from urllib.parse import quote
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.body import read_body, read_range_body
-from streamplug.plugin_kit.client_storage import ClientStorage
+from streamplug.plugin_kit.client_storage import (
+    MAX_CONCURRENT_READS,
+    ClientStorage,
+    read_concurrently,
+)
 from streamplug.plugin_kit.error_mapping import error_of_status
+from streamplug.plugin_kit.object_version import one_version
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hf.options import CONNECT_TIMEOUT, READ_TIMEOUT, check, parse
 
@@ -49,26 +54,31 @@ class HfStorage(ClientStorage):
     # -- reading --------------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
-        with self.translated(key):
-            return self._get(key)
+        with self.translated(key), self._answer("GET", self._file(key)) as response:
+            self._check(response, key)
+            return bytes(response.read())
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        if stop <= start:
-            return b""
-        with self.translated(key):
-            return self._get(key, (start, stop))
+        return self._get(key, (start, stop))[0] if start < stop else b""
 
-    def _get(self, key: str, limits: tuple[int, int] | None = None) -> bytes:
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        # The Hub knows no If-Match for a file that lies on another host.
+        limit = self._options.get("max_concurrency") or MAX_CONCURRENT_READS
+        parts = read_concurrently(lambda limits: self._get(key, limits), ranges, limit)
+        return one_version(parts, version, self.url_of(key))
+
+    def _get(self, key: str, limits: tuple[int, int]) -> tuple[bytes, str | None]:
+        """Return a range of a file, and the version that was read, None beyond the end."""
         # HTTP ranges include their end.
-        headers = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"} if limits else {}
-        with self._answer("GET", self._file(key), headers) as response:
-            if limits and response.status_code == 416:  # the range starts beyond the end
-                return b""
+        headers = {"Range": f"bytes={limits[0]}-{limits[1] - 1}"}
+        with self.translated(key), self._answer("GET", self._file(key), headers) as response:
+            if response.status_code == 416:  # the range starts beyond the end
+                return b"", None
             self._check(response, key)
-            if limits is None:
-                return bytes(response.read())
             chunks = response.iter_bytes(_CHUNK_BYTES)
-            return read_range_body(chunks, *limits, response.status_code)
+            return read_range_body(chunks, *limits, response.status_code), _version(response)
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key), self._answer("GET", self._file(key)) as response:
@@ -198,3 +208,10 @@ class HfStorage(ClientStorage):
         if "TransportError" in names:
             return Transient(f"{url}: {type(error).__name__}; it may be tried again")
         return None
+
+
+def _version(response: Any) -> str:
+    """Return the ETag of a file: for one that lies on another host, that which the Hub redirects to."""
+    answers = [*response.history, response]
+    tags = (answer.headers.get("X-Linked-ETag") for answer in answers)
+    return next(filter(None, tags), "") or response.headers.get("ETag", "")

@@ -17,6 +17,7 @@ from streamplug.plugin_kit.body import read_range_body
 from streamplug.plugin_kit.client_storage import read_concurrently
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
+from streamplug.plugin_kit.object_version import conditional_reads, one_version
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_ocifs.options import check, ocifs_options
 
@@ -100,20 +101,44 @@ class OciStorage(FsspecStorage):
             return bytes(self._oci_client().get_object(**self._place(key)).data.content)
 
     def cat_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        bucket, namespace, name = self.filesystem().split_path(path)
-
         def get(limits: tuple[int, int]) -> bytes | Exception:
             try:
-                # HTTP ranges include their end.
-                byte_range = f"bytes={limits[0]}-{limits[1] - 1}"
-                data = self._oci_client().get_object(namespace, bucket, name, range=byte_range).data
-                chunks = data.raw.stream(_CHUNK, decode_content=False)
-                with closing(data):
-                    return read_range_body(chunks, *limits, data.status_code)
+                return self._get(path, limits)[0]
             except Exception as error:  # noqa: BLE001 - one range may lie beyond the end
                 return error
 
         return read_concurrently(get, ranges, self._concurrency())
+
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        with self.translated(key), conditional_reads(self.url_of(key)):
+            path = self.path(key)
+
+            def get(limits: tuple[int, int]) -> tuple[bytes, str | None]:
+                try:
+                    return self._get(path, limits, version)
+                except Exception as error:
+                    if status_of(error) != 416:  # the range starts beyond the end
+                        raise
+                    return b"", None
+
+            parts = read_concurrently(get, ranges, self._concurrency())
+        return one_version(parts, version, self.url_of(key))
+
+    def _get(self, path: str, limits: tuple[int, int], version: str = "") -> tuple[bytes, str]:
+        """Return a range of an object, and the version that was read."""
+        bucket, namespace, name = self.filesystem().split_path(path)
+        # HTTP ranges include their end.
+        condition = {"range": f"bytes={limits[0]}-{limits[1] - 1}"}
+        if version:
+            condition["if_match"] = version
+        response = self._oci_client().get_object(namespace, bucket, name, **condition)
+        data = response.data
+        chunks = data.raw.stream(_CHUNK, decode_content=False)
+        with closing(data):
+            content = read_range_body(chunks, *limits, data.status_code)
+            return content, response.headers.get("etag", "")
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage
+from streamplug.plugin_kit.object_version import conditional_reads
 from streamplug_s3fs.options import check, s3fs_options
 from streamplug_s3fs.session import new_session, serves_credentials
 
@@ -80,12 +81,12 @@ class S3Storage(FsspecStorage):
     def part_reader(self) -> Any:
         return self.filesystem().read_part
 
+    def version_reader(self) -> Any:
+        return self.filesystem().read_version
+
     def download(self, key: str, path: Path) -> None:
-        with self.translated(key):
-            remote = self.path(key)
-            # A larger object is read in parts, and one that breaks off again.
-            if not self.store(partial(self.filesystem().stream_object, remote), path):
-                self.call("get_file", remote, str(path))
+        with self.translated(key), conditional_reads(self.url_of(key)):
+            self.store(partial(self.filesystem().stream_object, self.path(key)), path)
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
         from botocore import exceptions as boto  # type: ignore[import-untyped]  # botocore has no types

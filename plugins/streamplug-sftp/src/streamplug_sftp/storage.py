@@ -12,7 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.errors import (
+    AccessDenied,
+    NotFound,
+    StorageError,
+    StreamplugError,
+    Transient,
+)
+from streamplug.interfaces.storage import replaced_error
 from streamplug.plugin_kit.body import OversizeBodyError
 from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import storage_error
@@ -104,7 +111,8 @@ class SftpStorage(ClientStorage):
 
     def read(self, key: str) -> bytes:
         async def read(sftp: Any, path: str) -> bytes:
-            return b"".join([chunk async for chunk in self._chunks(sftp, path)])
+            chunks = self._chunks(sftp, path, self.url_of(key))
+            return b"".join([chunk async for chunk in chunks])
 
         return self._do(key, read)
 
@@ -122,7 +130,7 @@ class SftpStorage(ClientStorage):
     def download(self, key: str, path: Path) -> None:
         async def download(sftp: Any, remote: str) -> None:
             with path.open("wb") as file:
-                async for chunk in self._chunks(sftp, remote):
+                async for chunk in self._chunks(sftp, remote, self.url_of(key)):
                     file.write(chunk)
 
         self._do(key, download)
@@ -300,7 +308,9 @@ class SftpStorage(ClientStorage):
             try:
                 return session.run(self._run(session.client, path, url, work))
             except Exception as error:
-                if isinstance(self.translate(error, url), Transient):
+                if not isinstance(error, StreamplugError) and isinstance(
+                    self.translate(error, url), Transient
+                ):
                     self.drop_client(session)
                 raise
 
@@ -322,15 +332,25 @@ class SftpStorage(ClientStorage):
     async def _is_file(self, sftp: Any, path: str) -> bool:
         return bool(await self._soon(sftp.isfile(path)))
 
-    async def _chunks(self, sftp: Any, path: str) -> AsyncIterator[bytes]:
+    async def _chunks(self, sftp: Any, path: str, url: str) -> AsyncIterator[bytes]:
         async with await self._soon(sftp.open(path, "rb")) as file:
-            size, slots = 0, asyncio.Semaphore(_BLOCKS_IN_FLIGHT)
-            while True:
+            slots = asyncio.Semaphore(_BLOCKS_IN_FLIGHT)
+            first: list[Coroutine[Any, Any, Any]] = [
+                self._soon(file.stat()),
+                self._read(file, 0, _CHUNK_BYTES, slots),
+            ]
+            before, chunk = await _gather(first)
+            size = len(chunk)
+            yield chunk
+            while len(chunk) == _CHUNK_BYTES:
                 chunk = await self._read(file, size, size + _CHUNK_BYTES, slots)
-                yield chunk
                 size += len(chunk)
-                if len(chunk) < _CHUNK_BYTES:
-                    return
+                yield chunk
+            # A file that is replaced by a rename stays open, but some programs overwrite files.
+            if size >= _CHUNK_BYTES:
+                after = await self._soon(file.stat())
+                if (after.size, after.mtime) != (before.size, before.mtime):
+                    raise replaced_error(url)
 
     async def _read(self, file: Any, start: int, stop: int, slots: asyncio.Semaphore) -> bytes:
         """Read a range by concurrent requests for its blocks; return less at the end of the file."""
