@@ -135,6 +135,19 @@ class FirstVersions(AnyFsspec):
         return (replace(o, version="1") for o in super().objects(folder))
 
 
+class MixesParts(AnyFsspec):
+    def read_version(self, key, ranges, version=""):
+        return self.read_ranges(key, ranges), "1"
+
+
+class MixesDownload(AnyFsspec):
+    def download(self, key, path):
+        with Path(path).open("wb", buffering=0) as file:
+            for start in range(0, self.stat(key).size, 8 << 20):
+                file.write(self.read_range(key, start, start + (8 << 20)))
+                time.sleep(0.1)
+
+
 class ForeignError(AnyFsspec):
     def stat(self, key):
         try:
@@ -249,6 +262,9 @@ class TalkativeUpload(AnyFsspec):
         (Flat, "test_lists_sorted_at_any_depth", {}),
         (Remembers, "test_sees_what_others_changed", {}),
         (Versionless, "test_rewriting_changes_the_version", {}),
+        (Versionless, "test_parts_are_of_one_version", {}),
+        (MixesParts, "test_parts_are_of_one_version", {}),
+        (MixesDownload, "test_a_download_is_of_one_version", {"tmp_path": ""}),
         (ListsOtherVersions, "test_rewriting_changes_the_version", {}),
         (FirstVersions, "test_rewriting_changes_the_version", {}),
         (

@@ -22,7 +22,7 @@ from streamplug_testing.creation import create_at_once
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.processes import read_in_child
-from streamplug_testing.version import check_versions
+from streamplug_testing.version import check_download, check_parts, check_versions
 
 DATA = bytes(range(256)) * 40
 LARGE = random.Random(0).randbytes(300_000)
@@ -247,6 +247,14 @@ class StorageTests(ConformanceBase):
         if not self.has_versions:
             pytest.skip("the storage has no versions")
         check_versions(storage, self.put_raw)
+
+    def test_parts_are_of_one_version(self, storage: Storage) -> None:
+        if not self.has_versions:
+            pytest.skip("the storage has no versions")
+        check_parts(storage, self.put_raw)
+
+    def test_a_download_is_of_one_version(self, storage: Storage, tmp_path: Path) -> None:
+        check_download(storage, self.put_raw, tmp_path / "copy")
 
     def test_exists(self, storage: Storage) -> None:
         self.put_raw("a/b", b"")
