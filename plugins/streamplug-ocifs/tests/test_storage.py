@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import requests
 from streamplug_ocifs.storage import OciStorage
 from streamplug_testing.answers import AnswerTests
 from streamplug_testing.storage import StorageTests
@@ -211,6 +212,25 @@ def test_another_key_is_denied(service, bucket, tmp_path):
     storage = OciStorage(f"oci://{bucket}@tests", endpoint_url=service.url, config=config)
     with pytest.raises(AccessDenied):
         storage.read("k")
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "what"),
+    [
+        (requests.ConnectionError("s3cret"), Transient, "service that gives this machine its cred"),
+        (OSError("no environment"), AccessDenied, "no usable credentials for oci://b@tests/k"),
+    ],
+)
+def test_a_failing_service_of_resource_principals(monkeypatch, service, failure, kind, what):
+    def fail():
+        raise failure
+
+    monkeypatch.setattr("ocifs.core.get_resource_principals_signer", fail)
+    monkeypatch.setattr("streamplug_ocifs.options._location", lambda: None)
+    monkeypatch.delenv("OCIFS_IAM_TYPE", raising=False)
+    with pytest.raises(kind, match=what) as caught:
+        OciStorage("oci://b@tests", endpoint_url=service.url).read("k")
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_missing_configuration_is_told(service):

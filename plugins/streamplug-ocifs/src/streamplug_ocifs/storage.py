@@ -15,7 +15,7 @@ from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.plugin_kit.blocks import write_chunks
 from streamplug.plugin_kit.body import read_range_body
 from streamplug.plugin_kit.client_storage import read_concurrently
-from streamplug.plugin_kit.error_mapping import status_of
+from streamplug.plugin_kit.error_mapping import retryable_cause, status_of
 from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
 from streamplug.plugin_kit.object_version import conditional_reads, one_version
 from streamplug.types import Buffer, ObjectInfo
@@ -227,6 +227,12 @@ class OciStorage(FsspecStorage):
         if status_of(error) is not None:
             return None
         if names & _NO_CREDENTIALS:
+            # ocifs raises it for any failure to get those of a resource principal.
+            if error.__context__ is not None and retryable_cause(error.__context__):
+                return Transient(
+                    f"{url}: the service that gives this machine its credentials failed; it may be tried "
+                    "again"
+                )
             return AccessDenied(
                 f"no usable credentials for {url} ({type(error).__name__}); check ~/.oci/config, or "
                 "pass storage_options with 'config' and 'profile', or 'iam_type'"
