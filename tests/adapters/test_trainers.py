@@ -96,6 +96,22 @@ def test_within_an_epoch_and_between_epochs_nothing_changes(folder, workers):
         assert [batch["n"].tolist() for batch in after] == epochs[number][not number :]
 
 
+@WORKERS
+def test_a_look_at_a_batch_uses_up_a_state(folder, workers):
+    epochs = whole(folder, 2)
+    before = make(folder)
+    next(iter(before))
+    state = before.state_dict()
+    after = make(folder, workers)
+    after.load_state_dict(state)
+    assert next(iter(after))["n"].tolist() == epochs[0][1]
+    assert [batch["n"].tolist() for batch in after] == epochs[1]
+    after.load_state_dict(state)
+    assert next(iter(after))["n"].tolist() == epochs[0][1]
+    after.load_state_dict(state)
+    assert [batch["n"].tolist() for batch in after] == epochs[0][1:]
+
+
 @pytest.mark.parametrize("epoch", [-1, 1.5, "1"])
 def test_an_epoch_is_a_number(folder, epoch):
     with pytest.raises(ConfigError, match="epoch"):

@@ -35,6 +35,7 @@ NEEDS = {
     "test_grain.py": "grain",
     "test_jax.py": "jax",
     "test_lightning.py": "lightning",
+    "test_lightning_options.py": "lightning",
     "test_ray.py": "ray",
     "test_resize.py": "torch",
     "test_torchdata.py": "torchdata",
