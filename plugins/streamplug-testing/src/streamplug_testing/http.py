@@ -97,13 +97,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, path: Path, where: str, byte_range: tuple[int, int] | None) -> None:
         status = path.stat()
-        size, tag = status.st_size, f'"{status.st_mtime_ns:x}-{status.st_ino:x}"'
+        size, self._tag = status.st_size, f'"{status.st_mtime_ns:x}-{status.st_ino:x}"'
         start, stop = byte_range or (0, size)
-        if self.server.conditions and self.headers.get("If-Match", tag) != tag:
+        if self.server.conditions and self.headers.get("If-Match", self._tag) != self._tag:
             self.send_error(412)
             return
         if self.command == "HEAD":
-            self._head(200, size, tag)
+            self._head(200, size)
             return
         with path.open("rb") as stream:
             stream.seek(start)
@@ -112,7 +112,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(416)
             return
         content = f"bytes {start}-{start + len(data) - 1}/{size}" if byte_range else ""
-        self._head(206 if byte_range else 200, len(data), tag, content)
+        self._head(206 if byte_range else 200, len(data), content)
         for at in range(0, len(data), _CHUNK):
             if at >= len(data) // 2 and self.server.holds(where):
                 self.wfile.flush()
@@ -121,12 +121,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with self.server.lock:
             self.server.bytes_sent += len(data)
 
-    def _head(self, status: int, length: int, tag: str, content_range: str = "") -> None:
+    def _head(self, status: int, length: int, content_range: str = "") -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(length))
         self.send_header("Accept-Ranges", "bytes")
         if self.server.tags:
-            self.send_header("ETag", tag)
+            self.send_header("ETag", self._tag)
         if content_range:
             self.send_header("Content-Range", content_range)
         self.end_headers()
