@@ -9,8 +9,10 @@ import subprocess
 import sys
 import textwrap
 import threading
-from functools import cache, partial
+import tracemalloc
+from functools import cache, partial, wraps
 from pathlib import Path
+from types import MappingProxyType, ModuleType
 
 import numpy as np
 import pytest
@@ -307,6 +309,135 @@ def test_code_of_the_users_modules_counts_and_that_of_packages_does_not(tmp_path
     assert digest_function(make) == first
     monkeypatch.setattr(module, "clean", str.lower)
     assert digest_function(make) != first
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "own_pkg.text.clean(part)",
+        "(own_pkg or part).text.clean(part)",
+        "[module.clean(part) for module in MODULES]",
+        "getattr(own_pkg.text, 'clean')(part)",
+        "default.clean(part)",
+        "Holder.module.clean(part)",
+    ],
+)
+def test_modules_of_the_user_count_however_they_are_used(tmp_path, body):
+    program = f"""
+        import own_pkg.text
+        from streamplug_tools.function_digest import digest_function
+        MODULES = [own_pkg.text]
+        class Holder:
+            module = own_pkg.text
+        def make(part, default=own_pkg.text):
+            return {body}
+        print(digest_function(make))
+    """
+    (tmp_path / "own_pkg").mkdir()
+    (tmp_path / "own_pkg" / "__init__.py").touch()
+    module, digests = tmp_path / "own_pkg" / "text.py", []
+    for number in (1, 1, 22):  # another size, else the compiled module would be used
+        module.write_text(f"LIMIT = {number}\ndef clean(text): return text[:LIMIT]\n")
+        digests.append(run_script(tmp_path, program, "0"))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_unused_variables_of_modules_do_not_count(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_values.py").write_text("import time\nnow = time.time_ns()\nlimit = 1\n")
+    own_values = importlib.import_module("own_values")
+
+    def make(part):
+        return part.now, own_values.limit
+
+    first = digest_function(make)
+    own_values.now = 5
+    assert digest_function(make) == first
+    own_values.limit = 5
+    assert digest_function(make) != first
+
+
+def test_what_packages_make_once_counts_by_its_name(tmp_path):
+    script = """
+        import os, sys
+        from os import environ
+        from random import choice, random
+        from numpy.random import rand
+        from streamplug_tools.function_digest import digest_function
+
+        class Words(set):
+            pass
+
+        words, file = Words("abcdefgh"), open(__file__)
+
+        def make(part):
+            return choice(part), random(), rand(), environ["HOME"], words, file
+        environ["MORE"] = str(os.getpid())
+        print(digest_function(make))
+    """
+    assert run_script(tmp_path, script, "1") == run_script(tmp_path, script, "2")
+
+
+def test_modules_are_of_packages_by_their_place(tmp_path, monkeypatch):
+    for folder, number in (("site-packages", 1), ("dist-packages", 2), ("project", 3)):
+        (tmp_path / folder).mkdir()
+        monkeypatch.syspath_prepend(tmp_path / folder)
+        (tmp_path / folder / f"placed{number}.py").write_text("def clean(text): return 1\n")
+        clean = importlib.import_module(f"placed{number}").clean
+        first = holding(clean)
+        clean.__code__ = (lambda text: 2).__code__
+        assert (holding(clean) == first) == (number < 3)
+    made = ModuleType("made_by_a_program")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    exec("def clean(text): return 1", made.__dict__)
+    first = holding(made.clean)
+    made.clean.__code__ = (lambda text: 2).__code__
+    assert holding(made.clean) != first
+
+
+def test_a_function_that_wraps_one_of_a_package_counts_by_its_code():
+    def wrapping(number):
+        @wraps(os.path.join)
+        def call(*parts):
+            return number
+
+        return call
+
+    assert holding(wrapping(1)) == holding(wrapping(1)) != holding(wrapping(2))
+
+
+def test_views_files_and_memory_are_compared(tmp_path):
+    class Words(set):
+        pass
+
+    for name in "ab":
+        (tmp_path / name).write_bytes(name.encode() * 10)
+
+    def kinds(name):
+        words = Words({name})
+        words.size = 1
+        yield from ({name: 1}.keys(), {1: name}.values(), {name: 1}.items(), words)
+        yield from (MappingProxyType({name: 1}), memoryview(name.encode()))
+        yield np.memmap(tmp_path / name, np.uint8, "r")[2:5]
+        yield np.asfortranarray([[1, 2], [3, ord(name)]])[:, 1:]
+        with (tmp_path / name).open() as file:
+            yield file
+
+    for first, equal, other in zip(kinds("a"), kinds("a"), kinds("b")):
+        assert holding(first) == holding(equal) != holding(other), type(first)
+    words = Words({1})
+    before = holding(words)
+    words.size = 2
+    assert holding(words) != before
+
+
+def test_large_arrays_are_not_copied():
+    array = np.zeros(1 << 26, np.uint8)
+    tracemalloc.start()
+    holding(array)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < array.nbytes // 8
 
 
 def test_values_of_any_kind_are_compared():

@@ -74,8 +74,9 @@ def write_parts(
     files that finished parts name have the same sizes and times of modification, and `make_samples` has the
     same code and uses the same values. Any other one is refused while there are finished parts.
 
-    What cannot be compared is the content of files at URLs and in subdirectories of parts, and code of
-    installed packages and of modules that the function imports itself. A `make_samples` with an attribute
+    What cannot be compared is the content of files at URLs and in subdirectories of parts, code of installed
+    packages and of modules that the function imports itself, and what is in values that cannot be pickled,
+    such as open files and generators. A `make_samples` with an attribute
     ``identity``, a text, says by it what it does: it is compared in place of its code, values and files,
     and a finished data set of the same identity is kept.
 
