@@ -24,9 +24,9 @@ def check_division(dataset: adapters.StreamingDataset) -> None:
         if loader is not None and _is_divided(dataset, loader):
             raise ConfigError(
                 f"Accelerate divides a data set that is already divided among {ranks} ranks: samples of "
-                "each epoch would not be read. Use StreamingDataLoader, which accelerator.prepare() leaves "
-                "as it is; a Trainer of transformers gets it from get_train_dataloader(). Or give the data "
-                "set world=World(), so that Accelerate alone divides it"
+                "each epoch would not be read. Use StreamingDataLoader, or WebLoader for a pipeline, which "
+                "accelerator.prepare() leaves as they are; a Trainer of transformers gets it from "
+                "get_train_dataloader(). Or give the data set world=World(): Accelerate alone divides it then"
             )
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import cloudpickle
 
+from streamplug.adapters.torch_partition import check_division
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
 from streamplug.types import World
@@ -261,6 +262,14 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                 f"with_epoch({epoch}): map() left {len(steps) - progress.made} samples out; use select() "
                 "for that, which is reckoned with"
             )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Check who reads the pipeline, as loaders of Accelerate call this; loops count their epochs anyway.
+
+        Raises:
+            ConfigError: If Accelerate divides among ranks what the pipeline has divided already.
+        """
+        check_division(self._data)
 
     # -- state ------------------------------------------------------------------------
 
