@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import partial
 from inspect import signature
 from operator import index
 from typing import Any, NoReturn
@@ -39,6 +40,23 @@ def _ordered(value: Any) -> Any:
     """Return a value to iterate over."""
     if isinstance(value, (set, frozenset)):
         raise TypeError("a set has another order in every process; use it with `in` and len() only")
+    return value
+
+
+def _in_order(values: Any, target: ast.expr) -> Any:
+    """Return values to iterate over; what is unpacked into several names is checked, too."""
+    _ordered(values)
+    if isinstance(target, ast.Name):
+        return values
+    return (_checked_parts(value, target) for value in values)
+
+
+def _checked_parts(value: Any, target: ast.expr) -> Any:
+    if isinstance(target, (ast.List, ast.Tuple)):
+        _ordered(value)
+        if isinstance(value, (list, tuple)):
+            for item, part in zip(value, target.elts):
+                _checked_parts(item, part)
     return value
 
 
@@ -81,6 +99,8 @@ def _multiply(left: Any, right: Any) -> Any:
     for items, times in ((left, right), (right, left)):
         if isinstance(items, (str, bytes, list, tuple)) and hasattr(times, "__index__"):
             _check_length(len(items) * index(times))
+    if isinstance(left, int) and isinstance(right, int):
+        _check_bits(left.bit_length() + right.bit_length())
     return left * right
 
 
@@ -109,7 +129,7 @@ def _check_bits(bits: int) -> None:
 
 def _no_time(value: Any) -> Any:
     """Return a value that is compared with text or a number, which no time is equal to."""
-    if isinstance(value, _TIMES):
+    if isinstance(value, _TIMES) or (isinstance(value, np.ndarray) and value.dtype.kind in "Mm"):
         raise TypeError(
             "a time is compared with text or a number, which it never equals; compare times with "
             "np.datetime64('2024-01-31'), and durations with np.timedelta64(5, 's')"
@@ -313,7 +333,7 @@ _REASONS = {
     "random": "the result would differ in every process; use xxh64() of a column",
     "format": "use an f-string, such as f'{name}/{number}'",
     "zfill": "use an f-string, such as f'{number:05d}'",
-    "set": "its order differs in every process; use it with `in`, in comparisons and in len() only",
+    "set": "its order differs in every process; use it with `in`, `not`, comparisons, len() and bool() only",
     "generator": "write a list, or give it to any(), all(), sum(), min(), max(), sorted(), list() or tuple()",
     "lambda": "write a comprehension, such as any(x > 3 for x in scores)",
     ":=": "repeat the expression",
@@ -391,8 +411,8 @@ class _Restriction(ast.NodeTransformer):
             self._refuse("a call of a value")
         if name in _TAKES_GENERATORS:
             self._allowed.update(arg for arg in node.args if isinstance(arg, ast.GeneratorExp))
-        if name == "len":
-            self._allowed.update(node.args)
+        if name in ("bool", "len"):
+            self._allow_sets(node.args)
         node.args = [self.visit(arg) for arg in node.args]
         node.keywords = [self.visit(keyword) for keyword in node.keywords]
         return node
@@ -441,6 +461,9 @@ class _Restriction(ast.NodeTransformer):
         node.value = self._visit_owner(node)
         return node
 
+    def _allow_sets(self, nodes: Sequence[ast.expr]) -> None:
+        self._allowed.update(node for node in nodes if not isinstance(node, ast.GeneratorExp))
+
     def _visit_isinstance(self, node: ast.Call) -> ast.expr:
         kinds = node.args[1:]
         if len(kinds) == 1 and isinstance(kinds[0], ast.Tuple):
@@ -454,6 +477,11 @@ class _Restriction(ast.NodeTransformer):
         )
 
     # -- operators and literals ---------------------------------------------------------
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        if isinstance(node.op, ast.Not):
+            self._allow_sets([node.operand])
+        return self._visit_children(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if node in self._allowed:
@@ -497,7 +525,8 @@ class _Restriction(ast.NodeTransformer):
         for part in ast.walk(node.target):
             if not isinstance(part, (ast.Name, ast.Tuple, ast.List, ast.expr_context)):
                 self._refuse(f"`for {ast.unparse(node.target)}`")
-        node.iter = self._call("in order", _ordered, self.visit(node.iter))
+        in_order, target = partial(_in_order, target=node.target), ast.unparse(node.target)
+        node.iter = self._call(f"for {target} in", in_order, self.visit(node.iter))
         node.ifs = [self.visit(condition) for condition in node.ifs]
         if node.is_async:
             self._refuse("async")

@@ -1,7 +1,8 @@
 """Hashes of values that are the same in every process, on every machine and in every version.
 
 The hashed bytes are defined for each type, see `hashed_bytes`. Equal numbers have equal bytes, whatever their
-type and width, and so have equal times of any unit, and lists, tuples and arrays of equal values.
+type and width, but for floats of 2**63 and more. So have equal times of any unit, and lists, tuples and
+arrays of equal values.
 """
 
 from __future__ import annotations
