@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import time
 import weakref
 
 import pytest
@@ -143,3 +144,16 @@ def test_a_slash_in_a_password_is_refused_without_showing_it(url):
         AnyFsspec(url)
     assert "word@" not in str(caught.value)
     assert "pass/" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["a.", "a:", "a://", "a://b:c/", "https://u:p@", "a:/", "http:///", "@"]
+)
+@pytest.mark.parametrize("end", ["", "@", "/@x"])
+def test_long_texts_that_are_no_urls_take_no_time(text, end):
+    def seconds(count):
+        start = time.process_time()
+        public_url(text * count + end)
+        return time.process_time() - start
+
+    assert seconds(40_000) < 1  # some 10 ms; looking again from each place takes minutes

@@ -14,9 +14,10 @@ from streamplug.types import Buffer, ObjectInfo
 # A colon that no port follows begins a password, to the last @ where it has a slash; ARNs have colons, too.
 _SLASHED_USERINFO = r"(?<=://)(?!arn:)[^/@:\[\]]*:(?![0-9]{1,5}/)[^/@]*/.*"
 _SLASHED_PASSWORD = re.compile(rf"[a-z0-9]://{_SLASHED_USERINFO}@", re.IGNORECASE)
-# To the last @ before a slash: HTTP and SFTP clients accept "#" and "?" in passwords.
+# To the last @ before a slash: HTTP and SFTP clients accept "#" and "?" in passwords. A scheme begins where
+# its characters do: texts that are no URLs may be long.
 _USERINFO = re.compile(
-    rf"([a-z][a-z0-9+.-]*)(://?|(?<=http):/+|(?<=https):/+)({_SLASHED_USERINFO}|[^/]*)@",
+    rf"(?<![a-z0-9+.-])([a-z0-9+.-]+)(://?|(?<=http):/+|(?<=https):/+)({_SLASHED_USERINFO}|[^/]*)@",
     re.IGNORECASE,
 )
 _HTTP = re.compile(r"https?:/", re.IGNORECASE)
@@ -31,7 +32,11 @@ def public_url(url: str) -> str:
     >>> public_url("https://me:secret@host/set?token=1")
     'https://host/set'
     """
-    url = _USERINFO.sub(_without_user, url)
+    before, at, rest = url.rpartition("@")
+    if (
+        at
+    ):  # where the pattern ends at the latest: in a long text it would look for it again and again
+        url = _USERINFO.sub(_without_user, before + at) + rest
     return _QUERY.sub("", url) if "://" in url or _HTTP.match(url) else url
 
 
