@@ -169,11 +169,11 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
 
         Samples that it cannot decode are substituted; see `Substitution.apply` for `read` and `again`.
         """
-        session = self.dataset.session
         try:
             try:
                 return function(value)
             except DecodeError:
+                session = self.dataset.session
                 substitution, latest = session.latest_substitution(), session.monitor.latest_batch()
                 if substitution is None or latest is None or not self._names_samples:
                     raise
@@ -183,9 +183,9 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
                 )
         except Exception as error:
             if self._names_samples and number is None:
-                note_batch(error, session)
+                note_batch(error, self.dataset.session)
             elif self._names_samples:
-                note_sample(error, session, number or 0)
+                note_sample(error, self.dataset.session, number or 0)
             raise
 
     def _read_columns(self, ids: Sequence[int]) -> dict[str, ColumnValues]:

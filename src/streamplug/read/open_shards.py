@@ -39,6 +39,8 @@ _LOG = logging.getLogger("streamplug.read")
 _EMPTY = np.empty(0, np.uint8)
 _NO_LISTS = (AbstractSet, Mapping, str, bytes)
 """What has a length, but no values in order."""
+_LISTS = (list, np.ndarray)
+"""What nearly all encodings return: for these, the slow checks of abstract classes are left out."""
 
 
 class ColumnSelection:
@@ -105,7 +107,8 @@ class OpenShard:
             )
         for column, of_column in zip(self.columns, values):
             try:
-                size = -1 if isinstance(of_column, _NO_LISTS) else len(of_column)
+                listed = type(of_column) in _LISTS or not isinstance(of_column, _NO_LISTS)
+                size = len(of_column) if listed else -1
             except TypeError:  # no sequence
                 size = -1
             if size != count:
