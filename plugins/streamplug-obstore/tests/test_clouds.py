@@ -147,6 +147,19 @@ def test_parts_are_read_at_once_and_of_one_version(tmp_path, understands):
             storage.read_version("k", [(4000, 4001)], version)
 
 
+def test_a_server_that_sends_neither_etag_nor_time_tells_no_versions(tmp_path):
+    (tmp_path / "k").write_bytes(DATA)
+    with serving(tmp_path) as server:
+        server.tags = False
+        storage = ObstoreHttp(server.url)
+        assert storage.read_version("k", [(0, 10), (10, 20)]) == ([], "")
+        assert storage.stat("k").version == ""
+        assert storage.serves_ranges("k")
+        server.requests.clear()
+        assert storage.read_version("k", [(0, 10), (10, 20)]) == ([], "")
+        assert server.requests == []  # they would be in vain for each further file
+
+
 def test_parts_of_a_server_without_ranges_are_not_read(files):
     folder, url = files
     (folder / "k").write_bytes(DATA)

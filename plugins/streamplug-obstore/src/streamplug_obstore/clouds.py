@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from streamplug_obstore.client import obstore_module
 from streamplug_obstore.config import azure_config, gcs_config, s3_config
 from streamplug_obstore.error_mapping import begins_beyond_end, ignores_ranges
 from streamplug_obstore.options import check, exclude, together, transport
-from streamplug_obstore.storage import ObstoreStorage
+from streamplug_obstore.storage import ObstoreStorage, version_of
 
 _ADDRESSING = ("auto", "path", "virtual")
 
@@ -186,6 +186,7 @@ class ObstoreHttp(ObstoreStorage):
             )
         self._options = check("http storage through obstore", options, {"headers": Mapping})
         self._serves_ranges: bool | None = None
+        self._tells_versions = True
 
     def make_store(self, stores: Any) -> Any:
         how = transport(self._options)
@@ -197,14 +198,22 @@ class ObstoreHttp(ObstoreStorage):
         if self._serves_ranges is None:
             with self.translated(key):
                 try:
-                    obstore_module().get_range(self.client(), self._path(key), start=0, end=1)
+                    where, options = self._path(key), {"range": (0, 1)}
+                    response = obstore_module().get(self.client(), where, options=options)
+                    response.bytes()
                     self._serves_ranges = True
+                    self._tells_versions = bool(version_of(response.meta))
                 except Exception as error:
                     is_ignored = ignores_ranges(error)
                     if not (is_ignored or begins_beyond_end(error)):  # as in an empty file
                         raise
                     self._serves_ranges = not is_ignored
         return self._serves_ranges
+
+    def read_version(
+        self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
+    ) -> tuple[Sequence[Buffer], str]:
+        return super().read_version(key, ranges, version) if self._tells_versions else ([], "")
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         raise StorageError(f"{self.url_of(prefix)}: obstore cannot list files over HTTP")

@@ -121,7 +121,7 @@ class ObstoreStorage(ClientStorage):
                 if version.startswith('"'):  # a strong ETag; servers match no other
                     options["if_match"] = version
                 response = await get(store, path, options=options)
-                return memoryview(await response.bytes_async()), _version(response.meta)
+                return memoryview(await response.bytes_async()), version_of(response.meta)
 
             # Not `get_ranges`, which reads adjacent ranges as one.
             results = run(get_loop(), partial(gather_results, [partial(one, *r) for r in ranges]))
@@ -241,8 +241,11 @@ def _cut(start: int, stop: int, starts: Sequence[int], parts: Sequence[memoryvie
 
 def _info(key: str, meta: Mapping[str, Any]) -> ObjectInfo:
     # For Azure, the ETag of one object is in quotes, and those of a listing are not.
-    return ObjectInfo(key, int(meta["size"]), _version(meta).strip('"'))
+    return ObjectInfo(key, int(meta["size"]), version_of(meta).strip('"'))
 
 
-def _version(meta: Mapping[str, Any]) -> str:
-    return str(meta.get("e_tag") or meta.get("last_modified", ""))
+def version_of(meta: Mapping[str, Any]) -> str:
+    """Return the ETag or time of an object's metadata; empty if the server sent neither."""
+    # obstore fills in 1970 for a missing time.
+    time = meta.get("last_modified")
+    return str(meta.get("e_tag") or (time if time and time.timestamp() else ""))
