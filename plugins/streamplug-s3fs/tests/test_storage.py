@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import traceback
 from importlib.metadata import version
 
@@ -136,6 +137,26 @@ def test_parts_of_two_versions_are_not_mixed(replaced, tmp_path, understands):
         storage.download("k", tmp_path / "target")
     storage.download("k", tmp_path / "target")
     assert (tmp_path / "target").read_bytes() == b"n" * (1 << 20)
+
+
+def test_a_part_that_fails_ends_the_requests_for_the_others(replaced, tmp_path):
+    def lie(where, byte_range, data):
+        return None if byte_range and byte_range[0] == 0 else data
+
+    replaced.lie, replaced.holds = lie, lambda _: True
+    options = {"default_block_size": 100_000, "read_timeout": 600}
+    storage = S3Storage("s3://bucket", endpoint_url=replaced.url, **options)
+    with pytest.raises(Transient, match=r"^s3://bucket/k: .* 416"):
+        storage.download("k", tmp_path / "target")
+
+    def is_of_a_part(task):
+        return "read_version" in task.get_coro().__qualname__
+
+    async def end():
+        while any(map(is_of_a_part, asyncio.all_tasks())):
+            await asyncio.sleep(0.01)
+
+    asyncio.run_coroutine_threadsafe(end(), storage.filesystem().loop).result(60)
 
 
 def test_a_missing_bucket_is_not_found(endpoint):

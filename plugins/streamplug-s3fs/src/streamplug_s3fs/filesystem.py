@@ -67,11 +67,17 @@ class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no ty
         ranges = [(start, min(start + part, size)) for start in range(0, size, part)]
         for first in range(0, len(ranges), self.max_concurrency):
             group = ranges[first : first + self.max_concurrency]
-            reads = [self.read_version(path, *limits, version) for limits in group]
-            for data, found in await asyncio.gather(*reads):
-                if found != version:  # a server that ignores If-Match
-                    raise replaced_error(f"s3://{path}")
-                file.write(data)
+            reads = [
+                asyncio.ensure_future(self.read_version(path, *limits, version)) for limits in group
+            ]
+            try:
+                for data, found in await asyncio.gather(*reads):
+                    if found != version:  # a server that ignores If-Match
+                        raise replaced_error(f"s3://{path}")
+                    file.write(data)
+            finally:
+                for read in reads:  # if one fails, the others would go on
+                    read.cancel()
 
     async def read_part(self, path: str, start: int, end: int) -> bytes:
         """Return a range of an object, and read no more of the response than that."""
