@@ -44,6 +44,18 @@ def test_each_item_is_in_one_bin_within_the_limits(sizes, open_bins, max_items):
     assert all(abs(b.number - turn) < 2 * open_bins for turn, b in enumerate(done))
 
 
+@given(st.lists(st.integers(1, LENGTH), max_size=80), st.integers(1, 5))
+def test_an_item_waits_for_at_most_twice_the_open_bins(sizes, open_bins):
+    packer, arrivals, done = BestFitPacker(LENGTH, open_bins), [], 0
+    for item, size in enumerate(sizes):
+        arrivals.append(done)
+        packer.add(item, size)
+        while (full := packer.complete()) is not None:
+            packer.bins.remove(full)
+            assert all(done - arrivals[item] <= 2 * open_bins for item in full.items)
+            done += 1
+
+
 @given(st.lists(st.integers(1, LENGTH), max_size=80), st.integers(1, 5), st.data())
 def test_a_packer_that_is_restored_goes_on_the_same(sizes, open_bins, data):
     packer = BestFitPacker(LENGTH, open_bins, 6)
