@@ -159,6 +159,25 @@ def test_a_part_that_fails_ends_the_requests_for_the_others(replaced, tmp_path):
     asyncio.run_coroutine_threadsafe(end(), storage.filesystem().loop).result(60)
 
 
+def test_a_part_that_is_shorter_than_asked_is_no_success(replaced, tmp_path):
+    replaced.lie = lambda where, byte_range, data: data[:-1] if byte_range else data
+    storage = S3Storage("s3://bucket", endpoint_url=replaced.url, default_block_size=100_000)
+    with pytest.raises(
+        Transient, match=r"^s3://bucket/k: the server sent 99999 bytes where 100000"
+    ):
+        storage.download("k", tmp_path / "target")
+
+
+def test_a_range_that_begins_elsewhere_is_refused(recorder):
+    recorder.answers, recorder.headers = [(206, b"5678")], {"Content-Range": "bytes 5-8/99"}
+    storage = S3Storage("s3://b/set", endpoint_url=recorder.url)
+    assert storage.read_range("k", 5, 9) == b"5678"
+    sent = "^s3://b/set/k: the server sent bytes 5-8/99 where bytes from 0 on"
+    for read in (storage.read_ranges, storage.read_version):
+        with pytest.raises(StorageError, match=sent):
+            read("k", [(0, 4)])
+
+
 def test_a_missing_bucket_is_not_found(endpoint):
     storage = S3Storage("s3://no-such-bucket/set", endpoint_url=endpoint)
     for operation in (

@@ -8,6 +8,7 @@ from typing import Any
 from s3fs import S3FileSystem
 from s3fs.core import S3_RETRYABLE_ERRORS
 
+from streamplug.errors import StorageError, Transient
 from streamplug.interfaces.storage import replaced_error
 from streamplug.plugin_kit.body import receive_body
 from streamplug.plugin_kit.event_loop import IncomingFile
@@ -32,6 +33,7 @@ class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no ty
 
         Raises:
             ObjectReplaced: If there is another version, unless botocore's error with status 412 says so.
+            Transient: If the server sent less of a part than was asked for.
         """
         response = await self._get(path)
         size, version = response.get("ContentLength", 0), response.get("ETag", "")
@@ -71,9 +73,14 @@ class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no ty
                 asyncio.ensure_future(self.read_version(path, *limits, version)) for limits in group
             ]
             try:
-                for data, found in await asyncio.gather(*reads):
+                for (start, stop), (data, found) in zip(group, await asyncio.gather(*reads)):
                     if found != version:  # a server that ignores If-Match
                         raise replaced_error(f"s3://{path}")
+                    if len(data) != stop - start:
+                        raise Transient(
+                            f"s3://{path}: the server sent {len(data)} bytes where {stop - start} were asked "
+                            "for; it may be tried again"
+                        )
                     file.write(data)
             finally:
                 for read in reads:  # if one fails, the others would go on
@@ -86,11 +93,19 @@ class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no ty
     async def read_version(
         self, path: str, start: int, end: int, version: str
     ) -> tuple[bytes, str]:
-        """Return a range of an object, of a version if that is not empty, and the version that was read."""
+        """Return a range of an object, of a version if that is not empty, and the version that was read.
+
+        Raises:
+            StorageError: If the server sent a range that begins elsewhere.
+        """
         # HTTP ranges include their end.
         response = await self._get(path, version, Range=f"bytes={start}-{end - 1}")
-        body = response["Body"]
+        body, sent = response["Body"], response.get("ContentRange")
         try:
+            if sent and not sent.startswith(f"bytes {start}-"):
+                raise StorageError(
+                    f"s3://{path}: the server sent {sent} where bytes from {start} on were asked for"
+                )
             return await receive_body(body.read, end - start), response.get("ETag", "")
         finally:
             body.close()
