@@ -61,7 +61,7 @@ nitpick_ignore_regex = [
     ("py:class", r"streamplug\.plugin\.registration\.\w+"),
     ("py:class", r"(C|Location|ProgressCallback|Report|Source|Sources)"),
     # Internal classes that public signatures name, and no program makes.
-    ("py:class", r"streamplug\.(plan|read|session|transfer)\.\w+\.\w+"),
+    ("py:class", r"streamplug\.(plan|read|run|transfer)\.\w+\.\w+"),
     ("py:class", r"(OpenStream|OrderOptions)"),
     ("py:class", r"streamplug_views\.(view_base|operations)\.\w+"),
     # The same class as streamplug.dataset.StreamingDataset, which is described.

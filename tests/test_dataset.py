@@ -455,10 +455,10 @@ def test_breaking_off_leaves_no_threads(folder, tmp_path):
 
 
 def test_iteration_goes_on_through_many_blocks(folder, monkeypatch):
-    monkeypatch.setattr("streamplug.session.sample_source._BLOCK_ROWS", 8)
+    monkeypatch.setattr("streamplug.run.feed._BLOCK_ROWS", 8)
     dataset = StreamingDataset(local=folder, shuffle=True, batch_size=4)
     first = ids(dataset)
-    monkeypatch.setattr("streamplug.session.sample_source._BLOCK_STORED_BYTES", 1)
+    monkeypatch.setattr("streamplug.run.feed._BLOCK_STORED_BYTES", 1)
     again = StreamingDataset(local=folder, shuffle=True, batch_size=4)
     assert ids(again) == first
     monkeypatch.undo()

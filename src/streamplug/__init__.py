@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streamplug.plugin.registration import register_format as register_format
     from streamplug.plugin.registration import register_shuffle as register_shuffle
     from streamplug.plugin.registration import register_storage as register_storage
-    from streamplug.session.sample_rng import sample_rng as sample_rng
+    from streamplug.run.sample_rng import sample_rng as sample_rng
     from streamplug.stream import Stream as Stream
     from streamplug.types import World as World
     from streamplug.write import MDSWriter as MDSWriter
@@ -55,7 +55,7 @@ _NAMES = {
     "interfaces": "Callback Compression Encoding Engine Format ShuffleAlgorithm Storage",
     "plugin.registration": "register_callback register_compression register_encoding register_engine "
     "register_format register_shuffle register_storage",
-    "session.sample_rng": "sample_rng",
+    "run.sample_rng": "sample_rng",
     "stream": "Stream",
     "types": "World",
     "write": "MDSWriter Writer",

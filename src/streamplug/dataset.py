@@ -15,24 +15,24 @@ from streamplug.interfaces.encoding import Decoder
 from streamplug.plan import DatasetFingerprint
 from streamplug.plugin.registry import make_uninitialized, registrations, restore
 from streamplug.read import SampleReader, promote_numbers, resolve_index, resolve_indices
-from streamplug.session.dataset_attributes import DatasetAttributes
-from streamplug.session.monitor import Monitor, resolve_callbacks
-from streamplug.session.open_stream import (
+from streamplug.run.dataset_attributes import DatasetAttributes
+from streamplug.run.feed import Feed
+from streamplug.run.monitor import Monitor, resolve_callbacks
+from streamplug.run.open_stream import (
     OpenStream,
     check_column_names,
     check_streams,
     make_fingerprint,
     read_all,
 )
-from streamplug.session.order_options import OrderOptions
-from streamplug.session.placement import Placement
-from streamplug.session.sample_errors import get_each
-from streamplug.session.sample_rng import RngIteration
-from streamplug.session.sample_source import SampleSource
-from streamplug.session.sample_usage import SampleUse, explain, where
-from streamplug.session.session import Session
-from streamplug.session.substitution import SubstitutionOptions
-from streamplug.session.training_run import make_run
+from streamplug.run.order_options import OrderOptions
+from streamplug.run.placement import Placement
+from streamplug.run.run import make_run
+from streamplug.run.sample_errors import get_each
+from streamplug.run.sample_rng import RngIteration
+from streamplug.run.sample_usage import SampleUse, explain, where
+from streamplug.run.session import Session
+from streamplug.run.substitution import SubstitutionOptions
 from streamplug.stream import Stream, complete_streams
 from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
@@ -207,8 +207,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         self._reader = self.make_reader(opened, columns)
         batches = order.batching().make_planner(order, opened)
         run = make_run(order, weights, self._reader, self.make_fingerprint(opened), batches)
-        source = SampleSource.of(opened, self._reader, order.predownload)
-        self._session = Session(opened, source, run, monitor, placement, substitution=options)
+        feed = Feed.of(opened, self._reader, order.predownload)
+        self._session = Session(opened, feed, run, monitor, placement, substitution=options)
         self._size = self._session.size
 
     placement_class: ClassVar[type[Placement]] = Placement
@@ -291,17 +291,23 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         self.check_epoch()
         session, rows_of, one_by_one = self._session, self._reader.rows, self.one_by_one
         read = lambda b: get_each(session, b, self.__getitem__) if one_by_one else rows_of(b.ids)  # noqa: E731
-        with closing(session.read_epoch(read, session.source.rows)) as blocks:
-            for epoch, block, rows in blocks:
-                for step, part in block.batches():
-                    yield from rows[part.start : part.stop - 1]
-                    session.run.set_position(epoch, step + 1, block)
-                    yield rows[part.stop - 1]
+        with closing(session.read(read, session.feed.rows)) as blocks:
+            for part, block, rows in blocks:
+                for step, own in part.steps(block):
+                    yield from rows[own.start : own.stop - 1]
+                    part.advance(step)
+                    yield rows[own.stop - 1]
 
     @property
     def one_by_one(self) -> bool:
         """Whether samples are read one by one, because a subclass overrides `__getitem__`."""
         return type(self).__getitem__ is not StreamingDataset.__getitem__
+
+    @property
+    def may_read_ahead(self) -> bool:
+        """Whether a subclass overrides `__iter__` or `batches`, and may call ours in a thread of its own."""
+        cls, own = type(self), StreamingDataset
+        return cls.__iter__ is not own.__iter__ or cls.batches is not own.batches
 
     def batches(
         self, batch_size: int | None = None, *, num_threads: int = 0
@@ -323,12 +329,12 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         session.run.use_batch_size(batch_size)
         self.check_epoch()
         finish: Callable[[Any], Any] = list if num_threads else iter
-        rows = session.source.rows_of_batches(num_threads=num_threads)
+        rows = session.feed.rows_of_batches(num_threads=num_threads)
         read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731
-        with closing(session.read_epoch(read, rows, num_threads)) as blocks:
-            for epoch, block, batches in blocks:
-                for batch, (step, _) in zip(batches, block.batches()):
-                    session.run.set_position(epoch, step + 1, block)
+        with closing(session.read(read, rows, num_threads)) as blocks:
+            for part, block, batches in blocks:
+                for (step, _), batch in zip(part.steps(block), batches):
+                    part.advance(step)
                     yield batch
 
     def state_dict(
@@ -347,6 +353,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             StateError: If there is no such count, or `num_samples` is no multiple of the global batch size or
                 more than an epoch has.
         """
+        self._session.own_counters()
         run, world = self._session.run, self._session.world
         if num_samples is None:
             return run.state(world)
@@ -376,18 +383,18 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         self._session.follow_trainer(epoch)
 
     def set_proportions(self, proportions: Sequence[float]) -> None:
-        """Change the proportions of the streams from the first step of the next iteration on.
+        """Change the proportions of the streams from the next step on.
 
-        That is the first step of the next epoch; right after `load_state_dict`, it is the step of that state,
-        so that a training loop can leave an epoch, change the proportions and resume it. States record the
-        change. A run of streams with `proportion` reads them pass after pass from there on.
+        A loop that runs goes on with them: the one that was advanced last, others end with an error. Without
+        one, the next loop begins with them. States record the change. A run of streams with `proportion`
+        reads them pass after pass from there on.
 
         Args:
             proportions: Share of each stream, in their order, relative to the others.
 
         Raises:
             ConfigError: If the run was started neither with a `curriculum` nor, without a `batch_budget`,
-                with a `proportion` of each stream, or the proportions are invalid.
+                with a `proportion` of each stream, the proportions are invalid, or a batch is used in part.
         """
         self._session.set_proportions(proportions)
 

@@ -27,9 +27,9 @@ from streamplug.interfaces.encoding import Decoder
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import Weight, parse_selection
 from streamplug.plugin.location import is_url
-from streamplug.session.open_stream import OpenStream
-from streamplug.session.stream_location import StreamLocation
-from streamplug.session.stream_opening import find_index, open_stream
+from streamplug.run.open_stream import OpenStream
+from streamplug.run.stream_location import StreamLocation
+from streamplug.run.stream_opening import find_index, open_stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 

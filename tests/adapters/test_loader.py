@@ -497,9 +497,8 @@ def test_loops_that_are_left_early_free_their_slots(folder):
         check(batch)
     del batch
     gc.collect()  # torch 2.6 keeps batches in reference cycles
-    assert [each._taken.tolist() for each in loader._iterator._dataset._shared_arrays] == [
-        [0] * 4
-    ] * 2
+    memory = loader._iterator._dataset._reader._shared_arrays
+    assert [each._taken.tolist() for each in memory] == [[0] * 4] * 2
 
 
 @pytest.mark.parametrize("options", [{"in_order": False}, {"prefetch_factor": 2}, {"device": "x"}])
@@ -538,7 +537,7 @@ class Changed(StreamingDataset):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_data_sets_that_drop_samples_are_warned_of(folder, workers, caplog, monkeypatch):
-    monkeypatch.setattr("streamplug.session.hints._logged", set())
+    monkeypatch.setattr("streamplug.run.hints._logged", set())
     changed = Changed(local=folder, batch_size=BATCH)
     loader = StreamingDataLoader(changed, num_workers=workers)
     next(iter(loader))

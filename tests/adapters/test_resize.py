@@ -180,9 +180,20 @@ def test_data_sets_with_samples_of_their_own_follow(folder, plain, workers):
     assert (step, len(batch["id"])) == (STEPS - 1, GLOBAL_BATCH // 4)
 
 
-def test_only_the_loader_knows_where_the_loop_is(folder):
+def test_the_data_set_knows_where_the_loop_of_a_loader_is(folder, plain):
     data = make(folder)
-    for _ in load(data):
+    read = []
+    for batch in load(data):
+        read.append(check(batch))
+        if len(read) == 2:
+            data.resize(World(1, 2))
+        assert data.state_dict()["sample_in_epoch"] == len(read) * GLOBAL_BATCH
+    assert all(set(part) <= set(whole) for part, whole in zip(read, plain[0], strict=True))
+
+
+def test_only_torch_knows_where_the_loop_of_its_loader_is(folder):
+    data = make(folder)
+    for _ in torch.utils.data.DataLoader(data, batch_size=GLOBAL_BATCH, num_workers=1):
         with pytest.raises(StateError, match=r"StreamingDataLoader.state_dict\(\) and resize\(\)"):
             data.resize(World(1, 2))
         break
@@ -196,7 +207,9 @@ def test_a_state_that_is_loaded_meanwhile_ends_the_loop_all_the_same(folder):
         next(loop)
         data.load_state_dict(loader.state_dict())
         loader.resize(World(1, 2))
-        with pytest.raises(ConfigError, match="a state or other proportions were set"):
+        with pytest.raises(
+            ConfigError, match="a state was loaded; leave the loop and start another"
+        ):
             next(loop)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402, TID251
 import torch.multiprocessing as mp  # noqa: E402, TID251
+from torch.utils.data import DataLoader  # noqa: E402, TID251
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
@@ -45,6 +47,22 @@ def start_late(worker):
     time.sleep(worker)
 
 
+def place(loader):
+    state = loader.state_dict()
+    return state["epoch"], state["sample_in_epoch"]
+
+
+def read(batches):
+    return [batch["n"].tolist() for batch in batches]
+
+
+def rest(folder, state):
+    """Return what a new data set reads from a state on."""
+    resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
+    resumed.load_state_dict(state)
+    return read(resumed.batches())
+
+
 def end_earlier(earlier, loop):
     """End a loop after three batches of one that was started later."""
     next(earlier)
@@ -64,42 +82,136 @@ def test_loops_side_by_side_have_an_epoch_each(folder, dataset, loaders):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_the_state_of_a_loader_is_that_of_its_own_loop(folder, dataset, workers):
+def test_the_state_of_a_loader_is_that_of_the_loop_that_was_advanced_last(folder, dataset, workers):
     loader, other = (StreamingDataLoader(dataset, num_workers=n) for n in (workers, 0))
     batches = iter(loader)
     for _ in range(3):
         next(batches)
     list(other)
-    resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
-    resumed.load_state_dict(loader.state_dict())
-    assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[0][3:]
+    assert place(loader) == place(other) == (2, 0)
+    assert rest(folder, batches.state_dict()) == epochs(folder)[0][3:]  # that of its own loop
+    next(batches)
+    assert loader.state_dict() == batches.state_dict()
+    assert rest(folder, loader.state_dict()) == epochs(folder)[0][4:]
     list(batches)
-    assert loader.state_dict()["epoch"] == 2
+    assert place(loader) == (1, 0)  # the other loop did not move the epochs of this one
 
 
 def test_the_end_of_another_loop_does_not_move_that_of_a_loader(folder, dataset):
     other, loader = StreamingDataLoader(dataset), StreamingDataLoader(dataset)
     earlier, batches = iter(other), iter(loader)
     end_earlier(earlier, batches)
-    resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
-    resumed.load_state_dict(loader.state_dict())
-    assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[1][3:]
+    assert rest(folder, batches.state_dict()) == epochs(folder)[1][3:]
+    assert read(batches) == epochs(folder)[1][3:]
 
 
 @pytest.mark.timeout(120)
-def test_a_loop_whose_persistent_workers_are_taken_ends_with_an_error(folder, dataset):
-    loader = StreamingDataLoader(dataset, num_workers=1, persistent_workers=True)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_loop_whose_persistent_workers_are_busy_has_others(folder, dataset, workers):
+    loader = StreamingDataLoader(dataset, num_workers=workers, persistent_workers=True)
     one = iter(loader)
-    next(one)
+    found = [[next(one)["n"].tolist()]]
+    own = {process.pid for process in mp.active_children()}
     two = iter(loader)
-    found = [next(two)["n"].tolist()]
-    with pytest.raises(ConfigError, match="has taken its persistent workers"):
-        list(one)
-    found += [batch["n"].tolist() for batch in two]
-    assert found == epochs(folder)[1]
+    found.append([next(two)["n"].tolist()])
+    both = {process.pid for process in mp.active_children()}
+    assert (len(own), len(both)) == (workers, 2 * workers)
+    found[0] += read(one)
+    found[1] += read(two)
+    assert found == epochs(folder)
+    assert read(loader) == epochs(folder, 3)[2]
+    left = {process.pid for process in mp.active_children()}
+    assert left <= both
+    assert len(left) == workers
 
 
-def read(dataset, found):
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}]
+)
+def test_an_evaluation_within_an_epoch_does_not_move_the_epochs_of_training(
+    folder, dataset, options
+):
+    loader = StreamingDataLoader(dataset, **options)
+    plain = epochs(folder, 3)
+    for epoch in range(2):
+        found = []
+        for batch in loader:
+            found.append(batch["n"].tolist())
+            if len(found) == 5:
+                assert read(loader) == plain[epoch + 1]
+                assert place(loader) == (epoch + 2, 0)
+            if len(found) == 6:  # resumes in the middle of the epoch of training
+                assert rest(folder, loader.state_dict()) == plain[epoch][6:]
+        assert found == plain[epoch]
+        assert place(loader) == (epoch + 1, 0)
+
+
+@pytest.mark.timeout(60)
+def test_a_copy_of_a_loader_takes_no_persistent_workers_that_are_busy(folder, dataset):
+    loader = StreamingDataLoader(dataset, num_workers=2, persistent_workers=True)
+    plain = epochs(folder, 5)
+    assert read(loader) == plain[0]
+    other = copy.copy(loader)
+    pairs = [(a["n"].tolist(), b["n"].tolist()) for a, b in zip(loader, other)]
+    assert pairs == list(zip(*plain[1:3]))
+    assert [read(each) for each in (other, loader)] == plain[2:4]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}])
+def test_the_state_of_a_loader_is_of_its_loop_beside_loops_of_torchs_own(folder, dataset, options):
+    loader = StreamingDataLoader(dataset, **options)
+    evaluation = DataLoader(dataset, batch_size=BATCH, num_workers=2)
+    plain = epochs(folder, 3)
+    for step, batch in enumerate(loader):
+        assert batch["n"].tolist() == plain[0][step]
+        if step == 4:
+            assert read(evaluation) == plain[1]
+        assert place(loader) == (0, BATCH * (step + 1))
+    assert place(loader) == (2, 0)  # where the next one begins
+    assert read(loader) == plain[2]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}])
+def test_a_resize_goes_on_with_the_loop_of_a_loader_beside_loops_of_torchs_own(
+    folder, dataset, options
+):
+    loader = StreamingDataLoader(dataset, **options)
+    evaluation = DataLoader(dataset, batch_size=BATCH, num_workers=2)
+    found = []
+    for batch in loader:
+        found.append(batch["n"].tolist())
+        if len(found) == 5:
+            assert len(read(evaluation)) == len(loader)
+            loader.resize(World(), rewind=2)
+    plain = epochs(folder)[0]
+    assert found == plain[:5] + plain[3:]
+    assert place(loader) == (1, 0)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_that_is_loaded_ends_all_loops_that_have_batches_left(folder, dataset, workers):
+    loader = StreamingDataLoader(dataset, num_workers=workers)
+    loops = [iter(loader) for _ in range(3)]
+    steps = len(loader)
+    for loop, count in zip(loops, (steps, 2, 1)):
+        for _ in range(count):
+            next(loop)
+    state = loops[1].state_dict()
+    loader.load_state_dict(state)
+    assert read(loops[0]) == []  # it has yielded its last batch
+    for loop in loops[1:]:
+        with pytest.raises(
+            ConfigError, match="a state was loaded; leave the loop and start another"
+        ):
+            next(loop)
+    assert read(loader) == epochs(folder)[1][2:]
+
+
+def read_in_process(dataset, found):
     found.put([batch["n"].tolist() for batch in dataset.batches()])
 
 
@@ -109,7 +221,10 @@ def test_processes_of_one_rank_read_one_epoch_after_the_other(folder, dataset):
     results = []
     for _ in range(2):
         context = mp.start_processes(
-            lambda _, *given: read(*given), (dataset, found), join=False, start_method="fork"
+            lambda _, *given: read_in_process(*given),
+            (dataset, found),
+            join=False,
+            start_method="fork",
         )
         results.append(found.get())
         while not context.join():
@@ -119,18 +234,22 @@ def test_processes_of_one_rank_read_one_epoch_after_the_other(folder, dataset):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_loop_that_cannot_start_takes_no_epoch(folder, dataset, workers, monkeypatch):
-    def fail(loader):
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}]
+)
+def test_a_loop_that_cannot_start_takes_no_epoch(folder, dataset, options, monkeypatch):
+    def fail(*_, **__):
         raise RuntimeError("no memory for processes")
 
-    loader = StreamingDataLoader(dataset, num_workers=workers)
+    loader = StreamingDataLoader(dataset, **options)
     with monkeypatch.context() as patched:
-        patched.setattr(StreamingDataLoader, "_get_iterator", fail)
-        with pytest.raises(RuntimeError):
-            next(iter(loader))
-    assert loader.state_dict()["epoch"] == 0
-    assert [batch["n"].tolist() for batch in loader] == epochs(folder)[0]
+        patched.setattr("streamplug.adapters.torch_workers._start_iterator", fail)
+        patched.setattr(StreamingDataset, "batches", fail)
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                next(iter(loader))
+    assert place(loader) == (0, 0)
+    assert read(loader) == epochs(folder)[0]
 
 
 def read_as_rank(rank, dataset, address, found):
@@ -165,13 +284,17 @@ def test_ranks_that_get_the_data_set_from_their_launcher_share_an_epoch(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_loop_does_not_follow_the_resize_of_another_loader(dataset, workers):
+def test_the_loop_that_was_advanced_last_follows_a_resize_of_another_loader(
+    folder, dataset, workers
+):
     loader, other = StreamingDataLoader(dataset, num_workers=workers), StreamingDataLoader(dataset)
-    batches = iter(loader)
+    earlier, batches = iter(loader), iter(loader)
+    next(earlier)
     next(batches)
     other.resize(World())
-    with pytest.raises(ConfigError, match="this loop cannot follow resize"):
-        next(batches)
+    assert read(batches) == epochs(folder)[1][1:]
+    with pytest.raises(ConfigError, match=r"resize\(\) was called, which only the loop that was"):
+        next(earlier)
 
 
 @pytest.mark.timeout(60)
@@ -180,13 +303,12 @@ def test_the_end_of_a_loop_does_not_move_a_later_one_over_the_same_loader(folder
     loader = StreamingDataLoader(dataset, num_workers=workers)
     earlier, batches = iter(loader), iter(loader)
     end_earlier(earlier, batches)
-    for step in (3, 4):
-        resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
-        resumed.load_state_dict(loader.state_dict())
-        assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[1][step:]
+    assert place(loader) == (1, 0)
+    for step in (4, 5):
         next(batches)
+        assert rest(folder, loader.state_dict()) == epochs(folder)[1][step:]
     list(batches)
-    assert loader.state_dict()["epoch"] == 2
+    assert place(loader) == (2, 0)
 
 
 def test_a_loop_within_another_one_over_the_same_loader_does_not_move_it(folder, dataset):
@@ -195,12 +317,10 @@ def test_a_loop_within_another_one_over_the_same_loader_does_not_move_it(folder,
     next(batches)
     list(loader)
     next(batches)
-    resumed = StreamingDataset(local=folder, batch_size=BATCH, shuffle=True)
-    resumed.load_state_dict(loader.state_dict())
-    assert [batch["n"].tolist() for batch in resumed.batches()] == epochs(folder)[0][2:]
+    assert rest(folder, loader.state_dict()) == epochs(folder)[0][2:]
     list(batches)
     assert loader.state_dict() == dataset.state_dict()
-    assert loader.state_dict()["epoch"] == 2
+    assert place(loader) == (1, 0)
 
 
 def test_the_end_of_a_loop_over_a_loader_does_not_move_a_later_one_over_its_data_set(
@@ -208,8 +328,8 @@ def test_the_end_of_a_loop_over_a_loader_does_not_move_a_later_one_over_its_data
 ):
     earlier, batches = iter(StreamingDataLoader(dataset)), dataset.batches()
     end_earlier(earlier, batches)
-    state = dataset.state_dict()
-    assert (state["epoch"], state["sample_in_epoch"]) == (1, 3 * BATCH)
+    assert place(dataset) == (1, 0)
+    assert read(batches) == epochs(folder)[1][3:]
 
 
 @pytest.mark.parametrize("event", ["state", "resize"])

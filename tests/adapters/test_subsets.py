@@ -18,7 +18,7 @@ from torch.utils.data import (  # noqa: E402, TID251
 
 from streamplug import MDSWriter, StreamingDataset, World  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
-from streamplug.session import hints  # noqa: E402
+from streamplug.run import hints  # noqa: E402
 
 SIZE = 101
 

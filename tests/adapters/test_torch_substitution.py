@@ -144,6 +144,23 @@ def test_errors_of_a_transform_are_raised(make, workers):
         list(loader)
 
 
+def fail_for_some(sample):
+    if sample["n"] in BAD:
+        raise DecodeError("of the transform")
+    return sample
+
+
+def test_loops_side_by_side_have_limits_of_their_own(make):
+    for most in (len(BAD), len(BAD) - 1):
+        dataset = make(columns=["n"], max_errors=most)
+        loops = [iter(StreamingDataLoader(dataset, transform=fail_for_some)) for _ in range(2)]
+        if most == len(BAD):
+            assert len(list(zip(*loops))) == SIZE // BATCH
+            continue
+        with pytest.raises(TooManyBadSamplesError, match="more than max_errors=6"):
+            list(zip(*loops))
+
+
 def rank_process(folder, rank, port, queue):
     torch.set_num_threads(1)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from streamplug.dataset import StreamingDataset
-from streamplug.session import sample_source as block
+from streamplug.run import feed
 from streamplug.transfer.prefetch import PrefetchLimits
 from streamplug.types import World
 
@@ -42,7 +42,7 @@ def die_at(place: str, call: int, when: str) -> None:
     setattr(owner, name, dying)
 
 
-block.PrefetchLimits = partial(PrefetchLimits, max_running=TASK.get("active", 1))
+feed.PrefetchLimits = partial(PrefetchLimits, max_running=TASK.get("active", 1))
 if "die" in TASK:
     die_at(*TASK["die"])
 dataset = TASK.get("dataset") or StreamingDataset(

@@ -256,7 +256,7 @@ def test_a_limited_cache_on_a_disk_that_others_fill_gets_by_with_less(
 ):
     # Many at once would take from each other what one has made room for.
     monkeypatch.setattr(
-        "streamplug.session.sample_source.PrefetchLimits", partial(PrefetchLimits, max_running=1)
+        "streamplug.run.feed.PrefetchLimits", partial(PrefetchLimits, max_running=1)
     )
     place.write(shards=40)
     place.near = small_disk / "near"

@@ -49,12 +49,25 @@ OTHER: dict[str, Any] = {
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 def test_what_was_saved_is_loaded(epoch, step):
-    saved = state.save(IDENTITY, epoch, step, 1, 4)
-    assert state.load(json.loads(json.dumps(saved)), IDENTITY) == (epoch, step)
+    saved = state.save(IDENTITY, epoch, 16 * step, 1, 4)
+    assert state.load(json.loads(json.dumps(saved)), IDENTITY) == (epoch, 16 * step)
+
+
+@given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from([1, 2, 4, 8]))
+def test_batches_that_vary_in_size_are_counted(epoch, step, ranks):
+    varies = replace(IDENTITY, global_batch=0, micro_batches=8)
+    saved = state.save(varies, epoch, step * ranks, 1)
+    assert saved["batch_in_epoch"] == step * ranks
+    assert state.load(saved, varies, batches_per_step=ranks) == (epoch, step * ranks)
+    if ranks > 1:
+        with pytest.raises(StateError, match=f"inside a step of {ranks} batches"):
+            state.load(
+                {**saved, "batch_in_epoch": step * ranks + 1}, varies, batches_per_step=ranks
+            )
 
 
 def test_a_state_is_readable():
-    assert state.save(IDENTITY, 3, 2, 1, 8) == {
+    assert state.save(IDENTITY, 3, 32, 1, 8) == {
         "version": 1,
         "epoch": 3,
         "sample_in_epoch": 32,
@@ -64,12 +77,12 @@ def test_a_state_is_readable():
     }
     known = replace(IDENTITY, fingerprint=DatasetFingerprint("00ff", [7, 5], ["aa", "bb"]))
     more = {"shard_counts": [7, 5], "shard_digests": ["aa", "bb"]}
-    assert state.save(known, 3, 2, 1, 8) == {**state.save(IDENTITY, 3, 2, 1, 8), **more}
+    assert state.save(known, 3, 32, 1, 8) == {**state.save(IDENTITY, 3, 32, 1, 8), **more}
 
 
 @pytest.mark.parametrize("name", [name for name in OTHER if name != "shards"])
 def test_a_state_of_another_run_is_refused_by_what_differs(name):
-    saved = state.save(IDENTITY, 0, 1, 1)
+    saved = state.save(IDENTITY, 0, 16, 1)
     now = replace(IDENTITY, **{name: OTHER[name]})
     with pytest.raises(StateError) as caught:
         state.load(saved, now)
@@ -123,7 +136,7 @@ ROWS = CONTENTS.with_tokens("00fe", VIEW)
     ],
 )  # fmt: skip
 def test_other_contents_are_told_in_words(before, now, text):
-    saved = state.save(replace(IDENTITY, shards=before.digest, fingerprint=before), 0, 1, 1)
+    saved = state.save(replace(IDENTITY, shards=before.digest, fingerprint=before), 0, 16, 1)
     saved = json.loads(json.dumps(saved))
     with pytest.raises(StateError) as caught:
         state.load(saved, replace(IDENTITY, shards=now.digest, fingerprint=now))
@@ -133,9 +146,9 @@ def test_other_contents_are_told_in_words(before, now, text):
 
 @pytest.mark.parametrize("fingerprint", [CONTENTS, ROWS])
 def test_a_state_of_an_earlier_version_still_loads(fingerprint):
-    saved = state.save(IDENTITY, 0, 1, 1)
+    saved = state.save(IDENTITY, 0, 16, 1)
     now = replace(IDENTITY, fingerprint=fingerprint)
-    assert state.load(saved, now) == (0, 1)
+    assert state.load(saved, now) == (0, 16)
     with pytest.raises(
         StateError, match=r"shards: .* was saved by an earlier version without details"
     ):
@@ -145,23 +158,23 @@ def test_a_state_of_an_earlier_version_still_loads(fingerprint):
 @pytest.mark.parametrize("value", [None, 3, "x", {}, [[]]])
 @pytest.mark.parametrize("name", ["shard_counts", "shard_digests", "tokens"])
 def test_damaged_notes_do_not_hide_the_error(name, value):
-    saved = {**state.save(replace(IDENTITY, fingerprint=ROWS), 0, 1, 1), name: value}
+    saved = {**state.save(replace(IDENTITY, fingerprint=ROWS), 0, 16, 1), name: value}
     with pytest.raises(StateError, match="the state is of another run"):
         state.load(saved, replace(IDENTITY, shards="00fe", fingerprint=ROWS))
-    assert state.load(saved, replace(IDENTITY, fingerprint=ROWS)) == (0, 1)
+    assert state.load(saved, replace(IDENTITY, fingerprint=ROWS)) == (0, 16)
 
 
 def test_of_long_lists_the_entries_that_differ_are_named():
     before, now = [100] * 50, [100] * 50
     now[40] = 90
-    saved = state.save(replace(IDENTITY, streams=before), 0, 1, 1)
+    saved = state.save(replace(IDENTITY, streams=before), 0, 16, 1)
     with pytest.raises(StateError, match=r"streams: \[40\] saved 100, now 90 \(samples of each"):
         state.load(saved, replace(IDENTITY, streams=now))
 
 
 @pytest.mark.parametrize("name", list(OTHER))
 def test_a_state_that_lacks_a_field_is_refused(name):
-    saved = state.save(IDENTITY, 0, 1, 1)
+    saved = state.save(IDENTITY, 0, 16, 1)
     del saved[name]
     with pytest.raises(StateError, match=rf"{name}: (saved None|the state has no digest)"):
         state.load(saved, IDENTITY)
@@ -197,7 +210,7 @@ def test_a_state_of_mosaicml_streaming_is_understood():
         "shuffle_seed": 9176,
         "initial_physical_nodes": 1,
     }
-    assert state.load(saved, IDENTITY) == (4, 10)
+    assert state.load(saved, IDENTITY) == (4, 160)
     # Before the first batch it has no epoch yet; what its user counted is of no use there.
     for samples in (0, 24):
         assert state.load({**saved, "epoch": -1, "sample_in_epoch": samples}, IDENTITY) == (0, 0)
@@ -212,7 +225,7 @@ def test_a_state_of_mosaicml_streaming_after_a_short_last_batch_is_the_end_of_it
         "num_canonical_nodes": 2,
         "shuffle_seed": 9176,
     }
-    assert state.load(saved, IDENTITY) == (4, 63)
+    assert state.load(saved, IDENTITY) == (4, 63 * 16)
     with pytest.raises(StateError, match="at sample 996, inside a global batch of 16 samples"):
         state.load({**saved, "sample_in_epoch": 996}, IDENTITY)
 

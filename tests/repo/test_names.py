@@ -26,8 +26,8 @@ SUBJECTLESS = re.compile(
 )
 """Constants that name neither a subject nor a unit."""
 REPLACED = {
-    "Dealt", "Early", "EpochBegun", "Feed", "Fetched", "Hands", "Haste", "Haul", "Healed",
-    "Keep", "Layout", "Lessons", "Needs", "Once", "Passes", "Ranged", "Room", "Run", "Setting",
+    "Dealt", "Early", "EpochBegun", "Fetched", "Hands", "Haste", "Haul", "Healed",
+    "Keep", "Layout", "Lessons", "Needs", "Once", "Passes", "Ranged", "Room", "Setting",
     "ShardHead", "Vectors", "Waited", "Wishes", "across", "apportion", "decode_in", "heals",
     "joins", "lanes", "likely_ranges", "promised", "read_parts", "renewed", "samples_limit",
     "shown", "tidy", "told", "united",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamplug.errors import NotFound
-from streamplug.transfer.prefetch import PrefetchLimits, prefetch_blocks
+from streamplug.transfer.prefetch import Handover, PrefetchLimits, prefetch_blocks
 from streamplug.types import Int64
 
 BLOCKS = [[0, 1], [1, 2], [2], [3, 4, 5], [0]]
@@ -256,3 +256,49 @@ def test_nothing_else_is_fetched_before_the_very_first_value_is_made():
     assert list(it) == ["0a", "0b", "1a", "1b", "2a", "2b"]
     assert events[0] == (0, "a", [0])
     assert events[-1] == (2, "b", [0, 1, 2])
+
+
+class Gate:
+    """Lets jobs end when it is opened, and notes those that have begun."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.is_open = threading.Event()
+
+    def __call__(self, shard: int) -> None:
+        self.begun.append(shard)
+        assert self.is_open.wait(60)
+
+
+def test_jobs_go_on_that_the_next_blocks_need():
+    gate = Gate()
+    shards, handover = Shards(ensure=lambda shard: shard and gate(shard)), Handover()
+    limits = PrefetchLimits(40, max_running=3)
+    read = lambda blocks: prefetch_blocks(  # noqa: E731
+        map(Block, blocks), shards, lambda block: [block], limits, handover=handover
+    )
+    first = read([[0], [1], [2], [3], [4], [5]])
+    assert next(first) == [0]
+    while len(gate.begun) < 3:
+        time.sleep(0.001)
+    handover.leave(first)
+    second = read([[2], [3], [6]])
+    gate.is_open.set()
+    assert list(second) == [[2], [3], [6]]
+    assert sorted(gate.begun) == [1, 2, 3, 6]  # each once; 4 and 5 were queued, and are not needed
+    claims = [shard for event, shard in shards.events if event == "claim"]
+    assert sorted(claims) == sorted(shards.released)
+    assert not threads()
+
+
+def test_jobs_end_that_no_generator_has_taken_over():
+    shards, handover = Shards(slow=0.01), Handover()
+    first = prefetch_blocks(
+        map(Block, BLOCKS), shards, lambda block: [block], PrefetchLimits(40), handover=handover
+    )
+    next(first)
+    handover.leave(first)
+    handover.close()
+    claims = [shard for event, shard in shards.events if event == "claim"]
+    assert sorted(claims) == sorted(shards.released)
+    assert not threads()

@@ -81,7 +81,8 @@ def states(dataset: StreamingDataset) -> None:
 
 def loading(dataset: StreamingDataset) -> None:
     loader = StreamingDataLoader(dataset, batch_size=8, num_workers=2, transform=lambda s: s["n"])
-    assert_type(iter(loader), Iterator[Any])
+    assert_type(next(iter(loader)), Any)
+    assert_type(iter(loader).state_dict(), dict[str, Any])
     assert_type(loader.state_dict(), dict[str, Any])
     loader.load_state_dict(loader.state_dict())
     StreamingDataLoader([1, 2])  # type: ignore[arg-type]

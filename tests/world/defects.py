@@ -186,8 +186,13 @@ def the_state_is_one_step_behind() -> None:
 
 @defect
 def resuming_skips_a_step() -> None:
-    find = state._find_step
-    state._find_step = lambda position, *rest: find(position, *rest) + (position > 0)
+    load = state.load
+
+    def ahead(*arguments: Any, **options: Any) -> Any:
+        epoch, done = load(*arguments, **options)
+        return epoch, done + 12 * (done > 0)
+
+    state.load = ahead
 
 
 @defect

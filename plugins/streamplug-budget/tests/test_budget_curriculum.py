@@ -27,6 +27,7 @@ from streamplug.errors import ConfigError, StateError
 from streamplug.plan import Curriculum, EpochConfig, Planner
 from streamplug.plan.partition_algorithm import ElasticPartitionAlgorithm
 from streamplug.plugin import make
+from streamplug.run.position import Position
 
 WORLDS = [World(nodes, ranks) for nodes in (1, 2, 4, 8) for ranks in (1, 2, 3, 8)]
 GLOBAL_BATCHES = (1, 6, 8, 24, 64)
@@ -334,7 +335,7 @@ def test_changes_that_do_not_fit_are_refused(folders):
     state = begun.state_dict()
     begun.load_state_dict(state)
     with pytest.raises(
-        ConfigError, match="step 1 of 4 ranks, in the middle of a global batch of 8"
+        ConfigError, match="after 4 batches of an epoch, in the middle of a global batch of 8"
     ):
         begun.set_proportions([1, 0, 0])
     streams = [Stream(local=folder, proportion=1) for folder in folders]
@@ -368,7 +369,7 @@ def test_a_state_that_needs_too_many_epochs_planned_is_refused(folders, epoch, s
     with pytest.raises(StateError, match=refused):
         dataset.set_proportions([1, 0, 0])
     dataset.load_state_dict(state)
-    assert dataset.session.run.clock.next() == (0, 0)
+    assert dataset.session.run.next() == Position(0)
 
 
 def test_as_many_epochs_are_planned_as_a_run_may_have(folders, monkeypatch):
@@ -378,7 +379,7 @@ def test_as_many_epochs_are_planned_as_a_run_may_have(folders, monkeypatch):
     state = open_dataset(folders, curriculum=curriculum).state_dict()
     dataset = open_dataset(folders, curriculum=curriculum)
     dataset.load_state_dict({**state, "epoch": 6})
-    assert dataset.session.run.clock.next() == (6, 0)
+    assert dataset.session.run.next() == Position(6)
     with pytest.raises(StateError, match="more than 6 epochs of 400 samples"):
         open_dataset(folders, curriculum=curriculum).load_state_dict({**state, "epoch": 7})
     with pytest.raises(StateError, match="more than 6 epochs of 400 samples"):

@@ -35,7 +35,7 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.plugin.registry import unregister
-from streamplug.session.open_stream import OpenStream
+from streamplug.run.open_stream import OpenStream
 
 RNG = np.random.default_rng(5)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 600), 1, 200).astype(int).tolist()
@@ -696,7 +696,7 @@ class TestResize:
             for ranks in (after, before, after):
                 resumed.resize(World(1, ranks))
                 assert resumed.state_dict()["batch_in_epoch"] == 16
-            with pytest.raises(ConfigError, match="rewind=1: the loop has yielded 0 batches"):
+            with pytest.raises(ConfigError, match="rewind=1: no batch was read since"):
                 resumed.resize(World(1, 1), rewind=1)
             assert [batch["n"].tolist() for batch in batches] == whole[16::after]
 

@@ -68,6 +68,8 @@ def test_what_fails_is_raised_where_the_sample_would_come(dataset):
 def test_a_data_set_tells_where_it_stands(dataset):
     session = dataset().session
     assert (session.batch, session.process.ranks) == (4, 1)
-    assert session.begin_epoch() == (0, 0)
-    assert session.current_epoch() == (0, 0)
+    assert session.next_step() == (0, 0)
+    loop = session.begin()
+    assert (loop.epoch, loop.step) == (0, 0)
+    assert session.next_step() == (1, 0)
     assert session.state_at(0, 5)["sample_in_epoch"] == 20

@@ -343,13 +343,17 @@ def test_the_end_of_a_loop_does_not_move_a_later_one_with_batches_of_another_siz
     for _ in range(3):
         next(batches)
     next(earlier)
-    with pytest.raises(StateError, match="another loop over the data set was started"):
-        loader.state_dict()
+    state = loader.state_dict()
+    assert (loader.num_samples_yielded, state["epoch"], state["sample_in_epoch"]) == (16, 0, 16)
     list(earlier)
     state = loader.state_dict()
-    assert (loader.num_samples_yielded, state["epoch"], state["sample_in_epoch"]) == (24, 1, 24)
+    assert (loader.num_samples_yielded, state["epoch"], state["sample_in_epoch"]) == (40, 0, 40)
     next(batches)
-    assert loader.state_dict()["sample_in_epoch"] == 32
+    state = loader.state_dict()
+    assert (loader.num_samples_yielded, state["epoch"], state["sample_in_epoch"]) == (32, 1, 32)
+    next(iter(dataset))
+    with pytest.raises(StateError, match="another loop over the data set was started, or read"):
+        loader.state_dict()
 
 
 def test_a_loader_may_have_batches_of_another_size(streaming, many):
@@ -492,7 +496,7 @@ def test_a_state_that_was_loaded_into_a_loader_is_its_state(streaming, many):
     state = loader.state_dict()
     loader.load_state_dict(state)
     assert loader.state_dict() == state
-    with pytest.raises(ConfigError, match="a state or other proportions were set"):
+    with pytest.raises(ConfigError, match="a state was loaded; leave the loop"):
         next(batches)
     numbers += [batch["n"].tolist() for batch in loader]
     again = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)

@@ -102,7 +102,7 @@ def test_a_state_that_is_loaded_meanwhile_ends_the_loop(place, pool):
     loop = elsewhere(dataset, pool)
     next(loop)
     dataset.load_state_dict(dataset.state_dict())
-    with pytest.raises(ConfigError, match="while it was being read"):
+    with pytest.raises(ConfigError, match="a state was loaded; leave the loop"):
         next(loop)
 
 

@@ -1032,8 +1032,7 @@ def test_loops_do_not_take_each_others_outputs_of_persistent_workers(tars):
     next(first)
     second = iter(loader)
     outputs = [plain(next(second))]
-    with pytest.raises(ConfigError, match="another loop over the loader"):
-        next(first)
+    assert [plain(output) for output in first] == expected[0][1:]
     assert outputs + [plain(output) for output in second] == expected[1]
 
 
@@ -1042,7 +1041,7 @@ def test_a_loop_does_not_go_on_after_a_state_was_loaded(tars):
     outputs = iter(loader)
     next(outputs)
     loader.load_state_dict(loader.state_dict())
-    with pytest.raises(ConfigError, match="a state or other proportions were set"):
+    with pytest.raises(ConfigError, match="a state was loaded; leave the loop"):
         next(outputs)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Generator as GeneratorType
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,30 +14,25 @@ from numpy.random import Generator
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, default_collate
 
 from streamplug import dataset
-from streamplug.adapters.message_batching import MAX_BATCHES_PER_MESSAGE, worker_batches
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import (
+    BatchReader,
     TransformedCollate,
-    WorkerBatches,
-    are_workers_alive,
     compare_with_order,
-    drop_workers_on_interrupt,
-    identity,
     own_collate,
-    release_after_error,
-    start_iterator,
 )
 from streamplug.adapters.torch_device import find_device, move_batches
 from streamplug.adapters.torch_partition import check_division
 from streamplug.adapters.torch_placement import TorchPlacement
 from streamplug.adapters.torch_transfers import TorchSource, share_memory
 from streamplug.adapters.torch_transform import random_transform
+from streamplug.adapters.torch_workers import Assignment, WorkerPool
 from streamplug.config import Configurable, whole_number
 from streamplug.display.dataset_summary import LoaderRepr
 from streamplug.errors import ConfigError
-from streamplug.session.epoch_counter import CELLS
-from streamplug.session.hints import warn_about_subsets
-from streamplug.session.training_run import RESIZE_ERROR
+from streamplug.run.exit import closed_at_exit
+from streamplug.run.hints import warn_about_subsets
+from streamplug.run.loop import Loop, Part
 from streamplug.types import ColumnValues, Sample, World
 
 
@@ -84,17 +79,17 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         session = self._session
         home = session.monitor.observer.counters.home
         placement = cast("TorchPlacement", session.placement)
-        more = {"cells": placement.cells, "sets": session.run.clock.sets, "home": home}
+        sets = session.run.shared.sets
+        more = {"cells": placement.cells, "sets": sets, "home": home}
         return super().__getstate__() | more
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         super().__setstate__(saved)
-        cells, home = saved["cells"], saved["home"]
+        cells, sets, home = saved["cells"], saved["sets"], saved["home"]
         if not cells.is_shared():  # a copy not made by torch has its own counters
-            cells, home = share_memory(cells.clone()), os.getpid()
-            cells[CELLS:] = 0
+            cells, sets, home = share_memory(torch.zeros_like(cells)), None, os.getpid()
         cast("TorchPlacement", self._session.placement).cells = cells
-        self._session.count_in(cells.numpy(), saved["sets"], home)
+        self._session.count_in(cells.numpy(), sets, home)
 
 
 class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
@@ -202,14 +197,9 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         )
         self.num_threads, self.device = num_threads, found_device
         self._changes_samples = changes_samples
-        self._version = dataset.session.run.version
         # Some trainers call set_epoch of the sampler only, or of that of a copy of the loader.
         vars(self.sampler)["set_epoch"] = partial(_follow_trainer, dataset)
-        self._loop: int | None = None  # `sets` of the clock at the start of the current loop
-        self._position = (-1, 0)  # epoch and step after the batch that the loop yielded last
-        self._loops = 0  # number of loops that were started
-        self._latest_loop = _LoopPosition(*self._position, is_running=False)  # was started last
-        self._shared: torch.Tensor | None = None  # see `WorkerBatches`
+        self._pool: WorkerPool | None = None  # persistent workers that wait for a loop
 
     @property
     def collate_fn(self) -> Callable[[list[Any]], Any]:
@@ -229,24 +219,17 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             self.seed_torch, transform=self.transform, batch_transform=self.batch_transform
         )
 
-    def _get_iterator(self) -> Any:
+    def _make_reader(self) -> BatchReader:
         collate = vars(self)["collate_fn"]
         by_sample = self.transform is not None or self._changes_samples
-        batches = WorkerBatches(
+        return BatchReader(
             self.dataset,
             self._used_transform,
             collate if by_sample or collate is not default_collate else None,
             drop_last=self.drop_last,
             shared_arrays=self._make_shared_arrays(),
             num_threads=self.num_threads,
-            shared=self._shared,
         )
-        if not self.num_workers and not self.pin_memory:
-            return iter(batches)  # torch's iterator would only add overhead
-        same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
-        more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
-        settings = {name: getattr(self, name) for name in (*same, *more)}
-        return start_iterator(DataLoader(batches, batch_size=None, collate_fn=identity, **settings))
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of the next one if batches vary in size."""
@@ -260,111 +243,69 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         # One slot for each prefetched batch, for the batch in use, and for the one being made.
         return [SharedArrays((self.prefetch_factor or 0) + 2) for _ in range(self.num_workers)]
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
-        run = self.dataset.session.run
-        self.dataset.session.own_counters()
-        # Persistent workers may have an outdated run, have ended, or be as many as there were to be before.
-        has_others = getattr(self._iterator, "_num_workers", self.num_workers) != self.num_workers
-        if has_others or self._version != run.version or not are_workers_alive(self._iterator):
-            self._iterator = None
-        self._version, sets = run.version, run.clock.sets
-        self._follow_batch_size()
-        self.dataset.session.placement.start_loop()
-        if run.varies:  # planned once here, in parallel: workers may not start processes
-            run.epoch(run.clock.next()[0], self.dataset.session.world)
-        with self._starting_epoch() as (epoch, first):  # workers may fail before they begin it
-            source: Iterator[Any] = super().__iter__()  # may fork: before any thread is started
-            self._loop, self._loops = sets, self._loops + 1
-            run.set_loader_position(epoch, first)
-            self._position, self._changes = (epoch, first), run.clock.changes
-            if self.persistent_workers:
-                source = self._messages_of_loop(source, self._loops)
-            if self.num_workers:
-                source = release_after_error(source)
-            own = self._latest_loop = _LoopPosition(epoch, first, run.clock.events)
-            try:
-                with self._progress_line():
-                    for step, batch in self._batches(source, own, sets):
-                        run.check_sets(sets)
-                        run.set_loader_position(epoch, step + 1)
-                        self._loop, self._position, own.step = sets, (epoch, step + 1), step + 1
+    def __iter__(self) -> LoopIterator:  # type: ignore[override]  # torch names a class of its own
+        return LoopIterator(self)
+
+    @closed_at_exit
+    def run_loop(self, loops: list[Loop]) -> GeneratorType[Any, None, None]:
+        """Yield the batches of a loop, which is appended to a list when it begins."""
+        session = self.dataset.session
+        loop = session.begin()
+        loops.append(loop)
+        with session.looping(loop), self._reading(loop) as read:
+            while True:
+                with closing(read()) as batches:
+                    for step, batch in enumerate(move_batches(batches, self.device), loop.step):
+                        loop.advance(step)
                         yield batch
-            except BaseException as error:
-                # A batch may have been read that was not yielded. Other positions are not this loop's to set.
-                if run.clock.events == own.events and not isinstance(error, GeneratorExit):
-                    run.set_loader_position(epoch, own.step)
-                raise
-            finally:
-                own.is_running = False
-            compare_with_order(self, epoch, own.step)
-        latest = self._latest_loop
-        if latest.is_running:  # it was started before this one ended
-            self._position = latest.epoch, latest.step
-            run.set_loader_position(*self._position)
-        else:
-            self._loop = None
+                        if loop.is_outdated:
+                            session.leave(batches)
+                            break
+                if self._is_complete(loop) or not loop.follow():
+                    break
+                self._follow_batch_size()
+            compare_with_order(self, loop.epoch, loop.step)
+            loop.end()
+
+    def _is_complete(self, loop: Loop) -> bool:
+        session = self.dataset.session
+        return session.is_complete(loop) if session.run.varies else loop.step >= len(self)
 
     @contextmanager
-    def _starting_epoch(self) -> Iterator[tuple[int, int]]:
-        """Start an epoch for the workers, of which those of several loops may start in any order."""
-        clock = self.dataset.session.run.clock
-        if not self.num_workers:
-            yield clock.next()  # which the loop itself starts
+    def _reading(self, loop: Loop) -> Iterator[Callable[[], GeneratorType[Any, None, None]]]:
+        """Yield a function that returns the batches of a loop from its position on."""
+        session = self.dataset.session
+        self._follow_batch_size()
+        if session.run.varies:  # planned once here, in parallel: workers may not start processes
+            session.run.epoch(loop.epoch, session.world)
+        if not self.num_workers and not self.pin_memory:
+            reader = self._make_reader()  # torch's iterator would only add overhead
+            yield lambda: reader.read(Part(loop.position, loop.number))
             return
-        # Persistent workers share it already.
-        if self._shared is None or self._iterator is None:
-            self._shared = share_memory(torch.zeros(2, dtype=torch.int64))
-        with drop_workers_on_interrupt(self), clock.starting() as (begun, place):
-            self._shared.copy_(torch.tensor([begun, MAX_BATCHES_PER_MESSAGE]))
-            yield place
+        pool = self._take_pool()
 
-    def _messages_of_loop(self, source: Iterator[Any], loop: int) -> Iterator[Any]:
-        """Yield the messages of persistent workers, which have one loop at a time."""
-        while self._loops == loop:
-            try:
-                message = next(source)
-            except StopIteration:
-                return
-            yield message
-        raise ConfigError(
-            "another loop over the loader has taken its persistent workers; end a loop before the next one, "
-            "or make two loaders over two data sets"
-        )
+        def read() -> GeneratorType[Any, None, None]:
+            batches = pool.read(Assignment(session.snapshot(), loop.position, loop.number))
+            # Where trainers look for persistent workers, to end them.
+            self._iterator = pool.iterator
+            return batches
 
-    def _batches(
-        self, source: Iterator[Any], own: _LoopPosition, sets: int
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield the steps and the batches of a loop; after `resize`, leave out those of the world before.
+        with pool.lent(), self._progress_line():
+            yield read
 
-        `source` has the messages of workers; without workers, the batches.
-        """
-        run, epoch = self.dataset.session.run, own.epoch
-        while True:
-            changes = self._changes = run.clock.changes
-            batches = source
-            if self.num_workers and self._shared is not None:
-                batches = worker_batches(source, changes, self.num_workers, self._shared[1:])
-            for number, batch in enumerate(move_batches(batches, self.device), own.step):
-                yield number, batch
-                if run.clock.changes != changes:
-                    break
-            else:
-                break
-            run.check_sets(sets)
-            if (change := run.clock.change) is not None:  # else another process is writing it
-                if change.epoch != epoch:  # workers would not follow it
-                    raise ConfigError(RESIZE_ERROR)
-                self._position = epoch, change.step
-                own.step, own.events = change.step, run.clock.events
-                self._follow_batch_size()
-                if not self.num_workers:
-                    run.resume_loop(change)
-                    source = super().__iter__()
-        run.clock.end(epoch)
-        # Copies ahead of use ended before the last batch.
-        run.set_loader_position(*self.dataset.session.position_after(epoch))
-        for _ in source:  # exhaust the iterator, so that workers end
-            run.clock.end(epoch)  # a loop in another thread may have ended since
+    def _take_pool(self) -> WorkerPool:
+        """Return the workers that wait, or new ones if they are busy or ended, or as many are not wanted."""
+        pool = self._pool
+        is_same = pool is not None and pool.iterator is self._iterator is not None
+        if pool is not None and is_same and pool.num_workers == self.num_workers and pool.is_free:
+            return pool
+        self._iterator = None
+        same = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
+        more = ("generator", "prefetch_factor", "persistent_workers", "pin_memory_device")
+        settings = {name: getattr(self, name) for name in (*same, *more)}
+        pool = WorkerPool(self._make_reader(), **settings)
+        self._pool = pool if self.persistent_workers else None
+        return pool
 
     def _follow_batch_size(self) -> None:
         batch_size = self.dataset.session.run.batch
@@ -375,25 +316,18 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
     def _progress_line(self) -> AbstractContextManager[None]:
         # Without workers the data set is iterated over in this process, and shows its own progress.
         session = self.dataset.session
-        fetches = session.source.remote and self.num_workers > 0
+        fetches = session.feed.remote and self.num_workers > 0
         return session.monitor.progress_line(session.placement.rank(), fetches)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state after the batch yielded last; the generators of transforms follow from it."""
-        run, world = self.dataset.session.run, self.dataset.session.world
-        if not self._in_loop:
-            return run.next_state(world)
-        return run.state_of_loop(world, *self._loop_position)
+        """Return the state after the batch yielded last; the generators of transforms follow from it.
 
-    @property
-    def _in_loop(self) -> bool:
-        return self._loop == self.dataset.session.run.clock.sets
-
-    @property
-    def _loop_position(self) -> tuple[int, int]:
-        clock, position = self.dataset.session.run.clock, self._position
-        change = clock.change if clock.changes != self._changes else None  # may have moved it back
-        return (position[0], change.step) if change and change.epoch == position[0] else position
+        It is the state of the data set: that of the loop that was advanced last in this process, whatever
+        loops of torch's own loader have read. The iterator of a loop has a `state_dict` of its own.
+        """
+        session = self.dataset.session
+        session.own_counters()
+        return session.run.state(session.world, of_process=True)
 
     def resize(self, world: World, *, rewind: int = 0) -> None:
         """Go on in another world from the next global batch on; see `StreamingDataset.resize`.
@@ -407,13 +341,11 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         Raises:
             ConfigError: As for `StreamingDataset.resize`.
         """
-        session = self.dataset.session
-        session.resize(world, rewind, self._loop_position if self._in_loop else (-1, 0))
+        self.dataset.session.resize(world, rewind, of_process=True)
         self._follow_batch_size()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Resume from a state; see `StreamingDataset.load_state_dict`."""
-        self._iterator = None  # persistent workers have prefetched from the previous position
         self.dataset.load_state_dict(saved)
 
     def set_epoch(self, epoch: int) -> None:
@@ -429,14 +361,31 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         _follow_trainer(self.dataset, epoch)
 
 
-@dataclass(slots=True)
-class _LoopPosition:
-    """Epoch and step after the batch that a loop yielded last, and `EpochCounter.events` that it followed."""
+class LoopIterator:
+    """Iterator over the batches of a loop, which begins with the first one."""
 
-    epoch: int
-    step: int
-    events: int = 0
-    is_running: bool = True
+    def __init__(self, loader: StreamingDataLoader) -> None:
+        self._session = loader.dataset.session
+        self._loops: list[Loop] = []
+        self._batches = loader.run_loop(self._loops)
+
+    def __iter__(self) -> LoopIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """Leave the loop."""
+        self._batches.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of this loop, whatever other loops have read."""
+        run, world = self._session.run, self._session.world
+        if not self._loops:
+            return run.next_state(world)
+        loop = self._loops[0]
+        return run.state_at(world, loop.position, loop.trainer_epoch)
 
 
 def _follow_trainer(dataset: StreamingDataset, epoch: int) -> None:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import default_collate, get_worker_info
 
 from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
 from streamplug.adapters.dtypes import has_torch_dtype
-from streamplug.adapters.message_batching import (
-    MAX_BATCHES_PER_MESSAGE,
-    BatchMessage,
-    group_batches,
-)
 from streamplug.adapters.shared_memory import (
     MIN_SHARED_BYTES,
     PackedArrays,
@@ -34,17 +27,19 @@ from streamplug.adapters.string_packing import StringLayout, message_bytes, pack
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.session.hints import warn_about_own_samples
-from streamplug.session.sample_errors import note_batch, note_sample
-from streamplug.session.sample_rng import SampleRng
+from streamplug.run.hints import warn_about_own_samples
+from streamplug.run.loop import Part
+from streamplug.run.sample_errors import note_batch, note_sample
+from streamplug.run.sample_rng import SampleRng
+from streamplug.run.session import Session
 from streamplug.types import ColumnValues
 
 if TYPE_CHECKING:
     from streamplug.adapters import torch as adapters
 
 
-class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in its stubs only
-    """The batches of a data set as a worker reads them."""
+class BatchReader:
+    """Reads the batches of a data set for a loader, in a worker or in its own process."""
 
     def __init__(
         self,
@@ -55,12 +50,8 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         drop_last: bool,
         shared_arrays: list[SharedArrays],
         num_threads: int,
-        shared: torch.Tensor | None,
     ) -> None:
         self.dataset = dataset
-        # See `WorkerLoop.begun`, and the largest number of batches of a message; in shared memory, as
-        # persistent workers begin again.
-        self._shared = shared
         self._transform, self._collate = transform, collate
         self._drop_last, self._threads = drop_last, num_threads
         self._shared_arrays = shared_arrays
@@ -68,99 +59,88 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
         # A subclass may yield other samples than those of the order.
         self._names_samples = type(dataset).__iter__ is StreamingDataset.__iter__
 
-    def __iter__(self) -> Iterator[Any]:
+    @property
+    def session(self) -> Session:
+        """The session of the data set."""
+        session: Session = self.dataset.session
+        return session
+
+    def read(self, part: Part) -> Generator[Any, None, None]:
+        """Yield the batches of a part: of tensors, or in a worker what messages have of them."""
         worker = get_worker_info()
-        if worker is None:
-            return map(_tensors, self._batches())
-        if self._shared is not None:
-            self.dataset.session.placement.begun = int(self._shared[0])
-        return self._messages(worker.id)
+        finish: Callable[[Any], Any] = _tensors
+        if worker is not None:
+            shared = self._shared_arrays[worker.id] if self._shared_arrays else None
+            finish = partial(_pack, memory=shared)
+        with self.session.telling(part, by_any_thread=self.dataset.may_read_ahead):
+            read = self._of_columns if self._collate is None else self._of_samples
+            with closing(read(part)) as batches:
+                yield from map(finish, batches)
 
-    def _messages(self, worker: int) -> Iterator[tuple[int, BatchMessage[Any]]]:
-        """Yield messages with the number of changes of the world before them, until the loop is over."""
-        run = self.dataset.session.run
-        shared = self._shared_arrays[worker] if self._shared_arrays else None
-        while True:
-            read = takewhile(lambda _: run.world_change() is None, self._batches())
-            batches = (_pack(batch, shared) for batch in read)
-            messages = group_batches(
-                batches,
-                _nbytes,
-                worker,
-                max_batches=self._max_batches,
-                wrap_error=partial(
-                    ExceptionWrapper, where=f"in DataLoader worker process {worker}"
-                ),
-            )
-            for message in messages:
-                yield run.num_changes, message
-                if not isinstance(message[2], bool):
-                    return
-            # Batches that were read, but not used, may have to be read again in another world. A worker that
-            # waited here would hold up the messages of others.
-            while (change := run.world_change()) is None:
-                if run.clock.is_ended(run.loop_epoch):
-                    return
-                yield run.num_changes, (worker, [], True)
-            run.resume_loop(change)
+    def nbytes(self, batch: Any) -> int:
+        """Return the approximate bytes of a batch in a message; `sys.maxsize` if unknown or shared."""
+        packed, rest, _ = batch.parts if type(batch) is _PackedBatch else (None, {}, {})
+        if packed is not None or not rest:
+            return sys.maxsize
+        return sum(map(message_bytes, rest.values()))
 
-    def _max_batches(self) -> int:
-        return MAX_BATCHES_PER_MESSAGE if self._shared is None else int(self._shared[1])
-
-    def _batches(self) -> Iterator[Any]:
-        return self._of_columns() if self._collate is None else self._of_samples(self._collate)
-
-    def _of_columns(self) -> Iterator[Any]:
+    def _of_columns(self, part: Part) -> Generator[Any, None, None]:
         transform = self._transform
+        finish: Callable[[Any], Any] = transform or partial(
+            collate_columns, collate=default_collate
+        )
+        states: Callable[[], AbstractContextManager[None]] = nullcontext
         if isinstance(transform, RandomTransform):
-            again = lambda _, columns: transform((columns, self._batch_rng()))  # noqa: E731
-            for columns, rng in self.dataset.batches_with_rng(num_threads=self._threads):
-                if self._is_kept(len(next(iter(columns.values())))):
-                    with transform.states():
-                        batch = self._call(transform, (columns, rng), self._read_columns, again)
-                    yield batch
-            return
-        finish = transform or partial(collate_columns, collate=default_collate)
+            rng = SampleRng(self.session.run.options.shuffle_seed)
+            rank, states = self.session.world.rank, transform.states
+            finish = lambda columns: transform((columns, rng.of_batch(*part.latest_place(), rank)))  # noqa: E731
+        again = lambda _, columns: finish(columns)  # noqa: E731
         for columns in self.dataset.batches(num_threads=self._threads):
             if self._is_kept(len(next(iter(columns.values())))):
-                again = lambda _, columns: finish(columns)  # noqa: E731
-                yield self._call(finish, columns, self._read_columns, again)
+                with states():
+                    batch = self._call(part, finish, columns, read=self._read_columns, again=again)
+                yield batch
 
-    def _of_samples(self, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
+    def _of_samples(self, part: Part) -> Generator[Any, None, None]:
+        collate = cast("Callable[[list[Any]], Any]", self._collate)
         if collate is default_collate:
             collate = partial(collate_samples, collate=default_collate)
-        run = self.dataset.session.run
-        take_batch = self._take_step if run.varies else self._take_batch
+        take_batch = self._take_step if self.session.run.varies else self._take_batch
         samples: Iterator[Any]
         states: Callable[[], AbstractContextManager[None]] = nullcontext
         transform = self._transform
         if isinstance(transform, RandomTransform):
-            samples, states = self.dataset.samples_with_rng(), transform.states
+            samples, states = self.dataset.samples_of(part), transform.states
         else:
             samples = iter(self.dataset)
         if transform is not None:
-            samples = self._transformed(samples, transform)
-        again = lambda ids, samples: collate(self._transform_again(ids, samples))  # noqa: E731
+            samples = self._transformed(part, samples, transform)
         while True:
             with states():
-                batch = take_batch(samples)
-            if not batch or run.world_change() is not None:
-                return  # a batch of the world before may be cut short
+                batch = take_batch(samples, part)
+            if not batch:
+                return
             if self._is_kept(len(batch)):
-                yield self._call(collate, batch, self._read_samples, again)
+                again = lambda ids, samples: collate(self._transform_again(part, ids, samples))  # noqa: E731
+                yield self._call(part, collate, batch, read=self._read_samples, again=again)
 
     def _transformed(
-        self, samples: Iterator[Any], transform: Callable[[Any], Any]
+        self, part: Part, samples: Iterator[Any], transform: Callable[[Any], Any]
     ) -> Iterator[Any]:
-        again = lambda ids, samples: self._transform_again(ids, samples)[0]  # noqa: E731
+        again = lambda ids, samples: self._transform_again(part, ids, samples)[0]  # noqa: E731
         # Not map(): to its caller a StopIteration of the transform would be the end of the epoch.
         for sample in samples:
-            yield self._call(transform, sample, self._read_samples, again, len(self._batch))
+            number = len(self._batch)
+            yield self._call(
+                part, transform, sample, read=self._read_samples, again=again, number=number
+            )
 
     def _call(
         self,
+        part: Part,
         function: Callable[[Any], Any],
         value: Any,
+        *,
         read: Callable[[Sequence[int]], Any],
         again: Callable[[Sequence[int], Any], Any],
         number: int | None = None,
@@ -174,7 +154,7 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
                 return function(value)
             except DecodeError:
                 session = self.dataset.session
-                substitution, latest = session.latest_substitution(), session.monitor.latest_batch()
+                substitution, latest = session.make_substitution(part), part.latest_batch()
                 if substitution is None or latest is None or not self._names_samples:
                     raise
                 step, ids = latest[0], latest[1].tolist()
@@ -183,9 +163,9 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
                 )
         except Exception as error:
             if self._names_samples and number is None:
-                note_batch(error, self.dataset.session)
+                note_batch(error, self.dataset.session, part)
             elif self._names_samples:
-                note_sample(error, self.dataset.session, number or 0)
+                note_sample(error, self.dataset.session, part, number or 0)
             raise
 
     def _read_columns(self, ids: Sequence[int]) -> dict[str, ColumnValues]:
@@ -194,42 +174,33 @@ class WorkerBatches(IterableDataset):  # type: ignore[type-arg]  # generic in it
     def _read_samples(self, ids: Sequence[int]) -> list[Any]:
         return [self.dataset[sample] for sample in ids]
 
-    def _transform_again(self, ids: Sequence[int], samples: list[Any]) -> list[Any]:
+    def _transform_again(self, part: Part, ids: Sequence[int], samples: list[Any]) -> list[Any]:
         """Transform samples with the random numbers of those that the order has in their place."""
         transform, session = self._transform, self.dataset.session
         if transform is None:
             return samples
-        latest = session.monitor.latest_batch()
+        latest = part.latest_batch()
         if not isinstance(transform, RandomTransform) or latest is None:
             return [transform(sample) for sample in samples]
-        place = session.run.loop_epoch, session.run.global_step(latest[0], session.world)
+        place = part.epoch, session.run.global_step(latest[0], session.world)
         rng = SampleRng(session.run.options.shuffle_seed)
         with transform.states():
             return [transform((s, rng.of_sample(*place, n))) for n, s in zip(ids, samples)]
 
-    def _batch_rng(self) -> np.random.Generator:
-        session = self.dataset.session
-        epoch, next_step = session.run.position
-        rng = SampleRng(session.run.options.shuffle_seed)
-        return rng.of_batch(epoch, next_step - 1, session.world.rank)
-
-    def _take_batch(self, samples: Iterator[Any]) -> list[Any]:
+    def _take_batch(self, samples: Iterator[Any], _: Part) -> list[Any]:
         """Return the next samples of an iterator over those of the data set, changed or not."""
-        self._batch = batch = []
-        for first in samples:  # `run` follows a change of the world when the iteration begins
-            batch.append(first)
-            batch.extend(islice(samples, self.dataset.session.run.batch - 1))
-            break
+        batch: list[Any] = []
+        self._batch = batch
+        batch.extend(islice(samples, self.session.run.batch))
         return batch
 
-    def _take_step(self, samples: Iterator[Any]) -> list[Any]:
+    def _take_step(self, samples: Iterator[Any], part: Part) -> list[Any]:
         """Return the samples of the next step, whose batches vary in size."""
-        run = self.dataset.session.run
         self._batch = batch = []
-        done = run.completed_steps
+        done = part.num_steps
         for sample in samples:
             batch.append(sample)
-            if run.completed_steps != done:
+            if part.num_steps != done:
                 break
         return batch
 
@@ -279,77 +250,6 @@ def compare_with_order(loader: adapters.StreamingDataLoader, epoch: int, step: i
     if cls.__iter__ is not StreamingDataset.__iter__ and not loader.drop_last:
         steps = session.run.epoch(epoch, session.world).steps
         warn_about_own_samples(cls.__name__, step, steps, session.world)
-
-
-def release_after_error(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield from torch's iterator over workers; after an error, hold no reference to it.
-
-    An error of a worker refers to itself and to that iterator through the frames of torch that raised it: the
-    workers would go on until such a cycle is collected. So does a KeyboardInterrupt, which an interactive
-    session keeps.
-    """
-    try:
-        yield from batches
-    except BaseException as error:
-        del batches
-        traceback.clear_frames(error.__traceback__)
-        raise
-
-
-class _OpenQueues:
-    """Keeps the queues of an iterator, which holds the only reference to this, out of garbage collection."""
-
-    _queues: ClassVar[dict[int, Any]] = {}
-
-    def __init__(self, iterator: Any) -> None:
-        self._queues[id(self)] = getattr(iterator, "_index_queues", None)
-
-    def __del__(self) -> None:
-        self._queues.pop(id(self), None)
-
-
-def start_iterator(loader: DataLoader[Any]) -> Any:
-    """Return torch's iterator over workers, which end at once even if it is part of a reference cycle.
-
-    When a cycle is collected, callbacks of weak references come first: they would end the queues of the
-    iterator before it tells the workers to end, and torch would wait 5 s for each of them.
-    """
-    if loader.num_workers:
-        loader.worker_init_fn = partial(_start_worker, loader.worker_init_fn)
-    iterator: Any = iter(loader)
-    iterator.streamplug_queues = _OpenQueues(iterator)
-    return iterator
-
-
-def are_workers_alive(iterator: Any) -> bool:
-    """Return whether no worker process of torch's iterator has ended, as after Ctrl-C; True for None."""
-    return all(worker.is_alive() for worker in getattr(iterator, "_workers", ()))
-
-
-@contextmanager
-def drop_workers_on_interrupt(loader: DataLoader[Any]) -> Iterator[None]:
-    """Let the next loop over a loader start new workers if Ctrl-C ends the block.
-
-    It may have interrupted torch in the middle of a message, or in its wait for persistent workers to begin.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        vars(loader)["_iterator"] = None
-        raise
-
-
-def _start_worker(start: Callable[[int], object] | None, worker: int) -> None:
-    """Call a `worker_init_fn` in a worker, where `get_worker_info` has the data set of the loader."""
-    info: Any = get_worker_info()
-    object.__setattr__(info, "dataset", info.dataset.dataset)  # torch forbids to set it
-    if start is not None:
-        start(worker)
-
-
-def identity(batch: Any) -> Any:
-    """Return the batch unchanged, as the `collate_fn` of a loader of whole batches."""
-    return batch
 
 
 def _tensors(batch: Any) -> Any:
@@ -420,14 +320,6 @@ class _PackedBatch:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpack, self.parts
-
-
-def _nbytes(batch: Any) -> int:
-    """Return the approximate bytes of a batch in a message; `sys.maxsize` if unknown or in shared memory."""
-    packed, rest, _ = batch.parts if type(batch) is _PackedBatch else (None, {}, {})
-    if packed is not None or not rest:
-        return sys.maxsize
-    return sum(map(message_bytes, rest.values()))
 
 
 def _unpack(

@@ -10,8 +10,8 @@ from torch.utils.data import get_worker_info
 
 from streamplug.adapters.torch_transfers import prepare_worker, share_memory
 from streamplug.config import detect_world
-from streamplug.session.epoch_counter import TICKETS, WorkerLoop
-from streamplug.session.placement import Placement
+from streamplug.run.placement import Placement
+from streamplug.run.shared_epoch import TICKETS, WorkerLoop
 from streamplug.transfer.observer import process_number
 from streamplug.types import Int64, World
 
@@ -50,11 +50,11 @@ class TorchPlacement(Placement):
 
     def worker_loop(self) -> WorkerLoop:
         """Return the loader loop that this process works for."""
-        return worker_loop(self.begun)
+        return worker_loop()
 
 
-def worker_loop(begun: int = 0) -> WorkerLoop:
-    """Return the loop of a torch loader that this process works for; for `begun`, see `WorkerLoop`."""
+def worker_loop() -> WorkerLoop:
+    """Return the loop of a torch loader that this process works for."""
     worker = get_worker_info()
     if worker is None:
         return WorkerLoop()
@@ -62,4 +62,4 @@ def worker_loop(begun: int = 0) -> WorkerLoop:
     # torch before each loop, seeds repeat, but process numbers do not.
     ticket = 1 + (worker.seed - worker.id) % (TICKETS - 1)
     process = (process_number() or 0) - worker.id
-    return WorkerLoop(ticket, worker.id, worker.num_workers, process, begun)
+    return WorkerLoop(ticket, worker.id, worker.num_workers, process)

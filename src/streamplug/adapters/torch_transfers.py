@@ -35,7 +35,7 @@ from streamplug.adapters.shared_memory import (
 )
 from streamplug.adapters.string_packing import StringLayout, StringList, are_large, pack_strings
 from streamplug.plugin_kit.parent_process import end_with_parent
-from streamplug.session.map_source import MapSource
+from streamplug.run.map_source import MapSource
 from streamplug.types import Sample
 
 _SLOTS = 64

@@ -10,8 +10,8 @@ from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import StreamplugError
 
 if TYPE_CHECKING:
-    from streamplug.session.session import Session
-    from streamplug.session.training_run import TrainingRun
+    from streamplug.run.run import Run
+    from streamplug.run.session import Session
     from streamplug.stream import Stream
     from streamplug.types import World
 
@@ -64,9 +64,10 @@ class DatasetRepr(SummaryRepr):
         return ObjectSummary(name, facts, ("stream", "share", "samples", "shards", "kept in"), rows)
 
 
-def _describe_order(run: TrainingRun, world: World) -> list[tuple[str, str]]:
+def _describe_order(run: Run, world: World) -> list[tuple[str, str]]:
     order = run.identity(world)
-    epoch, step = run.clock.current()
+    position = run.current()
+    epoch, step = position.epoch, position.done // run.units_per_step(world)
     shuffle = "as stored"
     if order.shuffle_algo is not None:
         shuffle = f"{order.shuffle_algo}, seed {order.shuffle_seed}"

@@ -75,12 +75,12 @@ class OrderedSamples:
                 f"{kind}: at() returned {wrong} in canonical node {node}: expected ids in [0, {self.size})"
             )
         if not self._is_checked:
-            self._is_checked = True
             if len(np.unique(ids)) < len(np.unique(positions)):
                 raise PluginError(
                     f"{kind}: at() returned an id for several positions of canonical node {node}: expected "
                     f"each of the {self.size} ids once over all canonical nodes"
                 )
+            self._is_checked = True
         return ids
 
     def entries(self, sample: int) -> list[int]:

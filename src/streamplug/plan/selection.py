@@ -7,6 +7,7 @@ virtual shards; an entry is a position in it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -143,9 +144,11 @@ def _scale_below(bits: NDArray[np.uint64], limits: Int64) -> Int64:
     return scaled
 
 
+@dataclass(frozen=True)
 class ShardSampler:
     """Sampler of a part of a stream; a pure function of its arguments.
 
+    Samplers of one class are equal: a worker recognizes the mixture of its order when it is sent again.
     Its memory depends only on the number of shards. Subclasses sample in another way.
     """
 

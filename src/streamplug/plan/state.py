@@ -78,19 +78,20 @@ class OrderIdentity:
 def save(
     identity: OrderIdentity,
     epoch: int,
-    step: int,
+    done: int,
     initial_nodes: int,
     initial_batch_size: int | None = None,
     *,
     initial_world: World | None = None,
-    batches_per_step: int | None = None,
 ) -> dict[str, Any]:
-    """Return a state as JSON values; `step` is the first step of the epoch that is not done.
+    """Return a state as JSON values.
+
+    `done` is the number of samples of the epoch that come before it over all ranks; with batches that vary in
+    size, that of batches.
 
     ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes``, ``shuffle_seed`` and
     ``initial_physical_nodes`` are named as in the state of mosaicml-streaming. `initial_batch_size` and
-    `initial_world` are None where the order does not depend on them. `batches_per_step` is the number of
-    batches of a step over all ranks if they vary in size; else None.
+    `initial_world` are None where the order does not depend on them.
     """
     initial = {
         "initial_physical_nodes": initial_nodes,
@@ -100,7 +101,7 @@ def save(
     return {
         "version": STATE_VERSION,
         "epoch": epoch,
-        identity.position_key: step * (batches_per_step or identity.global_batch),
+        identity.position_key: done,
         **{name: value for name, value in initial.items() if value is not None},
         **identity.to_state(),
         **({} if identity.fingerprint is None else identity.fingerprint.to_state()),
@@ -110,10 +111,10 @@ def save(
 def load(
     state: Mapping[str, Any], identity: OrderIdentity, *, batches_per_step: int | None = None
 ) -> tuple[int, int]:
-    """Return the epoch and the step at which a run resumes, or raise StateError naming differences.
+    """Return `epoch` and `done` of `save` at which a run resumes, or raise StateError naming differences.
 
-    `batches_per_step` is as for `save`. A state without ``version`` is treated as one of mosaicml-streaming,
-    which has fewer values to compare.
+    `batches_per_step` is the number of batches of a step over all ranks if they vary in size; else None. A
+    state without ``version`` is treated as one of mosaicml-streaming, which has fewer values to compare.
     """
     version = state.get("version")
     if version is not None and (type(version) is not int or version != STATE_VERSION):
@@ -141,8 +142,9 @@ def load(
             "run, or the state, has batches that vary in size"
         )
     if not version and position >= identity.epoch_size:
-        return state["epoch"], -(-position // identity.global_batch)  # the last batch may be short
-    return state["epoch"], _find_step(position, identity, batches_per_step or identity.global_batch)
+        position += -position % identity.global_batch  # the last batch may be short
+    _check_between_steps(position, identity, batches_per_step or identity.global_batch)
+    return state["epoch"], position
 
 
 def read_trainer_epoch(state: Mapping[str, Any]) -> int | None:
@@ -155,21 +157,19 @@ def read_trainer_epoch(state: Mapping[str, Any]) -> int | None:
     return epoch
 
 
-def _find_step(position: int, identity: OrderIdentity, step_size: int) -> int:
+def _check_between_steps(position: int, identity: OrderIdentity, step_size: int) -> None:
     if identity.micro_batches % step_size:
         raise StateError(
             f"the state is of steps of {identity.micro_batches} batches, which cannot be divided among "
             f"{step_size} ranks; use a number of ranks that divides it"
         )
-    step, remainder = divmod(position, step_size)
-    if remainder:
+    if position % step_size:
         inside = (
             f"batch {position}, inside a step of {step_size} batches"
             if identity.micro_batches
             else f"sample {position}, inside a global batch of {step_size} samples"
         )
         raise StateError(f"the state is at {inside}; states are taken between global batches")
-    return step
 
 
 def _read_position(state: Mapping[str, Any]) -> int:

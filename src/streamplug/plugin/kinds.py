@@ -79,13 +79,13 @@ KINDS: Mapping[str, Kind] = {
         ),
         Kind(
             "batching",
-            "streamplug.session.batching_method:BatchingMethod",
+            "streamplug.run.batching_method:BatchingMethod",
             dict.fromkeys(
                 ("random", "per_stream", "stratified", "device_per_stream"),
-                "streamplug.session.batching_method:BuiltinBatching",
+                "streamplug.run.batching_method:BuiltinBatching",
             ),
         ),
-        Kind("table", "streamplug.session.table_format:TableFormat", {}),
+        Kind("table", "streamplug.run.table_format:TableFormat", {}),
         Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
         Kind("engine", "streamplug.interfaces:Engine", {}),
     )

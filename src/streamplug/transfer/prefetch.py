@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, S
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from streamplug.transfer.decode_pool import DecodePool
 from streamplug.transfer.pool import ThreadPool
@@ -74,17 +74,19 @@ def prefetch_blocks(
     *,
     num_threads: int = 0,
     waiting: Callable[[K], AbstractContextManager[None]] = lambda _: nullcontext(),
+    handover: Handover | None = None,
 ) -> Generator[V, None, None]:
     """Use blocks in order as their requirements become ready, while prefetching those of later blocks.
 
     `use` returns the values of a block; if a requirement failed, it is called for the parts before it. Up to
     `num_threads` other threads run it if it takes long enough; with 0, only this one does. `waiting` is
-    entered while this thread waits for a key.
+    entered while this thread waits for a key. Jobs go on that `handover` has of a generator before this one.
 
     Raises:
         StreamplugError: The error of `ensure`, at the first part of a block that needs the failed key.
     """
-    window = PrefetchWindow(iter(blocks), reader, limits, ThreadPool(limits.max_running))
+    handover = handover or Handover()
+    window: PrefetchWindow[B, K] = handover.window(iter(blocks), reader, limits)
     pool: DecodePool[B, V, Sequence[K]] = DecodePool(use, num_threads)
     has_begun = False
     try:
@@ -111,8 +113,48 @@ def prefetch_blocks(
         try:
             pool.stop()
         finally:
-            window.close()
+            handover.end(window)
             end_idle_threads()
+
+
+class Handover:
+    """Hands jobs over from `prefetch_blocks` to the next one, which reads on elsewhere in the same data."""
+
+    def __init__(self) -> None:
+        self._is_wanted = False
+        self._window: PrefetchWindow[Any, Any] | None = None
+
+    def leave(self, blocks: Generator[Any, None, None]) -> None:
+        """Close a generator that is or uses `prefetch_blocks`, without stopping its jobs."""
+        self._is_wanted = True
+        try:
+            blocks.close()
+        finally:
+            self._is_wanted = False
+
+    def window(
+        self, blocks: Iterator[B], reader: PrefetchReader[K], limits: PrefetchLimits
+    ) -> PrefetchWindow[B, K]:
+        """Return the window of the generator that was left, with other blocks; else a new one."""
+        window, self._window = self._window, None
+        if window is None:
+            return PrefetchWindow(blocks, reader, limits, ThreadPool(limits.max_running))
+        window.replace(blocks, reader, limits)
+        return window
+
+    def end(self, window: PrefetchWindow[Any, Any]) -> None:
+        """Keep the window of a generator that is being left; else close it."""
+        if self._is_wanted:
+            self.close()
+            self._window = window
+        else:
+            window.close()
+
+    def close(self) -> None:
+        """Stop the jobs that no generator has taken over."""
+        window, self._window = self._window, None
+        if window is not None:
+            window.close()
 
 
 def _parts_before_failure(
@@ -182,6 +224,8 @@ class PrefetchWindow(Generic[B, K]):
         self._blocks, self._reader, self._limits, self._queue = blocks, reader, limits, queue
         self._window: deque[tuple[B, Sequence[K]]] = deque()
         self._jobs: dict[K, Work] = {}
+        self._earlier_jobs: dict[K, Work] = {}  # of blocks before `replace`
+        self._begun: set[K] = set()  # keys of jobs that are running or have ended
         self._users: Counter[K] = Counter()
         self._samples = self._bytes = 0
         self._max_bytes_in_flight = limits.bytes_in_flight
@@ -199,8 +243,47 @@ class PrefetchWindow(Generic[B, K]):
         """Extend the window up to its limits, a few blocks at a time."""
         num_blocks = self._blocks_per_fill if self._limits.samples is None else sys.maxsize
         self._blocks_per_fill = min(2 * self._blocks_per_fill, _MAX_BLOCKS_PER_FILL)
-        while num_blocks > 0 and self._has_room() and self._pull():
+        while num_blocks > 0 and (has_more := self._has_room() and self._pull()):
             num_blocks -= 1
+        if num_blocks > 0 and not has_more:
+            self._forget_earlier_jobs()
+
+    def replace(
+        self, blocks: Iterator[B], reader: PrefetchReader[K], limits: PrefetchLimits
+    ) -> None:
+        """Go on with other blocks: jobs that are queued are dropped, others are used if blocks need them."""
+        self._blocks, self._reader, self._limits = blocks, reader, limits
+        self._window.clear()
+        for key, job in self._jobs.items():
+            if key in self._begun:
+                self._earlier_jobs[key] = job
+            else:
+                self._reader.release(key)
+        self._jobs.clear()
+        self._users.clear()
+        self._samples = self._bytes = 0
+        self._blocks_per_fill = 1
+
+    def _forget_earlier_jobs(self) -> None:
+        for key in list(self._earlier_jobs):
+            del self._earlier_jobs[key]
+            self._begun.discard(key)
+            self._reader.release(key)
+
+    def _ensure(self, key: K) -> object:
+        if key not in self._users:  # it was dropped while it was queued
+            return None
+        self._begun.add(key)
+        return self._reader.ensure(key)
+
+    def _start(self, key: K) -> Work:
+        """Return the job of a key: one that is running or has ended already, or a new one."""
+        earlier = self._earlier_jobs.pop(key, None)
+        if earlier is not None and earlier.error is None:
+            return earlier
+        if earlier is None:
+            self._reader.claim(key)
+        return self._queue.submit(partial(self._ensure, key), self._reader.weight(key))
 
     def _pull(self) -> bool:
         """Add the next block to the window; return False at the end."""
@@ -211,10 +294,8 @@ class PrefetchWindow(Generic[B, K]):
         for key in keys:
             self._users[key] += 1
             if key not in self._jobs:
-                weight = self._reader.weight(key)
-                self._bytes += weight
-                self._reader.claim(key)
-                self._jobs[key] = self._queue.submit(partial(self._reader.ensure, key), weight)
+                self._bytes += self._reader.weight(key)
+                self._jobs[key] = self._start(key)
         self._window.append((block, keys))
         self._samples += block.ids.size
         return True
@@ -263,11 +344,13 @@ class PrefetchWindow(Generic[B, K]):
 
     def _drop(self, key: K) -> None:
         del self._users[key], self._jobs[key]
+        self._begun.discard(key)
         self._bytes -= self._reader.weight(key)
         self._reader.release(key)
 
     def close(self) -> None:
         """Stop the jobs and release all keys."""
         self._queue.stop()
+        self._forget_earlier_jobs()
         for key in list(self._jobs):
             self._drop(key)

@@ -19,7 +19,7 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError, UnsafeT
 from streamplug.interfaces import VectorColumn
 from streamplug.interfaces.encoding import bypasses
 from streamplug.read import RangeShards, Reader
-from streamplug.session.open_stream import OpenStream, read_all
+from streamplug.run.open_stream import OpenStream, read_all
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
 from streamplug_budget.budget import BatchBudget

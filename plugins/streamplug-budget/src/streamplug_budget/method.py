@@ -9,9 +9,9 @@ import numpy as np
 from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.errors import ConfigError
-from streamplug.session.batching_method import BatchingMethod
-from streamplug.session.open_stream import OpenStream
-from streamplug.session.order_options import OrderOptions
+from streamplug.run.batching_method import BatchingMethod
+from streamplug.run.open_stream import OpenStream
+from streamplug.run.order_options import OrderOptions
 from streamplug_budget.budget import BatchBudget
 from streamplug_budget.length_counter import read_lengths
 from streamplug_budget.planner import BudgetPlanner

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import streamplug.dataset
 from streamplug import StreamingDataset
-from streamplug.session.sample_source import Block
+from streamplug.run.feed import Block
 from streamplug.types import Sample
 
 T = TypeVar("T")
@@ -72,11 +72,11 @@ def map_rows(
     def read(block: Block) -> list[Sample]:
         return session.reader.rows(block.ids)
 
-    with closing(session.read_epoch(read, session.source.rows)) as blocks:
-        for epoch, block, rows in blocks:
+    with closing(session.read(read, session.feed.rows)) as blocks:
+        for part, block, rows in blocks:
             changed = change(rows)
-            for step, part in block.batches():
-                yield from islice(changed, part.stop - part.start - 1)
+            for step, own in part.steps(block):
+                yield from islice(changed, own.stop - own.start - 1)
                 sample = next(changed)
-                session.run.set_position(epoch, step + 1, block)
+                part.advance(step)
                 yield sample

@@ -20,8 +20,8 @@ from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import ScanSource, Storage
 from streamplug.plugin.location import is_url, join
 from streamplug.plugin_kit.codec_errors import parsing
-from streamplug.session.open_stream import OpenStream
-from streamplug.session.table_format import TableFormat
+from streamplug.run.open_stream import OpenStream
+from streamplug.run.table_format import TableFormat
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.pool import map_threads

@@ -6,8 +6,8 @@ from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table,
 
 from streamplug.plugin.location import join
 from streamplug.plugin_kit.codec_errors import parsing
-from streamplug.session.open_stream import OpenStream
-from streamplug.session.table_format import TableFormat
+from streamplug.run.open_stream import OpenStream
+from streamplug.run.table_format import TableFormat
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug_iceberg.column_bounds import column_bounds

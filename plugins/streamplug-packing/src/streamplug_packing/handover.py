@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.config import is_integer
 from streamplug.errors import StateError
-from streamplug.session.session import Session
+from streamplug.run.session import Session
 from streamplug.types import World
 from streamplug_packing.state import PackingState, SamplePlace, world_of_state
 
@@ -148,7 +148,7 @@ def hand_over(ranks: Sequence[tuple[World, PackingState]], session: Session) -> 
     Raises:
         StateError: If these are too many samples.
     """
-    epoch, step = session.run.clock.next()
+    epoch, step = session.next_step()
     left = [place for _, state in ranks for place in state.places]
     unread = list(_unread_steps(session, ranks, (epoch, step)))
     num_samples = sum(len(steps) * _rank_batch(session, world) for _, world, steps in unread)

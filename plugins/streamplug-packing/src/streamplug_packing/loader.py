@@ -144,7 +144,7 @@ class _NoPacks(TransformedCollate):
 
 def _follow_trainer(stream: PackStream, epoch: int) -> None:
     if stream.options.packs_per_epoch is None:
-        stream.follow_clock()
+        stream.lead_dataset()
         stream.source.session.follow_trainer(epoch)
 
 

@@ -95,7 +95,7 @@ class PackIterable:
                 return
             except BaseException:
                 # A position that was set on the data set meanwhile is where the next loop begins.
-                self._stream.begin(self._yielded, self._stream.sets)
+                self._stream.begin(self._yielded, self._stream.num_jumps)
                 self._running = None
                 raise
             yield pack
@@ -136,7 +136,7 @@ class PackIterable:
         if isinstance(saved, Mapping) and "packing" not in saved:
             source.go_to(saved)
             self._stream.accept_world()
-            self._begin(PackingState(*source.session.run.clock.next()))
+            self._begin(PackingState(*source.session.next_step()))
             self._num_packs = self._resumed_packs = 0
             return
         ranks = select_states(saved, source.session)
@@ -169,7 +169,7 @@ class PackIterable:
     def _follow_dataset(self) -> None:
         """Go to the position that was set on the data set itself, if any."""
         if self._stream.is_outdated():
-            position = self._stream.source.session.run.clock.next()
+            position = self._stream.source.session.next_step()
             self._begin(PackingState(*position, self._yielded.backlog, self._yielded.bins))
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError, DecodeError, add_note
-from streamplug.session.map_source import MapSource
-from streamplug.session.sample_errors import describe_sample
-from streamplug.session.sample_rng import SampleRng, takes_rng
-from streamplug.session.sample_source import Block, plan_blocks
-from streamplug.session.session import Session
+from streamplug.run.feed import Block, plan_blocks
+from streamplug.run.map_source import MapSource
+from streamplug.run.sample_errors import describe_sample
+from streamplug.run.sample_rng import SampleRng, takes_rng
+from streamplug.run.session import Session
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.state import SamplePlace
 
@@ -92,7 +92,7 @@ class PackSource:
         try:
             return self.call(function, sample, place)
         except DecodeError:
-            substitution = self.session.make_substitution(place.epoch)
+            substitution = self.session.substitution_of(place.epoch)
             if substitution is None:
                 raise
             read = MapSource(self.dataset).__getitems__
@@ -112,10 +112,10 @@ class PackSource:
     ) -> Iterator[tuple[int, list[SamplePlace], list[Any]]]:
         """Yield the number, the places and the samples of each step of the next epoch, which this is."""
         steps = self._plan_steps(epoch, first)
-        changes = self.session.run.clock.changes
+        num_resizes = self.session.run.num_resizes
         # The epoch first: it starts workers, before this process has any thread.
         for samples in self.read_epoch():
-            if self.session.run.clock.changes != changes:
+            if self.session.run.num_resizes != num_resizes:
                 raise ConfigError(RESIZE_ERROR)
             step, places = next(steps, (-1, []))
             if len(places) != len(samples):
@@ -150,7 +150,7 @@ class PackSource:
             block = Block(
                 np.array([step]), np.array([[place.sample for place in in_step]], np.int64)
             )
-            substitution = self.session.make_substitution(epoch)
+            substitution = self.session.substitution_of(epoch)
             if substitution is not None:
                 samples = substitution.read_batch(
                     block, lambda block: source.__getitems__(block.ids.tolist())

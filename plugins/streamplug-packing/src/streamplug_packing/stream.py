@@ -31,12 +31,12 @@ class PackStream:
     def __init__(self, source: PackSource, options: PackingOptions) -> None:
         self.source, self.options = source, options
         self.accept_world()
-        self.begin(PackingState(*source.session.run.clock.next()))
+        self.begin(PackingState(*source.session.next_step()))
 
-    def begin(self, state: PackingState, sets: int | None = None) -> None:
+    def begin(self, state: PackingState, num_jumps: int | None = None) -> None:
         """Go to a state; its samples are read again when the next pack is made.
 
-        `sets` is the value of `EpochCounter.sets` that belongs to the state; None for the current one.
+        `num_jumps` is the value of `Run.num_jumps` that belongs to the state; None for the current one.
         """
         options = self.options
         self._packer: BestFitPacker[_Item] = BestFitPacker(
@@ -46,7 +46,7 @@ class PackStream:
         self._epoch, self._step = state.epoch, state.step
         self._unread: PackingState | None = state
         self._steps: Iterator[tuple[int, list[SamplePlace], list[Any]]] | None = None
-        self.sets = self.source.session.run.clock.sets if sets is None else sets
+        self.num_jumps = self.source.session.run.num_jumps if num_jumps is None else num_jumps
 
     def accept_world(self) -> None:
         """Read in the data set's world from now on, as samples of open bins are of it, or there are none."""
@@ -54,14 +54,14 @@ class PackStream:
 
     def is_outdated(self) -> bool:
         """Return whether a position was set on the data set itself."""
-        return self.source.session.run.clock.sets != self.sets
+        return self.source.session.run.num_jumps != self.num_jumps
 
-    def follow_clock(self) -> None:
+    def lead_dataset(self) -> None:
         """Have the data set's next epoch begin at this position, unless an epoch is being read."""
         session, position = self.source.session, (self._epoch, self._step)
-        if self._steps is None and session.run.clock.next() != position:
+        if self._steps is None and session.next_step() != position:
             self.source.go_to(session.state_at(*position))
-            self.sets = session.run.clock.sets
+            self.num_jumps = session.run.num_jumps
 
     def state(self) -> PackingState:
         """Return the state after the last pack."""
@@ -112,7 +112,7 @@ class PackStream:
     def _read_step(self) -> bool:
         """Append the samples of the next step to the backlog; return False at the end of the epoch."""
         if self._steps is None:
-            self.follow_clock()
+            self.lead_dataset()
             if not (self._packer.bins or self._backlog):
                 self.accept_world()
             elif self.world != self.source.session.world:

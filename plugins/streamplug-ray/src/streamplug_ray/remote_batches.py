@@ -17,7 +17,8 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import DataError, StateError, StorageError
 from streamplug.plugin.registry import Registrations, registrations, restore
 from streamplug.read import resolve_indices
-from streamplug.session.sample_source import Block
+from streamplug.run.exit import closed_at_exit
+from streamplug.run.feed import Block
 from streamplug.types import ColumnValues, Int64
 
 _NUMBER_AT_END = re.compile(r"[0-9]+\Z")
@@ -109,9 +110,10 @@ def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, Col
 
 def row_bytes(dataset: StreamingDataset) -> int:
     """Return the approximate stored bytes of a sample."""
-    return dataset.session.source.row_bytes
+    return dataset.session.feed.row_bytes
 
 
+@closed_at_exit
 def remote_batches(
     dataset: StreamingDataset,
     ask: Callable[[BatchRequest], Any],
@@ -137,10 +139,10 @@ def remote_batches(
     ahead = whole_number("ahead", ahead, 1) or 1
     session = dataset.session
     session.run.use_batch_size(batch_size)
-    epoch, first, blocks = session.begin_blocks(_PLANNED_ROWS)
+    loop = session.begin()
+    epoch, blocks = loop.epoch, session.plan_blocks(loop, _PLANNED_ROWS)
     pending: deque[tuple[Block, Any]] = deque()
-    process = session.placement.worker()
-    substitution, sets = session.make_substitution(epoch), session.run.clock.sets
+    substitution = session.make_substitution(loop)
 
     def receive(block: Block, handle: Any) -> Iterator[Any]:
         try:
@@ -149,21 +151,24 @@ def remote_batches(
             if substitution is None:
                 raise
             batch = substitution.read_batch(block, read, partial(read, is_probe=True))
-        block.sets = sets
-        with session.monitor.count_yielded(epoch, block):
-            for step, _ in block.batches():
-                session.run.set_position(epoch, step + 1, block)
+        loop.add(block)
+        with session.monitor.count_yielded(block):
+            for step, _ in loop.steps(block):
+                loop.advance(step)
                 yield batch
+        if loop.is_outdated and not session.is_complete(
+            loop
+        ):  # others have been asked for the rest
+            session.run.raise_ended()
 
     def read(block: Block, *, is_probe: bool = False) -> Any:
         return answer(ask(BatchRequest(epoch, block.step, block.ids, is_probe)))
 
-    with session.monitor.loop(epoch, first, process, fetches=False):
+    with session.looping(loop), session.monitoring(loop, fetches=False):
         for block in (single for several in blocks for single in several.split()):
             pending.append((block, ask(BatchRequest(epoch, block.step, block.ids))))
             if len(pending) == ahead:
                 yield from receive(*pending.popleft())
         while pending:
             yield from receive(*pending.popleft())
-        session.run.check_sets(sets)
-        session.end_epoch(epoch)
+        loop.end()

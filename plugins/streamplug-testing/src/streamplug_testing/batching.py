@@ -17,7 +17,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import Epoch
 from streamplug.plugin.registry import register, unregister
-from streamplug.session.batching_method import BatchingMethod
+from streamplug.run.batching_method import BatchingMethod
 from streamplug.types import World
 from streamplug.write import MDSWriter
 from streamplug_testing.deviations import ConformanceBase

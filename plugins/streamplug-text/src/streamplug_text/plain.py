@@ -130,7 +130,7 @@ def _unpacked(meta: Bytes1D, samples: int, size: int) -> Offsets:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """A part of a file that ends with a complete record.
 
     Attributes:
@@ -151,7 +151,7 @@ class Part:
         return np.concatenate([[0], self.ends[:-1]])
 
 
-def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]:
+def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[FilePart]:
     """Yield the parts of a file, without the byte order mark.
 
     Args:
@@ -172,7 +172,7 @@ def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]
         ends = ends_of(data)
         stop = int(ends[-1]) if len(ends) else 0
         if stop:
-            yield Part(at, line, data[:stop], ends)
+            yield FilePart(at, line, data[:stop], ends)
             line += data.count(b"\n", 0, stop)
         rest = data[stop:]
         if rest and (final or len(rest) > _MAX_SAMPLE_BYTES):
@@ -186,7 +186,7 @@ def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[Part]
         more = _BLOCK if stop else 2 * more
 
 
-def blank(part: Part) -> NDArray[np.bool_]:
+def blank(part: FilePart) -> NDArray[np.bool_]:
     """Return which records of a part are empty lines."""
     sizes = np.diff(part.ends, prepend=0)
     first = np.frombuffer(part.data, np.uint8)[part.starts]

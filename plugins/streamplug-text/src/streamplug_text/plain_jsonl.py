@@ -14,7 +14,7 @@ from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
 from streamplug.interfaces import Column, Encoding, ScanResult, ScanSource
 from streamplug.types import Int64
 from streamplug_text.jsonl import ENDINGS, JSONLines, document_of, refuse
-from streamplug_text.plain import Part, PlainFormat, packed, parts
+from streamplug_text.plain import FilePart, PlainFormat, packed, parts
 from streamplug_text.split import Lines
 from streamplug_text.values import JsonValue
 
@@ -89,7 +89,7 @@ class _Keys:
         self.names: dict[str, None] = {}
         self._check = _checker(())
 
-    def look(self, part: Part) -> Int64:
+    def look(self, part: FilePart) -> Int64:
         """Collect the keys of lines, and return the offsets of those that are not blank.
 
         Raises:

@@ -13,7 +13,7 @@ from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
 from streamplug.plan import BATCHING_METHODS, DatasetFingerprint, StreamSelections
 from streamplug.read import Reader, SampleReader
-from streamplug.session.open_stream import OpenStream
+from streamplug.run.open_stream import OpenStream
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.length_cache import ArrayCache
 from streamplug_tokens.lengths import (

@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError, DataError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import Encoding
 from streamplug.read import SampleReader
-from streamplug.session.open_stream import read_all
+from streamplug.run.open_stream import read_all
 from streamplug.stream import Stream
 from streamplug.types import Int64, Sample
 from streamplug_tools.histogram import Histogram, make_histogram

@@ -14,7 +14,7 @@ from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Callback
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import resolve, split_spec
-from streamplug.session.open_stream import OpenStream
+from streamplug.run.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
 from streamplug.write.columns import format_of, make_columns
 from streamplug.write.writer import Writer

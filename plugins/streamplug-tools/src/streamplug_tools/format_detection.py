@@ -14,10 +14,10 @@ from streamplug.errors import ConfigError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, IndexImportFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import list_names, resolve
+from streamplug.run.table_format import find_table_format
 from streamplug.scan.glob import compile_glob
 from streamplug.scan.listing import split_compression
 from streamplug.scan.writer_output import PLAN_NAME, check_writer_output
-from streamplug.session.table_format import find_table_format
 from streamplug.stream import Stream
 
 _MAX_LISTED_FILES = 1000

@@ -18,8 +18,8 @@ from streamplug.errors import ConfigError
 from streamplug.index import Index
 from streamplug.interfaces import Column
 from streamplug.plugin.location import absolute_location, local_path
-from streamplug.session.open_stream import read_all
-from streamplug.session.sample_source import Block, SampleSource
+from streamplug.run.feed import Block, Feed
+from streamplug.run.open_stream import read_all
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -77,7 +77,7 @@ class Table:
             opened.check_columns(names, allow_unsafe=allow_unsafe_types, same=False)
         self._reader = read_all(self._opened, names)
         self.size = int(self._reader.starts[-1])
-        self._source = SampleSource.of(self._opened, self._reader, None)
+        self._source = Feed.of(self._opened, self._reader, None)
         self.rows, self.row_bytes = self._source.rows, self._source.row_bytes
 
     @property

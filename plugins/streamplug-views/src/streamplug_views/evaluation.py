@@ -27,7 +27,7 @@ from streamplug.interfaces import Engine
 from streamplug.plugin.location import absolute_location, join, local_path, open_storage
 from streamplug.plugin.registry import Registrations, make, registrations, restore
 from streamplug.plugin_kit.tasks import run_tasks
-from streamplug.session.open_stream import OpenStream
+from streamplug.run.open_stream import OpenStream
 from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.observer import Observer

@@ -19,8 +19,8 @@ from streamplug.index import INDEX_NAME
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import RowSelection, parse_selection
 from streamplug.plugin.location import open_storage, strip_client
-from streamplug.session.open_stream import OpenStream
-from streamplug.session.table_format import TableFormat
+from streamplug.run.open_stream import OpenStream
+from streamplug.run.table_format import TableFormat
 from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import cache_lock

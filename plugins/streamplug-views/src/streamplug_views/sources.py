@@ -16,9 +16,9 @@ from streamplug.errors import DataError
 from streamplug.index import Index
 from streamplug.index.columns import DigestColumns, TextColumn
 from streamplug.plugin.location import is_url, local_path, strip_client
+from streamplug.run.open_stream import OpenStream
+from streamplug.run.stream_location import StreamLocation
 from streamplug.scan.glob import glob_prefix
-from streamplug.session.open_stream import OpenStream
-from streamplug.session.stream_location import StreamLocation
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug_views.manifest import SourceEntry

@@ -18,7 +18,7 @@ from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
 from streamplug.plan import parse_selection
 from streamplug.plugin.location import absolute_location
-from streamplug.session.open_stream import check_column_names
+from streamplug.run.open_stream import check_column_names
 from streamplug.stream import Stream
 from streamplug_views import operations
 from streamplug_views.commit import CommitWriter

@@ -8,7 +8,7 @@ from functools import cached_property
 from streamplug_tools.options import ProgressCallback, ignore_progress
 
 from streamplug.plugin.location import join
-from streamplug.session.open_stream import OpenStream
+from streamplug.run.open_stream import OpenStream
 from streamplug.stream import Stream
 from streamplug_views.snapshot import Snapshot
 from streamplug_views.version_store import VersionStore

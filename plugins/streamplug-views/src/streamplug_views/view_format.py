@@ -19,8 +19,8 @@ from streamplug.plan import RowSelection
 from streamplug.plan.row_selection import RowRange, SelectedRows
 from streamplug.plugin.location import join, local_path
 from streamplug.read import Reader, SampleReader
-from streamplug.session.open_stream import OpenStream
-from streamplug.session.table_format import TableFormat
+from streamplug.run.open_stream import OpenStream
+from streamplug.run.table_format import TableFormat
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.types import Int64

@@ -13,7 +13,7 @@ from streamplug_tools.options import ProgressCallback
 
 from streamplug.plan.row_selection import RowRange
 from streamplug.plugin.location import absolute_location
-from streamplug.session.open_stream import OpenStream
+from streamplug.run.open_stream import OpenStream
 from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.tempdir import TemporaryDirectory

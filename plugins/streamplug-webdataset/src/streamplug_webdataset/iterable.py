@@ -15,7 +15,7 @@ from streamplug.errors import ConfigError, StateError
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable_dataset import IterableDataset
 from streamplug_webdataset.loop_counter import LoopCounter
-from streamplug_webdataset.progress import Position, Progress
+from streamplug_webdataset.progress import PipelinePosition, Progress
 from streamplug_webdataset.stages import Stage, as_stage
 from streamplug_webdataset.utils import PipelineStage
 
@@ -140,7 +140,7 @@ class IterablePipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # ge
                 return
 
     def _one_pass(self, epoch: int) -> Iterator[Any]:
-        progress = Progress(Position())
+        progress = Progress(PipelinePosition())
         progress.epoch = epoch
         source, *stages = self.pipeline
         if isinstance(source, PipelineStage):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any, cast
 
-import torch
 from torch.utils.data import (
     DataLoader,
     IterableDataset,
@@ -14,17 +15,15 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from streamplug.adapters.torch_batches import (
-    are_workers_alive,
-    release_after_error,
-    start_iterator,
-)
-from streamplug.adapters.torch_transfers import share_memory
+from streamplug.adapters.torch_workers import Assignment, WorkerPool
 from streamplug.errors import ConfigError, StateError
+from streamplug.run.exit import closed_at_exit
+from streamplug.run.loop import Loop, Part
+from streamplug.run.session import Session
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline
-from streamplug_webdataset.progress import Position, Progress, after_end
+from streamplug_webdataset.progress import PipelinePosition, Progress
 from streamplug_webdataset.stages import Batched, Limit, Shuffle, Slice, Stage, as_stage
 
 
@@ -96,9 +95,9 @@ class WebLoader(Fluent):
             self._pipeline, self._limit = self._inner.repeat(), self._epoch
         else:
             self._pipeline = self._inner.compose()
-        self._loader: DataLoader[Any] | None = None
+        self._pool: WorkerPool | None = None  # persistent workers that wait for a loop
         # Where the next loop starts, in addition to the state of the pipeline.
-        self._skipped_outputs, self._start = 0, Position()
+        self._skipped_outputs, self._start = 0, PipelinePosition()
         self._loaded: dict[str, Any] | None = None  # state before the first output of a loop
         # Of the loop that yielded last, and of the one that was started last.
         self._progress = self._latest = cast("Progress | None", None)
@@ -139,7 +138,7 @@ class WebLoader(Fluent):
 
     def close(self) -> None:
         """Stop worker processes that wait for the next loop, which starts others."""
-        self._loader = None
+        self._pool = None
 
     def known_length(self) -> int | None:
         """Return the number of outputs of a loop, or None if it is unknown."""
@@ -153,15 +152,17 @@ class WebLoader(Fluent):
         """Yield the outputs of the next loop."""
         latest, session = self._latest, self._pipeline.dataset.session
         run = session.run
-        if latest is not None and latest.epoch is None and self._loaded and not run.clock.begun():
-            self.load_state_dict(self._loaded)  # the latest loop failed before a worker began
+        if latest is not None and latest.has_failed and self._loaded:
+            self.load_state_dict(self._loaded)
         if self._progress is not None or self._loaded is None:
             self._loaded = session.next_state()
         session.own_counters()
-        sets = run.clock.sets
+        num_jumps = run.num_jumps
         start, skipped = self._start, self._skipped_outputs
-        self._start, self._skipped_outputs = Position(), 0
-        progress = self._progress = self._latest = Progress(Position(0, start.after, start.counts))
+        self._start, self._skipped_outputs = PipelinePosition(), 0
+        progress = self._progress = self._latest = Progress(
+            PipelinePosition(0, start.after, start.counts)
+        )
         outputs: Iterator[Any] = self._worker_outputs(progress, skipped)
         limited = self._limit and self._pipeline.dataset.size  # else there are no outputs
         stages = (*self._stages, Limit(self._limit)) if limited else self._stages
@@ -169,69 +170,61 @@ class WebLoader(Fluent):
             outputs = stage.run(outputs, progress, number)
         try:
             for output in outputs:
+                run.check_jumps(num_jumps)
                 if progress.count_output():
                     self._progress = progress  # another loop may have yielded since
                     yield output
-                    run.check_sets(sets)
-        finally:
-            progress.is_running = False
+        except GeneratorExit:
+            raise
+        except BaseException:
+            progress.has_failed = progress.epoch is None
+            raise
         if progress.epoch is None:  # no outputs were left
-            progress.epoch, progress.first = session.current_epoch()
-        self._progress = after_end(self._latest)
+            current = run.current()
+            progress.epoch, progress.first = current.epoch, session.step_of(current)
+        progress.done = True
 
+    @closed_at_exit
     def _worker_outputs(self, progress: Progress, skipped: int) -> Iterator[Any]:
         """Yield the outputs of workers, without the first `skipped`, which were used before."""
         workers = max(int(self._kwargs.get("num_workers") or 0), 1)
         positions = self._pipeline.start_positions(workers)
         even_positions, made, extra_outputs = positions, 0, 0
         progress.rest_mark = ((), tuple(positions), skipped)
-        loader = self._loader if self._kwargs.get("persistent_workers") else None
-        # Ctrl-C ends persistent workers.
-        if loader is None or not are_workers_alive(vars(loader).get("_iterator")):
-            loader = self._loader = DataLoader(
-                _WithPositions(self._pipeline, self._convert),
-                batch_size=None,
-                collate_fn=_identity,
-                **self._kwargs,
-            )
-        attributes = vars(loader)
-        attributes["current_loop"] = progress
         session = self._pipeline.dataset.session
-        session.own_counters()
-        sets = session.run.clock.sets
-        has_workers = bool(self._kwargs.get("num_workers"))
-        outputs: Iterator[Any] = self._messages(loader) if has_workers else iter(loader)
-        for worker, number, epoch, first, position, output in outputs:
-            if number > made:
-                even_positions, made, extra_outputs = list(positions), number, 0
-            positions = [*positions[:worker], Position(*position), *positions[worker + 1 :]]
-            extra_outputs += 1
-            progress.epoch, progress.first = epoch, first
-            progress.mark = (tuple(positions), tuple(even_positions), extra_outputs)
-            progress.used += 1
-            if progress.used > skipped:
-                yield output
-            session.run.check_sets(sets)
-            # Before this loop takes an output that is the other one's.
-            if (
-                self._kwargs.get("persistent_workers")
-                and attributes["current_loop"] is not progress
-            ):
-                raise ConfigError(
-                    "another loop over the loader has taken its persistent workers; end a loop before the "
-                    "next one, or make two loaders over two pipelines"
-                )
+        loop, num_jumps = session.begin(), session.run.num_jumps
+        loop.is_ahead, progress.loop = True, loop
+        with session.looping(loop), self._reading(loop) as outputs:
+            for worker, number, epoch, first, position, output in outputs:
+                session.run.check_jumps(num_jumps)
+                if number > made:
+                    even_positions, made, extra_outputs = list(positions), number, 0
+                positions = [
+                    *positions[:worker],
+                    PipelinePosition(*position),
+                    *positions[worker + 1 :],
+                ]
+                extra_outputs += 1
+                progress.epoch, progress.first = epoch, first
+                progress.mark = (tuple(positions), tuple(even_positions), extra_outputs)
+                progress.used += 1
+                loop.num_steps += 1
+                if progress.used > skipped:
+                    yield output
+            loop.end()
 
-    def _messages(self, loader: DataLoader[Any]) -> Iterator[Any]:
-        """Start an epoch for workers, as those of several loops may start late; yield what they send."""
-        batches: Any = loader.dataset
-        with self._pipeline.dataset.session.run.clock.starting() as (begun, _):
-            batches.begun.fill_(begun)
-            is_started = vars(loader).get("_iterator") is not None
-            messages: Any = iter(loader) if is_started else start_iterator(loader)
-            self._pipeline.mark_started()  # the workers have copies of the pipeline
-            messages = release_after_error(messages)
-            yield from messages
+    @contextmanager
+    def _reading(self, loop: Loop) -> Iterator[Iterator[Any]]:
+        """Yield the outputs of workers, which read for a loop."""
+        pool = self._pool
+        if pool is None or not pool.is_free:
+            pool = WorkerPool(_PipelineReader(self._pipeline, self._convert), **self._kwargs)
+            self._pool = pool if self._kwargs.get("persistent_workers") else None
+        assignment = Assignment(self._pipeline.dataset.session.snapshot(), loop.start, loop.number)
+        with pool.lent(), closing(pool.read(assignment)) as outputs:
+            if pool.num_workers:  # which have copies of the pipeline now
+                self._pipeline.mark_started()
+            yield outputs
 
     # -- state ------------------------------------------------------------------------
 
@@ -240,6 +233,7 @@ class WebLoader(Fluent):
         progress, pipeline = self._progress, self._pipeline
         if progress is None or progress.epoch is None:
             return self._loaded or pipeline.dataset.session.next_state()
+        pipeline.dataset.session.run.warn_about_others()
         if progress.done:
             return pipeline.dataset.session.state_at(progress.epoch + 1, 0)
         positions, even_positions, extra_outputs = progress.rest_mark
@@ -248,13 +242,13 @@ class WebLoader(Fluent):
         )
         position = progress.position
         if not position.at_rest:
-            state["loader"] = Position(0, position.after, position.counts).to_json()
+            state["loader"] = PipelinePosition(0, position.after, position.counts).to_json()
             state["loader_stages"] = [stage.name for stage in self._stages]
         return state
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another loader stopped; see `Pipeline.load_state_dict`."""
-        self._loader = None  # persistent workers may be ahead
+        self._pool = None  # workers have copies of the pipeline, with the positions where it starts
         state: Any = saved
         position = stages = None
         if isinstance(state, Mapping):
@@ -266,33 +260,41 @@ class WebLoader(Fluent):
         skipped = state.get("given", 0) if isinstance(state, dict) else 0
         if type(skipped) is not int or skipped < 0:
             raise StateError(f"the state has given={skipped!r:.80}, expected a number of outputs")
-        start = Position() if position is None else Position.from_json(position)
+        start = PipelinePosition() if position is None else PipelinePosition.from_json(position)
         self._pipeline.go_to(state, self._pipeline.check_state(state))
         self._start, self._skipped_outputs = start, skipped
         self._loaded, self._progress, self._latest = dict(saved), None, None
 
 
-class _WithPositions(IterableDataset[Any]):
-    """A pipeline that yields its position with each converted output."""
+class _PipelineReader:
+    """Reads a pipeline in a worker: yields its position with each converted output."""
 
     def __init__(self, pipeline: Pipeline, convert: Callable[[Any], Any]) -> None:
         self.dataset, self._convert = pipeline, convert
-        self.begun = share_memory(torch.zeros(1, dtype=torch.int64))  # see `WorkerLoop.begun`
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    @property
+    def session(self) -> Session:
+        """The session of the data set of the pipeline."""
+        return self.dataset.dataset.session
+
+    def read(self, part: Part) -> Generator[tuple[Any, ...], None, None]:
+        """Yield the outputs of a part, each with the number of this worker, and where the pipeline stands."""
         worker = get_worker_info()
         number = worker.id if worker else 0
-        if worker is not None:
-            self.dataset.dataset.session.placement.begun = int(self.begun[0])
-        for output in self.dataset:
-            progress = self.dataset.progress
-            position = (
-                progress.position.used,
-                progress.position.after,
-                progress.position.counts,
-            )
-            converted = self._convert(output)
-            yield number, progress.made, progress.epoch, progress.first, position, converted
+        with self.session.telling(part, by_any_thread=True):  # a stage may read ahead
+            for output in self.dataset:
+                progress = self.dataset.progress
+                position = (
+                    progress.position.used,
+                    progress.position.after,
+                    progress.position.counts,
+                )
+                converted = self._convert(output)
+                yield number, progress.made, progress.epoch, progress.first, position, converted
+
+    def nbytes(self, _: Any) -> int:
+        """Return that of a message, so that each output has its own: the next one may take long."""
+        return sys.maxsize
 
 
 def _has_plan(dataset: Any) -> bool:

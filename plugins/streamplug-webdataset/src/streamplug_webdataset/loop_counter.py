@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.session.epoch_counter import CELLS, EpochCounter, WorkerLoop
+from streamplug.run.shared_epoch import CELLS, SharedEpoch, WorkerLoop
 
 
 class LoopCounter:
@@ -25,7 +25,7 @@ class LoopCounter:
 
     def begin(self) -> int:
         """Return the number of the loop that begins; the same for all workers of a loader's loop."""
-        return EpochCounter(np.asarray(self._cells)).begin(_worker_loop())[0]
+        return SharedEpoch(np.asarray(self._cells)).begin(_worker_loop())[0].epoch
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import cloudpickle
 
@@ -16,7 +16,7 @@ from streamplug.types import World
 from streamplug_webdataset.decoding import Decoding
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable_dataset import IterableDataset
-from streamplug_webdataset.progress import Position, Progress, after_end, positions_of
+from streamplug_webdataset.progress import PipelinePosition, Progress, positions_of
 from streamplug_webdataset.source import ENDLESS, Archives, Source, SourceOrder
 from streamplug_webdataset.stages import (
     Batched,
@@ -111,10 +111,9 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         )
         self._data = Source(options.stream, order, options.options)
         # Where the next loop starts, in addition to the state of the data set.
-        self._start_positions: list[Position] = []
+        self._start_positions: list[PipelinePosition] = []
         self._loaded: dict[str, Any] | None = None  # state before the first sample of a loop
-        # Of the loop that yielded last, and of the one that was started last.
-        self._progress = self._latest = cast("Progress | None", None)
+        self._progress: Progress | None = None  # of the loop that yielded last
 
     def _samples_per_output(self) -> int | None:
         """Return how many samples of the source make one output; None if it varies."""
@@ -208,22 +207,21 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             self._loaded = self._data.session.next_state()
         self.mark_started()
         self._data.session.own_counters()
-        run, sets = self._data.session.run, self._data.session.run.clock.sets
-        progress = self._progress = self._latest = Progress(start)
+        run, num_jumps = self._data.session.run, self._data.session.run.num_jumps
+        progress = self._progress = Progress(start)
         outputs: Iterator[Any] = self._data.samples(progress)
         for number, stage in enumerate(self._stages_of(process)):
             outputs = stage.run(outputs, progress, number)
-        try:
-            for output in outputs:
-                if progress.count_output():
-                    self._progress = progress  # another loop may have yielded since
-                    yield output
-                    run.check_sets(sets)
-        finally:
-            progress.is_running = False
+        for output in outputs:
+            run.check_jumps(num_jumps)
+            if progress.count_output():
+                self._progress = progress  # another loop may have yielded since
+                yield output
         if progress.epoch is None:  # no samples were left
-            progress.epoch, progress.first = self._data.session.begin_epoch()
-        self._progress = after_end(self._latest)
+            loop = self._data.session.begin()
+            progress.epoch, progress.first = loop.epoch, loop.step
+            loop.end()
+        progress.done = True
         self._check_epoch(progress, start, process)
 
     def _stages_of(self, process: World) -> Sequence[Stage]:
@@ -232,13 +230,13 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         share, rest = divmod(self._limit, process.workers_per_rank)
         return (*self._stages, Limit(share + (process.worker < rest)))
 
-    def start_positions(self, workers: int) -> list[Position]:
+    def start_positions(self, workers: int) -> list[PipelinePosition]:
         """Return where each loader worker of this rank starts the next loop.
 
         Raises:
             StateError: If the loaded state is of another number of workers.
         """
-        positions = self._start_positions or [Position()] * workers
+        positions = self._start_positions or [PipelinePosition()] * workers
         if len(positions) != workers:
             raise StateError(
                 f"the state is of {len(positions)} processes in the middle of batches of their own, and "
@@ -250,10 +248,10 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         """Note that the loop has started, here or in workers; the next one starts at its beginning."""
         self._start_positions = []
 
-    def _check_epoch(self, progress: Progress, start: Position, process: World) -> None:
+    def _check_epoch(self, progress: Progress, start: PipelinePosition, process: World) -> None:
         """Check that stages have not shortened an epoch of fixed length."""
         epoch = self._options.epoch
-        if epoch is None or self._limit or start != Position():
+        if epoch is None or self._limit or start != PipelinePosition():
             return
         steps = range(progress.first + process.worker, epoch, process.workers_per_rank)
         one_output_per_step = self._data.session.batch == (self._samples_per_output() or 0)
@@ -276,7 +274,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
     @property
     def progress(self) -> Progress:
         """Progress of the loop in this process."""
-        return self._progress or Progress(Position())
+        return self._progress or Progress(PipelinePosition())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the loop in this process after its last output, as plain JSON values.
@@ -295,6 +293,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                 ) from None
         if progress is None or progress.epoch is None:
             return self._loaded or self._data.session.next_state()
+        self._data.session.run.warn_about_others()
         if progress.done:
             return self._data.session.state_at(progress.epoch + 1, 0)
         position = progress.position
@@ -304,8 +303,8 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         self,
         epoch: int,
         first: int,
-        positions: list[Position],
-        even_positions: list[Position],
+        positions: list[PipelinePosition],
+        even_positions: list[PipelinePosition],
         extra_outputs: int,
     ) -> dict[str, Any]:
         """Return the state of a loop.
@@ -353,7 +352,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             )
         self.go_to(saved, positions)
 
-    def check_state(self, saved: Mapping[str, Any]) -> list[Position]:
+    def check_state(self, saved: Mapping[str, Any]) -> list[PipelinePosition]:
         """Return the positions of the processes in a state; raise `StateError` if it is of other stages."""
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
@@ -369,22 +368,22 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             raise StateError(f"the state is of stages {saved.get('stages')}, these are {names}")
         return positions
 
-    def go_to(self, saved: Mapping[str, Any], positions: list[Position]) -> None:
+    def go_to(self, saved: Mapping[str, Any], positions: list[PipelinePosition]) -> None:
         """Continue after a state that has these positions."""
         own = ("stages", "rank", "parts", "given")
         self._data.load_state_dict({k: v for k, v in saved.items() if k not in own})
         self._start_positions, self._loaded = positions, dict(saved)
-        self._progress = self._latest = None
+        self._progress = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The data set is separate, so that torch can share its memory among workers.
-        own = ("_data", "_progress", "_latest")
+        own = ("_data", "_progress")
         rest = {k: v for k, v in self.__dict__.items() if k not in own}
         return {"data": self._data, "rest": cloudpickle.dumps(rest)}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(cloudpickle.loads(saved["rest"]))
-        self._data, self._progress, self._latest = saved["data"], None, None
+        self._data, self._progress = saved["data"], None
 
 
 def _are_planned(stages: Sequence[Stage]) -> bool:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamplug.errors import StateError
+from streamplug.run.loop import Loop
 
 _MAX_COUNT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class PipelinePosition:
     """Position of one process in an epoch.
 
     Attributes:
@@ -40,7 +41,7 @@ class Position:
         return [self.used, self.after, [list(pair) for pair in self.counts]]
 
     @classmethod
-    def from_json(cls, saved: Any) -> Position:
+    def from_json(cls, saved: Any) -> PipelinePosition:
         """Return the position that `to_json` returned.
 
         Raises:
@@ -69,11 +70,12 @@ class Progress:
         first: Step of the source at which the loop began.
         mark: Position of the source, updated by the source.
         rest_mark: Value of `mark` when the pipeline was last at rest.
-        done: Whether the loop has ended, or was left before one that was started earlier ended.
-        is_running: Whether the loop may yield more outputs.
+        loop: Loop over the source, if this process has it; None before the first sample.
+        done: Whether all outputs of the loop were yielded.
+        has_failed: Whether it has ended with an error before it read anything.
     """
 
-    def __init__(self, start: Position) -> None:
+    def __init__(self, start: PipelinePosition) -> None:
         """Start at a position."""
         self.used, self.held, self.made = start.used, 0, 0
         self.counts: dict[int, int] = dict(start.counts)
@@ -81,12 +83,16 @@ class Progress:
         self.first = 0
         self.mark: Any = None
         self.rest_mark: Any = None
-        self.done, self.is_running = False, True
+        self.loop: Loop | None = None
+        self.done = self.has_failed = False
         self._rest, self._rest_counts, self._after = start.used, start.counts, 0
         self._to_skip = start.after
 
     def count_output(self) -> bool:
-        """Count an output of the last stage; return whether it is new, not one produced again."""
+        """Count an output of the last stage; return whether it is new, not one produced again.
+
+        After a new one, the next loop begins an epoch after that of this loop.
+        """
         if self.held:
             self._after += 1
         else:
@@ -97,25 +103,17 @@ class Progress:
             self._to_skip -= 1
             return False
         self.made += 1
+        if self.loop is not None:
+            self.loop.lead()
         return True
 
     @property
-    def position(self) -> Position:
+    def position(self) -> PipelinePosition:
         """The position after the last output."""
-        return Position(self._rest, self._after, self._rest_counts)
+        return PipelinePosition(self._rest, self._after, self._rest_counts)
 
 
-def after_end(latest: Progress | None) -> Progress | None:
-    """Return the progress of the loop that was started last, after some loop has ended.
-
-    It is done if it has ended, or was left: the next loop does not go on with its epoch.
-    """
-    if latest is not None and not latest.is_running:
-        latest.done = True
-    return latest
-
-
-def positions_of(saved: Mapping[str, Any]) -> list[Position]:
+def positions_of(saved: Mapping[str, Any]) -> list[PipelinePosition]:
     """Return the positions of the processes in a state; none if the state of the source is sufficient.
 
     Raises:
@@ -124,4 +122,4 @@ def positions_of(saved: Mapping[str, Any]) -> list[Position]:
     positions = saved.get("parts", [])
     if not isinstance(positions, list):
         raise StateError(f"the state has parts={positions!r:.80}, expected a list")
-    return [Position.from_json(position) for position in positions]
+    return [PipelinePosition.from_json(position) for position in positions]

@@ -17,7 +17,8 @@ from streamplug.plugin.location import join
 from streamplug.plugin.registry import make
 from streamplug.read import OpenShards, RangeShards, apply_decoders
 from streamplug.read.auto_shards import AutoShards
-from streamplug.session.open_stream import OpenStream
+from streamplug.run.loop import Loop
+from streamplug.run.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
 from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.progress import Progress
@@ -164,7 +165,7 @@ class Source(StreamingDataset):
         most_left_out = self.size + MAX_SAMPLES_LEFT_OUT
         for sample in self:
             if progress.epoch is None:
-                progress.epoch, progress.first = self.session.run.loop_start
+                self._note_start(progress)
                 stop = self._own_samples(progress.first)
                 bound = min(stop, skip + most_left_out) if self._is_endless else stop
             if progress.used == bound == stop:
@@ -184,7 +185,13 @@ class Source(StreamingDataset):
                 progress.mark = progress.used
                 yield {name: v for name, v in sample.items() if v is not None}
         if progress.epoch is None:
-            progress.epoch, progress.first = self.session.run.loop_start
+            self._note_start(progress)
+
+    def _note_start(self, progress: Progress) -> None:
+        part = self.session.part
+        if part is not None:
+            progress.epoch, progress.first = part.epoch, self.session.step_of(part.start)
+            progress.loop = part if isinstance(part, Loop) else progress.loop
 
     def _own_samples(self, first: int) -> int:
         """Return the number of samples of this process from a step, without the padding of the last batch."""

@@ -11,7 +11,7 @@ import numpy as np
 from streamplug.config import is_integer, whole_number
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug_webdataset.handlers import Handler, checked, left_out, reraise_exception
-from streamplug_webdataset.progress import Position, Progress
+from streamplug_webdataset.progress import PipelinePosition, Progress
 from streamplug_webdataset.utils import Cached, PipelineStage
 
 
@@ -36,7 +36,7 @@ class Stage:
 
     def __call__(self, source: Iterable[Any]) -> Iterator[Any]:
         """Return the outputs for samples, outside of a pipeline."""
-        return self.run(iter(source), Progress(Position()), 0)
+        return self.run(iter(source), Progress(PipelinePosition()), 0)
 
 
 class MapStage(Stage):

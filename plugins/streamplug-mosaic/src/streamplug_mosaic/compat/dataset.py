@@ -256,7 +256,7 @@ class StreamingDataset(streamplug.StreamingDataset):
         if num_samples and not session.run.varies:
             ranks = session.world.ranks
             global_batch = session.batch * ranks
-            first = 0 if from_beginning else session.current_epoch()[1] * global_batch
+            first = 0 if from_beginning else session.run.current().done
             if first + num_samples == len(self) * ranks:
                 num_samples += -num_samples % global_batch
         return super().state_dict(num_samples, from_beginning)

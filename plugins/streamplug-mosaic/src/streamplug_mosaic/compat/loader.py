@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 import streamplug
 from streamplug.errors import ConfigError, StateError
+from streamplug.run.position import Position
 from streamplug.types import World
 from streamplug_mosaic.compat.checks import check_batch_size
 from streamplug_mosaic.compat.dataset import StreamingDataset
@@ -88,41 +89,32 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         if not self._is_plain:  # a plain loader keeps its own
             super()._follow_batch_size()
 
-    def _get_iterator(self) -> Any:
-        if self._is_plain:
-            return super(streamplug.StreamingDataLoader, self)._get_iterator()
-        return super()._get_iterator()
-
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch names a class of its own
-        self._follow_loop(_LoopCount())
         if isinstance(self.dataset, StreamingDataset):
             check_batch_size(self._dataset_batch_size)
             self.dataset.check_epoch()
         batches = DataLoader.__iter__(self) if self._is_plain else super().__iter__()
-        if not self._is_plain or self._dataset_batch_size is None:
-            yield from self._count_samples(batches)
-            return
-        self.dataset.session.own_counters()
-        sets = self.dataset.session.run.clock.sets
-        for batch in self._count_samples(batches):
-            yield batch
-            self.dataset.session.run.check_sets(sets)
-
-    def _count_samples(self, batches: Iterator[Any]) -> Iterator[Any]:
-        own = self._latest_count
+        is_streamed = isinstance(self.dataset, streamplug.StreamingDataset)
+        run = self.dataset.session.run if is_streamed else None
+        num_jumps = None  # of loops that cannot tell themselves whether the position was set
+        if run is not None and self._is_plain and self._dataset_batch_size is not None:
+            self.dataset.session.own_counters()
+            num_jumps = run.num_jumps
+        own = _LoopCount()
+        self._follow_loop(own)
         for batch in batches:
-            if not own.batches and isinstance(self.dataset, streamplug.StreamingDataset):
-                clock = self.dataset.session.run.clock
-                own.sets, own.begun = clock.sets, clock.begun()
+            if run is not None and num_jumps is not None:
+                run.check_jumps(num_jumps)
+            if run is not None and not own.batches:
+                own.num_jumps, own.start = run.num_jumps, run.current()
             own.samples += _count(batch)
             own.batches += 1
-            self._loop_count, self.num_samples_yielded = own, own.samples
+            self._follow_loop(own)
             yield batch
         own.is_complete = True
-        self._follow_loop(self._latest_count)  # it may have been started before this one ended
 
     def _follow_loop(self, loop: _LoopCount) -> None:
-        self._loop_count = self._latest_count = loop
+        self._loop_count = loop
         self.num_samples_yielded = loop.samples
 
     def state_dict(self) -> dict[str, Any] | None:  # type: ignore[override]  # None as there
@@ -130,7 +122,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
 
         Raises:
             StateError: If the samples so far are not whole global batches of the data set, or the sizes of
-                the batches differ and another loop was started since that of the latest batch.
+                the batches differ and another loop over it was read since the latest batch.
         """
         own = getattr(type(self.dataset), "state_dict", None)
         if not self._is_plain and own in _STATE_DICTS:  # else a subclass may add to it
@@ -139,12 +131,12 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             return None
         run, ranks = self.dataset.session.run, self.dataset.session.world.ranks
         loop = self._loop_count
-        if loop.sets != run.clock.sets:  # no batch was yielded since the position was set
+        if loop.num_jumps != run.num_jumps:  # no batch was yielded since the position was set
             return self.dataset.state_dict(0, False)
-        if loop.begun != run.clock.begun():
+        if loop.start != run.current():
             raise StateError(
-                "another loop over the data set was started since that of the latest batch: end a loop "
-                "before the next one, or use two data sets"
+                "another loop over the data set was started, or read, since the latest batch of this loader: "
+                "save a state before, or use two data sets"
             )
         samples = loop.samples * ranks  # replicas count once
         if loop.is_complete and not run.varies:  # the last batch of the epoch may be short
@@ -202,8 +194,8 @@ class _LoopCount:
     samples: int = 0
     batches: int = 0
     is_complete: bool = False  # whether it has yielded all its batches
-    sets: int = -1  # calls of `EpochCounter.set` before it
-    begun: int = 0  # epochs started up to its own since then
+    num_jumps: int = -1  # `Run.num_jumps` at its first batch
+    start: Position | None = None  # where it began, since then
 
 
 def _drop_empty(kwargs: Mapping[str, Any]) -> dict[str, Any]:

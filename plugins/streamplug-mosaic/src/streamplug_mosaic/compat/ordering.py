@@ -19,7 +19,7 @@ from streamplug_mosaic.partition import make_partition
 from streamplug_mosaic.sampling import choose_per_shard
 
 if TYPE_CHECKING:
-    from streamplug.session.training_run import TrainingRun
+    from streamplug.run.run import Run
     from streamplug_mosaic.compat.dataset import StreamingDataset
     from streamplug_mosaic.compat.world import World
 
@@ -225,7 +225,7 @@ def generate_work(
     return _by_worker(place, batch, len(steps), lambda rank: plan.ids(rank, batch, steps))
 
 
-def select(run: TrainingRun, epoch: int, stream: int | None) -> Selection:
+def select(run: Run, epoch: int, stream: int | None) -> Selection:
     """Return the selection of samples of an epoch.
 
     Args:

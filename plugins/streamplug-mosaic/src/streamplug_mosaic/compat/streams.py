@@ -18,7 +18,7 @@ from streamplug.errors import OutputExistsError
 from streamplug.index import Index
 from streamplug.interfaces import Storage
 from streamplug.plan import Weight
-from streamplug.session.open_stream import OpenStream, read_all
+from streamplug.run.open_stream import OpenStream, read_all
 from streamplug.transfer.file_lock import make_sibling_state
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.tempdir import make_temp_root, temp_root

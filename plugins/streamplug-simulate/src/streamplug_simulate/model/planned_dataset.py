@@ -17,9 +17,9 @@ from streamplug.errors import ConfigError
 from streamplug.plan import Epoch
 from streamplug.plugin.location import local_path
 from streamplug.read import SampleReader
-from streamplug.session.open_stream import OpenStream, read_all
-from streamplug.session.sample_source import Block, SampleSource, plan_blocks
-from streamplug.session.training_run import TrainingRun
+from streamplug.run.feed import Block, Feed, plan_blocks
+from streamplug.run.open_stream import OpenStream, read_all
+from streamplug.run.run import Run
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.prefetch import PrefetchLimits
@@ -145,7 +145,7 @@ class SimulatedDataset(StreamingDataset):
 
     # -- parts of a simulated run ---------------------------------------------------
 
-    def training_run(self, scenario: Scenario) -> TrainingRun:
+    def training_run(self, scenario: Scenario) -> Run:
         """Return the training run of a scenario.
 
         Raises:
@@ -171,7 +171,7 @@ class SimulatedDataset(StreamingDataset):
         """Return the world of the plan, in which a replica group is one rank."""
         return self.session.placement.merge_replicas(place)
 
-    def sample_source(self, scenario: Scenario) -> SampleSource:
+    def sample_source(self, scenario: Scenario) -> Feed:
         """Return the source of the blocks of a run."""
         if scenario.cache_limit is not None and scenario.cache_limit < self.shards.largest:
             raise ConfigError(
@@ -183,7 +183,7 @@ class SimulatedDataset(StreamingDataset):
             SampleReader, WeighedReader(self.session.reader, self.shards.raw, scenario.cache_limit)
         )
         return replace(
-            self.session.source, reader=reader, remote=True, predownload=scenario.predownload
+            self.session.feed, reader=reader, remote=True, predownload=scenario.predownload
         )
 
 
@@ -219,7 +219,7 @@ class WeighedReader:
 
 
 def plan_process_blocks(
-    source: SampleSource, epoch: Epoch, place: World, world: World, batch: int
+    source: Feed, epoch: Epoch, place: World, world: World, batch: int
 ) -> tuple[Iterator[Block], PrefetchLimits]:
     """Return the blocks of a process in an epoch, and its prefetch limits."""
     rows, size = source.rows_of_batches(num_threads=0), int(source.reader.starts[-1])

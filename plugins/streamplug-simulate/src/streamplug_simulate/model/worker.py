@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 
-from streamplug.session.sample_source import Block
+from streamplug.run.feed import Block
 from streamplug.transfer.prefetch import PrefetchLimits, PrefetchWindow
 from streamplug_simulate.model.events import EventQueue
 from streamplug_simulate.model.node_cache import NodeCache, Threads

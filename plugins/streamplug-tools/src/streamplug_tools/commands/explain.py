@@ -14,7 +14,7 @@ from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
 from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import StateError
-from streamplug.session.sample_usage import SampleUse
+from streamplug.run.sample_usage import SampleUse
 from streamplug_tools.commands.options import refuse_options
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.explain_dataset import is_config, open_dataset

@@ -1,0 +1,178 @@
+"""Options of the sample order, validated before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamplug.config import check_flags, parse_count, whole_number
+from streamplug.errors import ConfigError, UnknownNameError
+from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.plan import (
+    Curriculum,
+    Mixture,
+    PartitionAlgorithm,
+    Weight,
+    choose_per_stream,
+    proportion_per_stream,
+)
+from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.registry import make
+from streamplug.run.batching_method import BatchingMethod
+
+_LOWEST_VALUES = {
+    "batch_size": 1,
+    "predownload": 0,
+    "replication": 1,
+    "shuffle_seed": 0,
+    "shuffle_block_size": 1,
+    "num_canonical_nodes": 1,
+    "sampling_granularity": 1,
+}
+"""Lowest value of each option that is a whole number."""
+
+_MAX_BATCH_SIZE = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class OrderOptions:
+    """Validated options of the sample order, as `StreamingDataset` takes them; `epoch_size` is a number.
+
+    `shuffle_algo` has an effect without shuffling, too: it sets the default of `num_canonical_nodes`.
+    """
+
+    shuffle: bool
+    shuffle_algo: str
+    shuffle_seed: int
+    shuffle_block_size: int | None
+    num_canonical_nodes: int | None
+    partition_algo: str
+    batching_method: str
+    batch_budget: Any
+    batch_size: int | None
+    predownload: int | None
+    replication: int | None
+    epoch_size: Any
+    sampling_method: str
+    sampling_granularity: int
+    curriculum: Mapping[int | str, Sequence[float]] | None
+
+    def __post_init__(self) -> None:
+        check_flags(shuffle=self.shuffle)
+        _check_choice("sampling_method", self.sampling_method, ("balanced", "fixed"))
+        _check_name("partition_algo", self.partition_algo, "expected the name of a partition")
+        _check_name(
+            "shuffle_algo",
+            self.shuffle_algo,
+            "expected the name of a shuffle; shuffle=False for none",
+        )
+        self.partition_algorithm()  # raises for unknown names
+        make("shuffle", self.shuffle_algo)  # must exist even if unused
+        for name, lowest in _LOWEST_VALUES.items():
+            number = whole_number(name, getattr(self, name), lowest)
+            if number is None and name in ("shuffle_seed", "sampling_granularity"):
+                # NumPy would draw a different seed in each process.
+                raise ConfigError(f"{name}=None: must be a whole number, the same on all ranks")
+            object.__setattr__(self, name, number)
+        if self.batch_size is not None and self.batch_size > _MAX_BATCH_SIZE:
+            raise ConfigError(f"batch_size={self.batch_size}: must be at most {_MAX_BATCH_SIZE}")
+        if self.epoch_size is not None:
+            object.__setattr__(self, "epoch_size", parse_count(self.epoch_size, "epoch_size"))
+        if self.curriculum is not None:
+            self._check_curriculum()
+        self.batching().check(self)
+
+    def _check_curriculum(self) -> None:
+        if not self.elastic:
+            raise ConfigError("curriculum= needs partition_algo='elastic'")
+        if (self.sampling_method, self.sampling_granularity) != ("balanced", 1):
+            raise ConfigError(
+                "curriculum= takes all of every stream: sampling_method= and sampling_granularity= have "
+                "no meaning with it"
+            )
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the order is independent of the world, unlike that of mosaicml-streaming."""
+        return self.partition_algorithm().elastic
+
+    @property
+    def used_shuffle(self) -> str | None:
+        """Name of the shuffle algorithm; None without shuffling."""
+        return self.shuffle_algo if self.shuffle else None
+
+    def batching(self) -> BatchingMethod:
+        """Return the method that composes batches."""
+        name = self.batching_method
+        _check_name("batching_method", name, "expected the name of a batching method")
+        try:
+            method: BatchingMethod = make("batching", name)
+        except UnknownNameError as error:
+            if name in CATALOG["batching"]:
+                raise
+            # A ValueError, as mosaicml-streaming raises.
+            raise ConfigError(f"Invalid batching method: {error}") from None
+        return method
+
+    def partition_algorithm(self) -> PartitionAlgorithm:
+        """Return the algorithm that partitions epochs among ranks."""
+        algorithm: PartitionAlgorithm = make("partition", self.partition_algo)
+        return algorithm
+
+    def shuffle_algorithm(self) -> ShuffleAlgorithm:
+        """Return the shuffle algorithm."""
+        algorithm: ShuffleAlgorithm = make("shuffle", self.used_shuffle or "none")
+        return algorithm
+
+    def canonical_nodes(self, nodes: int, begun_with: int | None) -> int:
+        """Return the number of canonical nodes; `begun_with` is that of the loaded state, or None."""
+        number: int = (
+            self.num_canonical_nodes
+            or begun_with
+            or make("shuffle", self.shuffle_algo).default_canonical_nodes(nodes)
+        )
+        return number
+
+    def check_weights(self, weights: Sequence[Weight]) -> None:
+        """Raise `ConfigError` if the weights of the streams do not go with each other or the options."""
+        if self.curriculum is not None and any(weight.options for weight in weights):
+            raise ConfigError(
+                "curriculum= takes the place of the streams' proportion, repeat and choose"
+            )
+        sizes = [1] * len(weights)  # `mixture` checks again with those of the streams
+        if self.curriculum is not None:
+            Curriculum.parse(self.curriculum, sizes, 1)
+        else:
+            choose_per_stream(sizes, weights, self.epoch_size, 0)
+
+    def mixture(self, weights: Sequence[Weight], sizes: Sequence[int]) -> Mixture | Curriculum:
+        """Return the mixture of an epoch, for streams with these weights and numbers of samples."""
+        size: int | None = self.epoch_size
+        if self.curriculum is not None:
+            return Curriculum.parse(self.curriculum, sizes, sum(sizes) if size is None else size)
+        algorithm = self.partition_algorithm()
+        choose = choose_per_stream(
+            sizes, weights, size, self.shuffle_seed, round_up_zeros=not algorithm.elastic
+        )
+        shares = proportion_per_stream(sizes, weights, size, choose)
+        return Mixture(
+            tuple(choose),
+            self.sampling_method,
+            self.sampling_granularity,
+            algorithm.sampler,
+            () if algorithm.elastic else tuple(shares),
+            is_relative=all(weight.proportion is not None for weight in weights),
+        )
+
+
+def _check_name(option: str, value: Any, expected: str) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"{option}={value!r:.60}: {expected}")
+
+
+def _check_choice(option: str, value: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(
+            f"Invalid {option.replace('_', ' ')}: {option}={value!r:.60}: choose one of {', '.join(choices)}"
+        )

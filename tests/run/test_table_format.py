@@ -1,0 +1,128 @@
+"""Tables: locations whose manifest names rows of data sets elsewhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from streamplug_testing import TableTests
+
+from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug.errors import ConfigError, NotFound, StateError, Transient, UnknownNameError
+from streamplug.plugin import register
+from streamplug.plugin.catalog import MANIFESTS
+from streamplug.plugin.registry import unregister
+from streamplug.run.table_format import TableFormat
+
+
+class RowList(TableFormat):
+    """A directory with a rows.json: for each version, rows of a data set."""
+
+    def open(self, stream, observer):
+        manifest = json.loads(stream.storage.read("rows.json"))
+        version = stream.version or len(manifest["versions"])
+        if version > len(manifest["versions"]):
+            raise ConfigError(f"version={version}: {stream.url} has {len(manifest['versions'])}")
+        rows = manifest["versions"][version - 1]
+        if stream.select is not None:
+            chosen = stream.select.rows(range_array(len(stream.select)))
+            rows = [rows[position] for position in chosen]
+        base = replace(stream, remote=manifest["data"], format=None, version=None, select=rows)
+        return base.open(observer)
+
+
+def range_array(size):
+    import numpy as np
+
+    return np.arange(size)
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    register("table", "rowlist", RowList)
+    yield
+    unregister("table", "rowlist")
+
+
+def make_table(folder, *versions):
+    with MDSWriter(out=folder / "set", columns={"n": "int"}, max_samples_per_shard=9) as out:
+        for n in range(100):
+            out.write({"n": n})
+    (folder / "table").mkdir()
+    manifest = {"data": str(folder / "set"), "versions": versions}
+    (folder / "table" / "rows.json").write_text(json.dumps(manifest))
+    return str(folder / "table")
+
+
+class TestRowList(TableTests):
+    name = "rowlist"
+
+    def make_table(self, folder):
+        rows = list(range(3, 100, 2))
+        return make_table(folder, rows), [{"n": n} for n in rows]
+
+
+def numbers(**options):
+    return [int(sample["n"]) for sample in StreamingDataset(**options)]
+
+
+def test_a_table_has_versions(tmp_path):
+    table = make_table(tmp_path, [1, 2], [1, 2, 50], [50])
+    options = {"remote": table, "format": "rowlist"}
+    assert numbers(**options) == [50]
+    assert numbers(**options, version=2) == [1, 2, 50]
+    streams = [Stream(**options, version=1), Stream(remote=str(tmp_path / "set"), select=[7])]
+    assert numbers(streams=streams) == [1, 2, 7]
+    state = StreamingDataset(**options, batch_size=1).state_dict(0)
+    with pytest.raises(StateError, match="select: other rows of stream 0"):
+        StreamingDataset(**options, version=1, batch_size=1).load_state_dict(state)
+
+
+def test_a_table_is_recognized_by_its_manifest(tmp_path, monkeypatch):
+    table = make_table(tmp_path, [4, 5])
+    with pytest.raises(NotFound, match=r"index\.json does not exist"):
+        StreamingDataset(remote=table)
+    monkeypatch.setattr("streamplug.run.table_format.MANIFESTS", {"rows.json": "rowlist"})
+    assert numbers(remote=table) == [4, 5]
+    monkeypatch.setattr("streamplug.run.table_format.MANIFESTS", {"rows.json": "nothing"})
+    with pytest.raises(UnknownNameError, match="table: unknown table 'nothing'"):
+        StreamingDataset(remote=table)
+
+
+def test_a_manifest_is_looked_for_again_when_that_fails(tmp_path, monkeypatch):
+    table = make_table(tmp_path, [4, 5])
+    monkeypatch.setattr("streamplug.run.table_format.MANIFESTS", {"rows.json": "rowlist"})
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: None)
+    failures = [Transient("busy")]
+
+    def exists(self, key):
+        if failures:
+            raise failures.pop()
+        return True
+
+    storage_class = type(Stream(remote=table).storage)
+    monkeypatch.setattr(storage_class, "exists", exists)
+    assert numbers(remote=table) == [4, 5]
+    failures = [Transient("busy")] * 2
+    with pytest.raises(Transient, match="busy; gave up after 2 attempts"):
+        numbers(remote=table, download_retry=1)
+
+
+def test_a_version_is_of_a_table(tmp_path):
+    make_table(tmp_path, [4])
+    with pytest.raises(ConfigError, match=r"version=2: .* is neither a view nor a table"):
+        StreamingDataset(remote=str(tmp_path / "set"), version=2)
+    with pytest.raises(ConfigError, match="version= with streams="):
+        StreamingDataset(streams=[Stream(remote=str(tmp_path / "set"))], version=2)
+    for version in (-1, 1.5, True):
+        with pytest.raises(ConfigError, match="version="):
+            Stream(remote="x", version=version)
+    with pytest.raises(ConfigError, match="a list of files needs a format="):
+        StreamingDataset(remote=["a", "b"], format="rowlist")
+
+
+def test_each_manifest_has_a_distribution():
+    from streamplug.plugin.catalog import CATALOG
+
+    assert set(MANIFESTS.values()) <= set(CATALOG["table"])
