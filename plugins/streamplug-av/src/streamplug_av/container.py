@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,10 @@ _FRAME_COUNT = re.compile(rb"Xing|Info|VBRI")  # what the first frame of an MP3 
 _OPTIONS = {"protocol_whitelist": "none"}
 # An index says nearly everything, so that no more than the first packets are read.
 _INDEXED = {"probesize": "32", "analyzeduration": "0"}
+
+# Containers and their streams refer to each other, so the garbage collector frees them. In a forked process
+# that would wait for ever for the threads of decoders, which it lacks: what was inherited is left alone.
+os.register_at_fork(after_in_child=gc.freeze)
 
 
 @contextmanager
