@@ -13,13 +13,16 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines"
 
 from streamplug_tools.partitioned import write_parts
 
+from streamplug.scan.writer_output import PLAN_NAME
+
 PROGRAM = Path(__file__).with_name("lost_executor.py")
 
 
 def content(folder):
-    """Return the files, but for those of an attempt that is lost and may still be at work."""
+    """Return the files, but for the plan, which has the function, and those of an attempt that is lost."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-    return {name: files[name].read_bytes() for name in sorted(files) if name[0] != "."}
+    names = (name for name in sorted(files) if name[0] != "." and name != PLAN_NAME)
+    return {name: files[name].read_bytes() for name in names}
 
 
 def samples(part):
