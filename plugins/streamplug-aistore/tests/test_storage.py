@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from typing import ClassVar
 
 import pytest
 from streamplug_aistore.storage import AistoreStorage
@@ -98,9 +97,6 @@ def test_a_url_without_bucket_is_refused():
 class TestAistoreAnswers(AnswerTests):
     location = "ais://b/set"
     first_request = ("GET", "/v1/objects/b/set/k?provider=ais")
-    deviations: ClassVar = {
-        "test_a_server_that_knows_no_ranges_is_understood": "a target of AIStore serves every range"
-    }
 
     def test_a_download_of_more_than_was_asked_for_ends(self, storage, tmp_path):
         scope = Scope()

@@ -16,11 +16,22 @@ MAX_UNSIZED_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
 
 
-_max_bytes: ContextVar[int | None] = ContextVar("max_bytes", default=None)
+_range: ContextVar[tuple[int, int] | None] = ContextVar("range", default=None)
 
 
-class OversizeBodyError(Exception):
+class BodyError(Exception):
+    """A response has another body than was asked for."""
+
+
+class OversizeBodyError(BodyError):
     """A response has more bytes than were asked for."""
+
+
+def check_content_range(content_range: str, start: int) -> None:
+    """Raise `BodyError` if a response with this Content-Range does not begin at `start`."""
+    if not content_range.startswith(f"bytes {start}-"):
+        sent = content_range or "an unknown range"
+        raise BodyError(f"the server sent {sent} where bytes from {start} on were asked for")
 
 
 class BodyPart:
@@ -78,14 +89,18 @@ def read_body(
     return part.join()
 
 
-def read_range_body(chunks: Iterable[Buffer], start: int, stop: int, status: int) -> bytes:
+def read_range_body(
+    chunks: Iterable[Buffer], start: int, stop: int, status: int, content_range: str | None
+) -> bytes:
     """Return the answer to a range request, which is the whole object if the status is 200.
 
     Raises:
-        OversizeBodyError: If there are more bytes than were asked for.
+        BodyError: If there are more bytes than were asked for, or others.
     """
     if status == 200:
         return read_body(chunks, stop - start, start, is_all=False)
+    if content_range:
+        check_content_range(content_range, start)
     return read_body(chunks, stop - start)
 
 
@@ -113,7 +128,7 @@ def bounded_reader(
     """Return a coroutine function of path, start, end and others, for sessions with `bound_body`."""
 
     async def read_part(path: str, start: int, end: int, **others: Any) -> T:
-        _max_bytes.set(end - start)  # of the task that asyncio makes of each request
+        _range.set((start, end))  # of the task that asyncio makes of each request
         return await read(path, start=start, end=end, **others)
 
     return read_part
@@ -123,10 +138,17 @@ async def bound_body(_session: Any, _context: Any, request: Any) -> None:
     """Bound what a client of aiohttp reads as a whole, as an ``on_request_end`` of a `TraceConfig`.
 
     It is the length of the range in a `bounded_reader`, else that in the headers, or `MAX_UNSIZED_BYTES`.
+
+    Raises:
+        BodyError: If the response to a `bounded_reader` says that it has another range.
     """
-    response, size = request.response, _max_bytes.get()
-    if size is None or response.status >= 400:
+    response, asked = request.response, _range.get()
+    if asked is None or response.status >= 400:
         size = max(response.content_length or 0, MAX_UNSIZED_BYTES)
+    else:
+        size = asked[1] - asked[0]
+        if content_range := response.headers.get("Content-Range"):
+            check_content_range(content_range, asked[0])
     response.content = BoundedContent(response.content, size)
 
 

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.body import OversizeBodyError
+from streamplug.plugin_kit.body import BodyError
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
 
 RETRYABLE_ERRORS = (
@@ -286,7 +286,7 @@ def _missing(url: str) -> NotFound:
 def _reason(error: BaseException) -> str:
     if isinstance(error, ImportError):
         return str(error)
-    if isinstance(error, OversizeBodyError):
+    if isinstance(error, BodyError):
         return f"{error}; check the URL, and the server"
     if isinstance(error, NotImplementedError):
         return "its file system does not support this operation"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,13 +12,15 @@ from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import sync
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.body import BodyPart
+from streamplug.plugin_kit.body import BodyPart, check_content_range
 from streamplug.plugin_kit.fsspec_storage import version_of
 
 _PART = 8 << 20
 """Bytes per request; a blob's parts are read one after the other. The client's default first part is four
 times as large, and it reads the rest in parallel: on a slow connection, none completes for minutes.
 """
+
+_ASKED = re.compile(r"bytes=([0-9]+)-([0-9]+)\Z")
 
 _SECRETS = ("account_key", "connection_string", "sas_token")
 
@@ -75,6 +78,8 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
             "retry_policy": policy,
             "max_single_get_size": _PART,
             "max_chunk_get_size": _PART,
+            # Not of a single call: the client forgets those when it tries again.
+            "raw_response_hook": _bound_response,
         }
         if self.connection_string is not None:
             self.service_client = BlobServiceClient.from_connection_string(
@@ -130,14 +135,6 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         self, path: str, start: int, end: int, version: str
     ) -> tuple[bytes, str]:
         """Return a range of a blob, of a version if that is not empty, and the version that was read."""
-
-        def bound(response: Any) -> None:
-            answer = response.http_response
-            if answer.status_code < 300:
-                # The client joins whatever arrives.
-                body = answer.internal_response
-                body.content = _BlobContent(body.content, end - start)
-
         condition: dict[str, Any] = {}
         if version:
             condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
@@ -148,7 +145,6 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
                 start,
                 end - start,
                 max_concurrency=self._parts_at_once,
-                raw_response_hook=bound,
                 **condition,
                 **self._timeout_kwargs,
             )
@@ -170,6 +166,23 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
                 async for blob in listing
                 if not _is_folder(blob)
             ]
+
+
+def _bound_response(response: Any) -> None:
+    """Have the body of a response end with the range that was asked for: the client joins whatever arrives.
+
+    Raises:
+        BodyError: If the response says that it has another range.
+    """
+    asked = _ASKED.match(response.http_request.headers.get("x-ms-range", ""))
+    answer = response.http_response
+    if asked is None or answer.status_code >= 300:
+        return
+    start, last = int(asked[1]), int(asked[2])
+    if sent := answer.headers.get("Content-Range"):
+        check_content_range(sent, start)
+    body = answer.internal_response
+    body.content = _BlobContent(body.content, last + 1 - start)
 
 
 class _BlobContent:

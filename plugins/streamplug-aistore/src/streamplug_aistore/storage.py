@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError
 from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.body import read_body
+from streamplug.plugin_kit.body import read_range_body
 from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.types import Buffer, ObjectInfo
@@ -61,7 +62,10 @@ class AistoreStorage(ClientStorage):
                 reader = self._object(key).get_reader(
                     chunk_size=_CHUNK_BYTES, byte_range=f"bytes={start}-{stop - 1}"
                 )
-                return read_body(reader, stop - start)
+                with closing(reader.raw()) as body:
+                    sent = body.status, body.headers.get("Content-Range")
+                    chunks = body.stream(_CHUNK_BYTES, decode_content=False)
+                    return read_range_body(chunks, start, stop, *sent)
             except Exception as error:
                 if status_of(error) == 416:  # the range starts beyond the end
                     return b""

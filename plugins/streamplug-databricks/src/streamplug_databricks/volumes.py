@@ -30,7 +30,8 @@ class Volumes:
             if limits is None:
                 return bytes(response.content)
             chunks = response.iter_content(_CHUNK_BYTES)
-            return read_range_body(chunks, *limits, response.status_code)
+            sent = response.status_code, response.headers.get("Content-Range")
+            return read_range_body(chunks, *limits, *sent)
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Yield the content of a file in chunks."""

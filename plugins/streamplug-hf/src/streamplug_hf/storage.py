@@ -78,7 +78,8 @@ class HfStorage(ClientStorage):
                 return b"", None
             self._check(response, key)
             chunks = response.iter_bytes(_CHUNK_BYTES)
-            return read_range_body(chunks, *limits, response.status_code), _version(response)
+            sent = response.status_code, response.headers.get("Content-Range")
+            return read_range_body(chunks, *limits, *sent), _version(response)
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key), self._answer("GET", self._file(key)) as response:

@@ -137,8 +137,8 @@ class OciStorage(FsspecStorage):
         data = response.data
         chunks = data.raw.stream(_CHUNK, decode_content=False)
         with closing(data):
-            content = read_range_body(chunks, *limits, data.status_code)
-            return content, response.headers.get("etag", "")
+            sent = data.status_code, response.headers.get("content-range")
+            return read_range_body(chunks, *limits, *sent), response.headers.get("etag", "")
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):

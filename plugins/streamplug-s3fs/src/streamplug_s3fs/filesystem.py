@@ -8,9 +8,9 @@ from typing import Any
 from s3fs import S3FileSystem
 from s3fs.core import S3_RETRYABLE_ERRORS
 
-from streamplug.errors import StorageError, Transient
+from streamplug.errors import Transient
 from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.body import receive_body
+from streamplug.plugin_kit.body import check_content_range, receive_body
 from streamplug.plugin_kit.event_loop import IncomingFile
 
 _MAX_PART_BYTES = 8 << 20
@@ -96,16 +96,14 @@ class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no ty
         """Return a range of an object, of a version if that is not empty, and the version that was read.
 
         Raises:
-            StorageError: If the server sent a range that begins elsewhere.
+            BodyError: If the server sent a range that begins elsewhere.
         """
         # HTTP ranges include their end.
         response = await self._get(path, version, Range=f"bytes={start}-{end - 1}")
         body, sent = response["Body"], response.get("ContentRange")
         try:
-            if sent and not sent.startswith(f"bytes {start}-"):
-                raise StorageError(
-                    f"s3://{path}: the server sent {sent} where bytes from {start} on were asked for"
-                )
+            if sent:
+                check_content_range(sent, start)
             return await receive_body(body.read, end - start), response.get("ETag", "")
         finally:
             body.close()

@@ -1,11 +1,11 @@
-"""HTTP server for tests whose answers have no end."""
+"""HTTP server for tests whose answers have no end, unless they have a Content-Length."""
 
 from __future__ import annotations
 
 import http.server
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 from streamplug.errors import StorageError
 from streamplug.interfaces import Storage
@@ -16,7 +16,7 @@ MAX_SENT_BYTES = 192 << 20
 
 
 class EndlessServer(http.server.ThreadingHTTPServer):
-    """Answers every request with a body that does not end.
+    """Answers every request with a body that does not end, or with as many zeros as its Content-Length.
 
     Attributes:
         url: Base URL.
@@ -49,6 +49,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with suppress(OSError):  # the client has gone
             self.end_headers()
             sent = 0
+            if size := self.server.headers.get("Content-Length"):
+                self.wfile.write(bytes(int(size)))
+                return
             while self.command != "HEAD" and sent < MAX_SENT_BYTES:
                 chunk = b"%x\r\n%b\r\n" % (len(_BLOCK), _BLOCK) if self.server.chunked else _BLOCK
                 self.wfile.write(chunk)
@@ -85,13 +88,19 @@ def endless_server(
 
 
 def check_ranges_are_bounded(
-    make_storage: Callable[[str], Storage], *, may_ignore_ranges: bool = False
+    make_storage: Callable[[str], Storage],
+    *,
+    may_ignore_ranges: bool = False,
+    has_http_ranges: bool = True,
 ) -> None:
     """Check that a storage reads no more of an endless answer to a range request than was asked for.
+
+    Nor may it take an answer for the range that says that it begins elsewhere.
 
     Args:
         make_storage: Returns a storage for the URL of a server.
         may_ignore_ranges: Whether a whole object as the answer gives the range; else it is an error.
+        has_http_ranges: Whether it asks by the Range of HTTP, rather than by parameters of a URL.
     """
     headers = {"Content-Range": "bytes 5-14/99", "ETag": '"e"', "Content-Type": "text/plain"}
     for status in (206, 200):
@@ -108,3 +117,16 @@ def check_ranges_are_bounded(
                 finally:
                     storage.close()
                 assert server.sent_bytes < MAX_SENT_BYTES // 4
+    if not has_http_ranges:
+        return
+    others = {**headers, "Content-Range": "bytes 4-13/99", "Content-Length": "10"}
+    with (
+        endless_server(206, others, chunked=False) as server,
+        closing(make_storage(server.url)) as storage,
+    ):
+        try:
+            storage.read_range("k", 5, 15)
+        except StorageError as error:
+            assert storage.url_of("k") in str(error), error  # noqa: PT017 - else branch
+        else:
+            raise AssertionError("bytes 4 to 13 were taken for bytes 5 to 14")

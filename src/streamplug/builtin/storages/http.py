@@ -16,12 +16,12 @@ from urllib.request import getproxies
 
 from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.interfaces import Storage
-from streamplug.interfaces.storage import public_url
 from streamplug.plugin_kit.body import (
     CHUNK_BYTES,
     MAX_UNSIZED_BYTES,
     BodyPart,
     BoundedContent,
+    check_content_range,
     receive_body,
 )
 from streamplug.plugin_kit.error_mapping import status_of
@@ -290,12 +290,7 @@ async def _read_version(
     async with _answer(filesystem, remote, headers) as response:
         if response.status == 200:
             raise _RangeIgnoredError
-        sent = response.headers.get("Content-Range", "")
-        if not sent.startswith(f"bytes {start}-"):
-            raise StorageError(
-                f"{public_url(str(response.url))}: the server sent {sent or 'an unknown range'} where "
-                f"bytes from {start} on were asked for"
-            )
+        check_content_range(response.headers.get("Content-Range", ""), start)
         data = await receive_body(response.content.read, end - start)
         return data, _version(response)
 
