@@ -25,6 +25,7 @@ from tests.run.programs import (  # noqa: E402
     Program,
     Samples,
     Threaded,
+    WithWorkers,
     place_of,
     programs,
     write_streams,
@@ -111,14 +112,6 @@ def with_workers(workers, persistent, method, *, by_sample):
         }
 
     return Workers
-
-
-class WithWorkers(Program):
-    """A program whose workers read ahead, so that loops that run would fail, too."""
-
-    def fail(self, *_):
-        if not any(expected.status == "running" for _, expected in self.running):
-            super().fail()
 
 
 LOOPS = {"loader": Loader, "samples": OfSamples, "torch": Plain}

@@ -290,7 +290,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             self._iterator = pool.iterator
             return batches
 
-        with pool.lent(), self._progress_line():
+        with pool.lease(), self._progress_line():
             yield read
 
     def _take_pool(self) -> WorkerPool:
@@ -327,7 +327,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         """
         session = self.dataset.session
         session.own_counters()
-        return session.run.state(session.world, of_process=True)
+        return session.run.state(session.world, ignore_others=True)
 
     def resize(self, world: World, *, rewind: int = 0) -> None:
         """Go on in another world from the next global batch on; see `StreamingDataset.resize`.
@@ -341,7 +341,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         Raises:
             ConfigError: As for `StreamingDataset.resize`.
         """
-        self.dataset.session.resize(world, rewind, of_process=True)
+        self.dataset.session.resize(world, rewind, ignore_others=True)
         self._follow_batch_size()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:

@@ -74,7 +74,7 @@ class Message(NamedTuple, Generic[T]):
     end: Any
 
 
-class OwnError:
+class InProcessError:
     """An error of a loader without workers, in place of torch's `ExceptionWrapper`: it stays as it is."""
 
     def __init__(self, error: Exception) -> None:
@@ -130,7 +130,7 @@ class TaskReader(Dataset[Any]):
             end = self._append(batches, task)
         except Exception as error:  # noqa: BLE001 - raised by the loop, in the turn of its batch
             if worker is None:
-                end = OwnError(error)
+                end = InProcessError(error)
             else:
                 end = ExceptionWrapper(where=f"in DataLoader worker process {number}")  # type: ignore[no-untyped-call]  # it has no types
             self._close()
@@ -234,7 +234,7 @@ class WorkerPool:
         self._is_busy = False
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def lease(self) -> Iterator[None]:
         """Let a loop have the pool for itself; its workers end with it, or wait if they are persistent.
 
         After an error they do not wait for another loop.

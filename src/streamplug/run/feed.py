@@ -50,7 +50,7 @@ class Block:
         self.ids: Int64 = ids[taken]
         self._steps: list[int] = steps.tolist()
         self._ends = np.cumsum(taken.sum(1)).tolist()
-        self._num_yielded, self._is_cut = 0, False
+        self._num_yielded, self._is_truncated = 0, False
 
     def batches(self) -> Iterator[tuple[int, slice]]:
         """Yield the step of each batch that is not empty, and the slice of its samples."""
@@ -59,16 +59,16 @@ class Block:
                 self._num_yielded = end
                 yield step, slice(start, end)
 
-    def cut(self) -> None:
+    def truncate(self) -> None:
         """Leave the samples out that `batches` has not yielded."""
-        self._is_cut = True
+        self._is_truncated = True
 
     def samples(self) -> Iterator[tuple[int, int]]:
-        """Yield step and sample id of each sample, until `cut`."""
+        """Yield step and sample id of each sample, until `truncate`."""
         steps, ids = self._table
         numbers = zip(np.repeat(steps, (ids >= 0).sum(1)).tolist(), self.ids.tolist())
         for count, number in enumerate(numbers):
-            if self._is_cut and count >= self._num_yielded:
+            if self._is_truncated and count >= self._num_yielded:
                 return
             yield number
 

@@ -49,7 +49,7 @@ class Part:
         for place in block.batches():
             yield place
             if self.is_outdated:
-                block.cut()
+                block.truncate()
                 return
 
     def latest_batch(self) -> tuple[int, Int64] | None:
@@ -77,6 +77,7 @@ class Loop(Part):
     """One pass over a data set; only the code that hands out its batches advances it.
 
     Attributes:
+        position: After the batch that was handed out last.
         origin: Where it began; `start` is where it went on last.
         before: The loop that was advanced last when this one began; None after its first batch.
         is_running: Whether it may hand out more.
@@ -92,19 +93,14 @@ class Loop(Part):
         """Begin at a position; `units` are those of a step in the world of the rank."""
         super().__init__(start, number)
         self._run, self._units, self._version = run, units, run.version
-        self.origin, self._done, self._is_over = start, start.done, False
+        self.origin = self.position = start
         self.trainer_epoch = run.trainer_epoch
         self.is_running, self.is_ahead = True, False
 
     @property
-    def position(self) -> Position:
-        """Position after the batch that was handed out last."""
-        return Position(self.epoch + 1) if self._is_over else Position(self.epoch, self._done)
-
-    @property
     def step(self) -> int:
         """The next step."""
-        return self._done // self._units
+        return self.position.done // self._units
 
     @property
     def is_outdated(self) -> bool:
@@ -120,7 +116,7 @@ class Loop(Part):
         run = self._run
         if self._version != run.version:
             self._check()
-        self._done = (step + 1) * self._units
+        self.position = Position(self.epoch, (step + 1) * self._units)
         self.trainer_epoch = run.trainer_epoch
         self.num_steps += 1
         self.before = None
@@ -145,7 +141,7 @@ class Loop(Part):
             return False
         self._check()
         self._version = self._run.version
-        self.start = Position(self.epoch, self._done)
+        self.start = self.position
         return True
 
     def end_by(self, reason: str) -> None:
@@ -158,7 +154,7 @@ class Loop(Part):
 
         The next loop begins after this one, then, whatever was read between its last batch and its end.
         """
-        self._is_over, self.is_ahead = True, False
+        self.position, self.is_ahead = Position(self.epoch + 1), False
         if self.reason is None:
             self.lead()
         self.close()
@@ -200,10 +196,7 @@ class Loop(Part):
 
     def go_to(self, position: Position, units: int) -> None:
         """Go on at a position, in a world with so many units a step."""
-        self._units = units
-        if position.epoch == self.epoch:
-            self._done = position.done
-            self._is_over = False
+        self._units, self.position = units, position
 
 
 def ended_error(reason: str) -> ConfigError:

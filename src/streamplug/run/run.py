@@ -301,11 +301,11 @@ class Run(RunOrder):
 
     # -- states ----------------------------------------------------------------------
 
-    def position(self, *, of_process: bool = False) -> Position:
+    def position(self, *, ignore_others: bool = False) -> Position:
         """Return the position of the loop that was advanced last, or that of the next one without any.
 
         Args:
-            of_process: Whether loops that others have started since count for nothing, but that the next
+            ignore_others: Whether loops that others have started since count for nothing, but that the next
                 one begins after them.
 
         Raises:
@@ -313,7 +313,7 @@ class Run(RunOrder):
         """
         latest, others = self.latest, self._read_by_others()
         is_ahead = latest is not None and latest.is_ahead
-        if self._in_worker or is_ahead or (others and not of_process):
+        if self._in_worker or is_ahead or (others and not ignore_others):
             raise StateError(
                 "the data set was read by loader workers, which may be ahead of the training loop; use "
                 "StreamingDataLoader.state_dict() and resize(), or pass num_samples= to state_dict()"
@@ -323,13 +323,13 @@ class Run(RunOrder):
             return self.next()
         return self.start if latest is None else latest.position
 
-    def state(self, world: World, *, of_process: bool = False) -> dict[str, Any]:
+    def state(self, world: World, *, ignore_others: bool = False) -> dict[str, Any]:
         """Return the state of the loop that was advanced last; warn if another one is not over.
 
         Raises:
-            StateError: As `position`, which explains `of_process`, too.
+            StateError: As `position`, which explains `ignore_others`, too.
         """
-        position = self.position(of_process=of_process)
+        position = self.position(ignore_others=ignore_others)
         self.warn_about_others()
         return self.state_at(world, position, self._trainer_epoch_at_position)
 

@@ -203,8 +203,8 @@ class Session:
 
     # -- world -----------------------------------------------------------------------
 
-    def resize(self, world: World, rewind: int, *, of_process: bool = False) -> None:
-        """Go on in another world; see `StreamingDataset.resize`, and `Run.position` for `of_process`."""
+    def resize(self, world: World, rewind: int, *, ignore_others: bool = False) -> None:
+        """Go on in another world; see `StreamingDataset.resize`, and `Run.position` for `ignore_others`."""
         self.own_counters()
         run, before = self.run, self.world
         check_workers(world, self.placement.rank())
@@ -213,7 +213,7 @@ class Session:
                 f"resize() with partition_algo={run.options.partition_algo!r}, whose order depends on the "
                 "number of ranks; begin the run with partition_algo='elastic'"
             )
-        position, loop = run.position(of_process=of_process), run.latest
+        position, loop = run.position(ignore_others=ignore_others), run.latest
         if loop is not None:
             position = loop.rewind(rewind, run.units_per_global_batch(before))
         elif rewind:

@@ -221,7 +221,7 @@ class WebLoader(Fluent):
             pool = WorkerPool(_PipelineReader(self._pipeline, self._convert), **self._kwargs)
             self._pool = pool if self._kwargs.get("persistent_workers") else None
         assignment = Assignment(self._pipeline.dataset.session.snapshot(), loop.start, loop.number)
-        with pool.lent(), closing(pool.read(assignment)) as outputs:
+        with pool.lease(), closing(pool.read(assignment)) as outputs:
             if pool.num_workers:  # which have copies of the pipeline now
                 self._pipeline.mark_started()
             yield outputs
