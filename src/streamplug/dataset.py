@@ -18,13 +18,6 @@ from streamplug.read import SampleReader, promote_numbers, resolve_index, resolv
 from streamplug.run.dataset_attributes import DatasetAttributes
 from streamplug.run.feed import Feed
 from streamplug.run.monitor import Monitor, resolve_callbacks
-from streamplug.run.open_stream import (
-    OpenStream,
-    check_column_names,
-    check_streams,
-    make_fingerprint,
-    read_all,
-)
 from streamplug.run.order_options import OrderOptions
 from streamplug.run.placement import Placement
 from streamplug.run.run import make_run
@@ -33,6 +26,7 @@ from streamplug.run.sample_rng import RngIteration
 from streamplug.run.sample_usage import SampleUse, explain, where
 from streamplug.run.session import Session
 from streamplug.run.substitution import SubstitutionOptions
+from streamplug.source import OpenSources, check_column_names
 from streamplug.stream import Stream, complete_streams
 from streamplug.transfer.observer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
@@ -203,7 +197,7 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         for stream in self.streams:
             _ = stream.storage  # raises for locations that no plugin supports
         opened = self.open_streams(monitor.observer)
-        opened = check_streams(opened, columns, allow_unsafe=allow_unsafe_types)
+        opened = opened.checked(columns, allow_unsafe=allow_unsafe_types)
         self._reader = self.make_reader(opened, columns)
         batches = order.batching().make_planner(order, opened)
         run = make_run(order, weights, self._reader, self.make_fingerprint(opened), batches)
@@ -218,20 +212,17 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         """The reading session, on which extensions build."""
         return self._session
 
-    def open_streams(self, observer: Observer) -> list[OpenStream]:
+    def open_streams(self, observer: Observer) -> OpenSources:
         """Open `streams`; subclasses may override this."""
-        return [stream.open(observer) for stream in self.streams]
+        return OpenSources.open(self.streams, observer)
 
-    def make_reader(
-        self, opened: Sequence[OpenStream], columns: Sequence[str] | None
-    ) -> SampleReader:
+    def make_reader(self, opened: OpenSources, columns: Sequence[str] | None) -> SampleReader:
         """Return a reader of these columns by sample id; subclasses may override this."""
-        indexes = [stream.index for stream in opened]
-        return promote_numbers(read_all(opened, columns), indexes, columns)
+        return promote_numbers(opened.make_reader(columns), opened.indexes, columns)
 
-    def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:
+    def make_fingerprint(self, opened: OpenSources) -> DatasetFingerprint:
         """Return the fingerprint of the shards that states record."""
-        return make_fingerprint(opened, self._reader.starts)
+        return opened.make_fingerprint(self._reader.starts)
 
     def __len__(self) -> int:
         """Return the number of samples of one rank in an epoch."""

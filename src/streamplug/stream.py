@@ -27,9 +27,9 @@ from streamplug.interfaces.encoding import Decoder
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import Weight, parse_selection
 from streamplug.plugin.location import is_url
-from streamplug.run.open_stream import OpenStream
-from streamplug.run.stream_location import StreamLocation
-from streamplug.run.stream_opening import find_index, open_stream
+from streamplug.source import OpenStream, StreamLocation
+from streamplug.source.index_source import find_index
+from streamplug.source.source import open_stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 
@@ -99,24 +99,29 @@ class Stream(SummaryRepr, Configurable):
     version: int | str | None = None
 
     def __post_init__(self) -> None:
-        if self.remote is None and self.local is None:
-            raise ConfigError("a stream needs remote=, local= or both")
         for name in ("remote", "local", "split"):
             value = getattr(self, name)
             if name == "remote" and isinstance(value, (list, tuple)) and value:
                 object.__setattr__(self, name, tuple(_path_text(name, item) for item in value))
             elif value is not None and not isinstance(value, str):
                 object.__setattr__(self, name, _path_text(name, value))
-            elif value == "" and name != "split":
+        if self.select is not None and not isinstance(self.select, str):
+            object.__setattr__(self, "select", parse_selection(self.select))
+        self.validate()
+
+    def validate(self) -> None:
+        """Raise `ConfigError` for an invalid option; opens nothing."""
+        if self.remote is None and self.local is None:
+            raise ConfigError("a stream needs remote=, local= or both")
+        for name in ("remote", "local"):
+            if getattr(self, name) == "":
                 raise ConfigError(
                     f"{name}='' names no place; leave it out, or pass '.' for this one"
                 )
         _check_split(self.split)
         if self.format is not None:  # otherwise the data set may set a format
-            _ = self.location.files
-        _ = self.weight  # raises for invalid values
-        if self.select is not None and not isinstance(self.select, str):
-            object.__setattr__(self, "select", parse_selection(self.select))
+            self.location.check()
+        Weight(self.proportion, self.repeat, self.choose)
         if not isinstance(self.version, str):
             whole_number("version", self.version, 0)
         whole_number("download_retry", self.download_retry, 0)
@@ -124,7 +129,8 @@ class Stream(SummaryRepr, Configurable):
         check_flags(keep_zip=self.keep_zip)
         if self.cache_limit is not None and not self._lacks_format:
             parse_cache_limit(self.cache_limit, self.location.root)
-        _ = self.value_limit  # raises if invalid
+        if self.max_value_bytes is not None:
+            parse_bytes(self.max_value_bytes, "max_value_bytes")
         self._check_access()
         self._check_mappings()
 

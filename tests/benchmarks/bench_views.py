@@ -155,7 +155,7 @@ SHARD_ROWS = 100_000
 FIRST_BATCH = """
 import json, resource, sys, time
 from streamplug import StreamingDataset
-import streamplug_views.view_format, streamplug.dataset, numpy
+import streamplug_views.view_source, streamplug.dataset, numpy
 def resident():
     pages = int(open("/proc/self/statm").read().split()[1])
     return pages * resource.getpagesize()

@@ -37,7 +37,7 @@ from streamplug.interfaces import (
 )
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.cancellation import Cancelled
-from streamplug.run.stream_location import StreamLocation
+from streamplug.source import StreamLocation
 from streamplug.stream import Stream
 from streamplug.transfer import retry
 from streamplug.transfer.observer import Observer

@@ -35,7 +35,7 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.plugin.registry import unregister
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenStream
 
 RNG = np.random.default_rng(5)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 600), 1, 200).astype(int).tolist()

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from streamplug_testing import TableTests
-from streamplug_testing.table import in_any_order, plain_row
+from streamplug_testing import SourceTests
+from streamplug_testing.source import in_any_order, plain_row
 
 from streamplug import Stream, StreamingDataset
 from streamplug.builtin.encodings.plain import Bytes
@@ -35,10 +35,10 @@ def assert_same(table, version=None):
     assert in_any_order(read(table, version)) == in_any_order(table.read_by_deltalake(version))
 
 
-class TestDelta(TableTests):
+class TestDelta(SourceTests):
     name = "delta"
 
-    def make_table(self, folder):
+    def make_location(self, folder):
         path = folder / "table"
         for first in (0, 20):
             ids = list(range(first, first + 20))

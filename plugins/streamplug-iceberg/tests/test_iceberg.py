@@ -30,9 +30,9 @@ from pyiceberg.types import (
     StructType,
 )
 from streamplug_iceberg import snapshot_reader
-from streamplug_testing import TableTests
+from streamplug_testing import SourceTests
 from streamplug_testing.memory import takes_less_of_the_system
-from streamplug_testing.table import in_any_order, plain_row
+from streamplug_testing.source import in_any_order, plain_row
 
 from streamplug import Stream, StreamingDataset
 from streamplug.errors import (
@@ -58,10 +58,10 @@ def read(location, version=None, **options):
     return [plain_row(sample) for sample in dataset]
 
 
-class TestIceberg(TableTests):
+class TestIceberg(SourceTests):
     name = "iceberg"
 
-    def make_table(self, folder):
+    def make_location(self, folder):
         from pyiceberg.catalog.sql import SqlCatalog
 
         place = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}

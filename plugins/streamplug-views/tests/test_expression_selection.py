@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from streamplug_testing.http import serving
 from streamplug_tools import xxh64
-from streamplug_views import View, expression_format
+from streamplug_views import View, expression_source
 
 from streamplug import Encoding, MDSWriter, Stream
 from streamplug.dataset import StreamingDataset  # without torch, which processes would import
@@ -74,7 +74,7 @@ def test_an_expression_is_evaluated_once(crawl, cache, monkeypatch):
     def fail(*_):
         raise AssertionError("it is evaluated again")
 
-    monkeypatch.setattr(expression_format, "evaluate", fail)
+    monkeypatch.setattr(expression_source, "evaluate", fail)
     assert numbers(remote=crawl, select=select) == expected
     with pytest.raises(AssertionError):
         numbers(remote=crawl, select="n % 3 == 1")

@@ -46,17 +46,20 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "shuffle": {"mosaic": ("naive", "py1s", "py2s", "py1br", "py1e")},
     "partition": {"mosaic": ("orig", "relaxed")},
     "batching": {"budget": ("budget",)},
-    "table": {"delta": ("delta",), "iceberg": ("iceberg",), "views": ("view", "where")},
+    "source": {"delta": ("delta",), "iceberg": ("iceberg",), "views": ("view", "where")},
     "callback": {"opentelemetry": ("opentelemetry",)},
     "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",), "tools": ("local",)},
 }
 """Names by kind and distribution, which is ``streamplug-`` and the key."""
 
 MANIFESTS: Mapping[str, str] = {"view.json": "view"}
-"""Table format of each manifest by which a location without index.json is recognized."""
+"""Source of each manifest by which a location without index.json is recognized."""
 
-EXPRESSION_FORMAT = "where"
-"""Table format of streams whose `select` is an expression."""
+EXPRESSION_SOURCE = "where"
+"""Source of streams whose `select` is an expression."""
+
+UNNAMED_SOURCES = ("index", EXPRESSION_SOURCE)
+"""Sources that other options choose than `format`."""
 
 _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
     "simulate": ("simulate",),

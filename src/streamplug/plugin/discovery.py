@@ -42,6 +42,7 @@ class PluginEntry:
         target: ``"package.module:Class"``.
         status: ``ok``, ``disabled``, ``broken``, ``rejected`` or ``ambiguous``.
         reason: Reason if the status is not ok.
+        manifest: Manifest of the source, as for `Provider`.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class PluginEntry:
     target: str = ""
     status: str = OK
     reason: str = ""
+    manifest: str = ""
 
     @property
     def provider(self) -> str:
@@ -76,6 +78,11 @@ class Inventory:
     def names(self, kind: str) -> set[str]:
         """Return the names that plugins provide for a kind."""
         return {e.name for e in self.entries if e.kind == kind and e.is_usable}
+
+    @property
+    def manifests(self) -> dict[str, str]:
+        """Name of the source of each manifest."""
+        return {e.manifest: e.name for e in self.entries if e.is_usable and e.manifest}
 
     @property
     def failures(self) -> list[PluginEntry]:
@@ -186,6 +193,7 @@ def _entries_of_provider(provider: Provider, plugin: PluginEntry) -> Iterator[Pl
     kind = KINDS.get(provider.kind)
     for name in provider.names:
         entry = replace(plugin, kind=provider.kind, name=name, target=provider.target)
+        entry = replace(entry, manifest=provider.manifest if name == provider.name else "")
         if kind is None:
             reason = f"unknown kind {provider.kind!r}; expected one of {', '.join(KINDS)}"
             entry = replace(entry, status=REJECTED, reason=reason)

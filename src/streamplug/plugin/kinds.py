@@ -85,7 +85,11 @@ KINDS: Mapping[str, Kind] = {
                 "streamplug.run.batching_method:BuiltinBatching",
             ),
         ),
-        Kind("table", "streamplug.run.table_format:TableFormat", {}),
+        Kind(
+            "source",
+            "streamplug.source:Source",
+            {"index": "streamplug.source.index_source:IndexSource"},
+        ),
         Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
         Kind("engine", "streamplug.interfaces:Engine", {}),
     )

@@ -21,6 +21,8 @@ class Provider:
         name: Name in configs, URLs and indexes: lower case, no colon.
         target: ``"package.module:Class"``.
         aliases: Other names of the same class.
+        manifest: For a source, the name of the file by which its locations are recognized without a format;
+            empty for none.
 
     Raises:
         PluginError: If a name or the target is malformed.
@@ -30,6 +32,7 @@ class Provider:
     name: str
     target: str
     aliases: tuple[str, ...] = ()
+    manifest: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.aliases, tuple):

@@ -15,7 +15,7 @@ from streamplug.errors import (
     PluginError,
     UnknownNameError,
 )
-from streamplug.plugin.catalog import CATALOG, EXPRESSION_FORMAT
+from streamplug.plugin.catalog import CATALOG, UNNAMED_SOURCES
 from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.provider import check_name
 
@@ -230,10 +230,11 @@ def _check_class(kind: str, name: str, cls: object, provider: str) -> None:
 def _unknown_name_text(kind: str, name: str) -> str:
     from streamplug.plugin.discovery import inventory
 
-    tables = list_names("table") if kind == "format" else []
-    if name in tables:
+    names = list_names("source") if kind == "format" else []
+    sources = [source for source in names if source not in UNNAMED_SOURCES]
+    if name in sources:
         return f"format {name!r} is of tables, which cannot be used here: name a data set"
-    available = [*list_names(kind), *(table for table in tables if table != EXPRESSION_FORMAT)]
+    available = [*list_names(kind), *sources]
     lines = [f"unknown {kind} {name!r}.{_hint(kind, name, set(available))}"]
     lines.append(f"Available: {', '.join(available)}")
     for entry in inventory().entries:
@@ -249,7 +250,7 @@ def _unknown_name_text(kind: str, name: str) -> str:
 def _hint(kind: str, name: str, available: set[str]) -> str:
     from streamplug.plugin.discovery import inventory
 
-    catalog = {**(CATALOG["table"] if kind == "format" else {}), **CATALOG[kind]}
+    catalog = {**(CATALOG["source"] if kind == "format" else {}), **CATALOG[kind]}
     short = name.rpartition(":")[2]
     if others := [entry.provider for entry in inventory().providers(kind, short)]:
         return f" {short!r} is provided by {' and '.join(others)}."

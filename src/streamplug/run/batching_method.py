@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces.plugin import Plugin
 from streamplug.plan.batch_planner import BatchPlanner
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenSources
 
 if TYPE_CHECKING:
     from streamplug.run.order_options import OrderOptions
@@ -27,9 +26,7 @@ class BatchingMethod(Plugin):
         """
 
     @abstractmethod
-    def make_planner(
-        self, options: OrderOptions, opened: Sequence[OpenStream]
-    ) -> BatchPlanner | None:
+    def make_planner(self, options: OrderOptions, opened: OpenSources) -> BatchPlanner | None:
         """Return the planner of the batches; None for those that the plan has built in.
 
         Args:
@@ -54,6 +51,6 @@ class BuiltinBatching(BatchingMethod):
     def make_planner(  # noqa: D102 - see `BatchingMethod`
         self,
         options: OrderOptions,  # noqa: ARG002
-        opened: Sequence[OpenStream],  # noqa: ARG002
+        opened: OpenSources,  # noqa: ARG002
     ) -> BatchPlanner | None:
         return None

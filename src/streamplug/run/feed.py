@@ -17,7 +17,7 @@ from streamplug.read import SampleReader
 from streamplug.read.sample_range import FetchGroup
 from streamplug.read.shard_failures import SHARD_ERRORS
 from streamplug.run.hints import warn_about_cache
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenSources
 from streamplug.transfer.decode_pool import decode_blocks
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.prefetch import Handover, PrefetchLimits, prefetch_blocks
@@ -160,20 +160,13 @@ class Feed:
     predownload: int | None  # number of samples to fetch ahead; None adapts
 
     @classmethod
-    def of(
-        cls,
-        streams: Sequence[OpenStream],
-        reader: SampleReader,
-        predownload: int | None,
-    ) -> Feed:
+    def of(cls, opened: OpenSources, reader: SampleReader, predownload: int | None) -> Feed:
         """Describe streams that `reader` reads."""
-        size = sum(stream.index.raw_bytes for stream in streams)
-        schemas = [schema for stream in streams for schema in stream.index.schemas]
         return cls(
             reader,
-            remote=any(stream.downloads for stream in streams),
-            row_bytes=max(size // max(sum(stream.index.size for stream in streams), 1), 1),
-            decoded=max((schema.decoded_bytes for schema in schemas), default=0),
+            remote=opened.downloads,
+            row_bytes=opened.row_bytes,
+            decoded=opened.decoded_bytes,
             predownload=predownload,
         )
 

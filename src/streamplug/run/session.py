@@ -15,12 +15,12 @@ from streamplug.run.exit import closed_at_exit
 from streamplug.run.feed import Block, Feed, plan_blocks
 from streamplug.run.loop import Loop, Part
 from streamplug.run.monitor import Monitor
-from streamplug.run.open_stream import OpenStream
 from streamplug.run.placement import Placement, check_workers
 from streamplug.run.position import Position
 from streamplug.run.run import Run, RunSnapshot
 from streamplug.run.shared_epoch import SharedEpoch
 from streamplug.run.substitution import Substitution, SubstitutionOptions
+from streamplug.source import OpenSources
 from streamplug.transfer import observer
 from streamplug.transfer.prefetch import Handover
 from streamplug.types import Int64, World
@@ -39,7 +39,7 @@ class Session:
 
     def __init__(
         self,
-        streams: Sequence[OpenStream],
+        streams: OpenSources,
         feed: Feed,
         run: Run,
         monitor: Monitor,

@@ -19,7 +19,7 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError, UnsafeT
 from streamplug.interfaces import VectorColumn
 from streamplug.interfaces.encoding import bypasses
 from streamplug.read import RangeShards, Reader
-from streamplug.run.open_stream import OpenStream, read_all
+from streamplug.source import OpenSources, OpenStream
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
 from streamplug_budget.budget import BatchBudget
@@ -130,7 +130,7 @@ class LengthCounter:
     def _from_headers(self, column: str) -> Lengths | None:
         """Return the lengths as shard headers have them; None if any of them has not."""
         try:
-            stored = self.stream.as_stored(column)
+            stored = self.stream.stored(column)
         except ConfigError:  # a view of several data sets
             return None
         index, selection = stored.index, stored.selection
@@ -190,7 +190,8 @@ class LengthCounter:
 
     def read(self, samples: range) -> Lengths:
         """Return the lengths of some samples by reading them."""
-        reader = read_all([self.stream], None if self.column is None else [self.column])
+        columns = None if self.column is None else [self.column]
+        reader = OpenSources([self.stream]).make_reader(columns)
         lengths = np.empty(len(samples), np.uint32)
         for start in range(0, len(samples), SAMPLES_PER_READ):
             part = samples[start : start + SAMPLES_PER_READ]

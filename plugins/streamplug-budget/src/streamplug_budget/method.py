@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.errors import ConfigError
 from streamplug.run.batching_method import BatchingMethod
-from streamplug.run.open_stream import OpenStream
 from streamplug.run.order_options import OrderOptions
+from streamplug.source import OpenSources
 from streamplug_budget.budget import BatchBudget
 from streamplug_budget.length_counter import read_lengths
 from streamplug_budget.planner import BudgetPlanner
@@ -36,7 +36,7 @@ class BudgetBatching(BatchingMethod):
                 f"batching_method='budget' needs partition_algo='elastic', not {options.partition_algo!r}"
             )
 
-    def make_planner(self, options: OrderOptions, opened: Sequence[OpenStream]) -> BudgetPlanner:
+    def make_planner(self, options: OrderOptions, opened: OpenSources) -> BudgetPlanner:
         budget = parse_budget(options.batch_budget)
         lengths = SampleLengths([read_lengths(stream, budget) for stream in opened])
         cost = int(budget.costs(np.array([lengths.longest]))[0])

@@ -8,4 +8,4 @@ from streamplug.plugin import Provider, hookimpl
 @hookimpl
 def streamplug_plugins() -> list[Provider]:
     """List the table format of this distribution."""
-    return [Provider("table", "delta", "streamplug_delta.delta_format:DeltaFormat")]
+    return [Provider("source", "delta", "streamplug_delta.delta_source:DeltaSource")]

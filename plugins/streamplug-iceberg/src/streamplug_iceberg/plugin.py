@@ -8,4 +8,4 @@ from streamplug.plugin import Provider, hookimpl
 @hookimpl
 def streamplug_plugins() -> list[Provider]:
     """List the table format of this distribution."""
-    return [Provider("table", "iceberg", "streamplug_iceberg.iceberg_format:IcebergFormat")]
+    return [Provider("source", "iceberg", "streamplug_iceberg.iceberg_source:IcebergSource")]

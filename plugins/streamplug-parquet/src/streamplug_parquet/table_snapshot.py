@@ -21,8 +21,7 @@ from streamplug.index.model import FileTable
 from streamplug.interfaces import Column, Encoding, Format, ShardInfo, ShardReader, Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import open_storage
-from streamplug.run.open_stream import OpenStream
-from streamplug.run.stream_location import StreamLocation
+from streamplug.source import OpenStream, StreamLocation
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.timeout_storage import TimeoutStorage

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from streamplug_testing.partition import PartitionTests
     from streamplug_testing.plugin import PluginTests
     from streamplug_testing.shuffle import ShuffleTests
+    from streamplug_testing.source import SourceTests
     from streamplug_testing.storage import StorageTests
-    from streamplug_testing.table import TableTests
 
 _HOME = {
     "AnswerTests": "answers",
@@ -37,8 +37,8 @@ _HOME = {
     "PartitionTests": "partition",
     "PluginTests": "plugin",
     "ShuffleTests": "shuffle",
+    "SourceTests": "source",
     "StorageTests": "storage",
-    "TableTests": "table",
     "isolated_plugins": "isolation",
 }
 
@@ -57,8 +57,8 @@ __all__ = [
     "PartitionTests",
     "PluginTests",
     "ShuffleTests",
+    "SourceTests",
     "StorageTests",
-    "TableTests",
     "isolated_plugins",
 ]
 

@@ -13,7 +13,7 @@ from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
 from streamplug.plan import BATCHING_METHODS, DatasetFingerprint, StreamSelections
 from streamplug.read import Reader, SampleReader
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenSources
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.length_cache import ArrayCache
 from streamplug_tokens.lengths import (
@@ -82,12 +82,10 @@ class TokenDataset(StreamingDataset):
         """
         return cls(tokens=options_from_state(saved), **kwargs)
 
-    def make_reader(
-        self, opened: Sequence[OpenStream], columns: Sequence[str] | None
-    ) -> SampleReader:
+    def make_reader(self, opened: OpenSources, columns: Sequence[str] | None) -> SampleReader:
         """Return the reader of rows of the documents of some streams."""
         options = self.tokens
-        opened = [stream.as_stored(options.column) for stream in opened]
+        opened = opened.stored(options.column)
         dtypes = [
             token_dtype(stream, options.column, options.dtype)
             for stream in opened
@@ -135,10 +133,9 @@ class TokenDataset(StreamingDataset):
             raise ConfigError(f"row={row!r:.60}: there are the rows 0 to {self.size - 1}")
         return cast(RowReader, self.session.reader).document_spans(row)
 
-    def make_fingerprint(self, opened: Sequence[OpenStream]) -> DatasetFingerprint:
+    def make_fingerprint(self, opened: OpenSources) -> DatasetFingerprint:
         """Return what tells these rows from others in states."""
-        stored = [stream.as_stored(self.tokens.column) for stream in opened]
-        documents = super().make_fingerprint(stored)
+        documents = super().make_fingerprint(opened.stored(self.tokens.column))
         rows = shards_digest(self._reader.starts)
         options = self.tokens.without_extras()
         digest = xxh64(f"{documents.digest} {rows} {options!r}".encode()).hexdigest()

@@ -12,7 +12,7 @@ from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import InvalidIndexError
 from streamplug.plugin.location import local_path
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenStream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
 from streamplug.types import Int64

@@ -17,7 +17,7 @@ from streamplug.index.columns import offsets_from_sizes
 from streamplug.interfaces import Column, VectorColumn
 from streamplug.interfaces.encoding import bypasses
 from streamplug.read import OpenShards, RangeShards
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenStream
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
 from streamplug_tokens.document_offsets import DocumentOffsets, EqualLengths, ListedOffsets

@@ -14,7 +14,7 @@ from streamplug.errors import ConfigError, DataError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import Encoding
 from streamplug.read import SampleReader
-from streamplug.run.open_stream import read_all
+from streamplug.source import OpenSources
 from streamplug.stream import Stream
 from streamplug.types import Int64, Sample
 from streamplug_tools.histogram import Histogram, make_histogram
@@ -101,8 +101,8 @@ class Values:
                 else self._unsafe_columns
             )
             decoders = {**(self._stream.decoders or {}), **dict.fromkeys(stored, keep_raw)}
-            open_job = replace(self._stream, decoders=decoders).open()
-            self._reader = read_all([open_job], None)
+            opened = OpenSources.open([replace(self._stream, decoders=decoders)])
+            self._reader = opened.make_reader(None)
         return self._reader
 
 

@@ -14,7 +14,7 @@ from streamplug.index.hashes import chosen_hashes
 from streamplug.interfaces import Callback
 from streamplug.plugin.location import open_storage, output_locations
 from streamplug.plugin.registry import resolve, split_spec
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenSources
 from streamplug.transfer.observer import Observer
 from streamplug.write.columns import format_of, make_columns
 from streamplug.write.writer import Writer
@@ -27,7 +27,7 @@ class _AllChecked(Exception):
 class _Unopened(StreamingDataset):
     """A data set that validates its arguments and names, but reads nothing."""
 
-    def open_streams(self, observer: Observer) -> list[OpenStream]:
+    def open_streams(self, observer: Observer) -> OpenSources:
         raise _AllChecked
 
 

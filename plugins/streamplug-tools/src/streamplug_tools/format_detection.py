@@ -14,10 +14,10 @@ from streamplug.errors import ConfigError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, IndexImportFormat, ScannableFormat, Storage
 from streamplug.plugin.registry import list_names, resolve
-from streamplug.run.table_format import find_table_format
 from streamplug.scan.glob import compile_glob
 from streamplug.scan.listing import split_compression
 from streamplug.scan.writer_output import PLAN_NAME, check_writer_output
+from streamplug.source import recognize_source
 from streamplug.stream import Stream
 
 _MAX_LISTED_FILES = 1000
@@ -46,7 +46,7 @@ def detect_format(stream: Stream) -> DetectedFormat | None:
     try:
         if stream.storage.exists(INDEX_NAME):
             return _format_of_index(stream.storage)
-        if find_table_format(stream) is not None:
+        if recognize_source(stream) is not None:
             return None
         formats = _formats_by_suffix()
         if (name := _format_of(str(stream.remote), formats)) is not None:

@@ -19,7 +19,7 @@ from streamplug.index import Index
 from streamplug.interfaces import Column
 from streamplug.plugin.location import absolute_location, local_path
 from streamplug.run.feed import Block, Feed
-from streamplug.run.open_stream import read_all
+from streamplug.source import OpenSources
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -68,14 +68,14 @@ class Table:
         """
         if not streams:
             raise ConfigError("no data set is given to read from")
-        self._opened = [_keep_raw(stream, stored).open() for stream in streams]
+        self._opened = OpenSources.open(_keep_raw(stream, stored) for stream in streams)
         needed = needed or (lambda name: columns is None or name in columns)
-        self.columns = _columns([opened.index for opened in self._opened], needed)
+        self.columns = _columns(self._opened.indexes, needed)
         check_names("columns=", self._opened[0].where, columns or (), self.columns)
         names = [name for name in self.columns if columns is None or name in columns]
         for opened in self._opened:
             opened.check_columns(names, allow_unsafe=allow_unsafe_types, same=False)
-        self._reader = read_all(self._opened, names)
+        self._reader = self._opened.make_reader(names)
         self.size = int(self._reader.starts[-1])
         self._source = Feed.of(self._opened, self._reader, None)
         self.rows, self.row_bytes = self._source.rows, self._source.row_bytes
@@ -83,7 +83,7 @@ class Table:
     @property
     def indexes(self) -> list[Index]:
         """Index of each data set."""
-        return [opened.index for opened in self._opened]
+        return self._opened.indexes
 
     @property
     def decoded_columns(self) -> set[str]:

@@ -136,7 +136,7 @@ def verify(
             access="shard",
         )
         opened = fetched.open()
-        if opened.is_table:
+        if not opened.has_shards:
             raise ConfigError(
                 f"{stream.url} is a view or a table: verify the data sets that it refers to"
             )

@@ -27,7 +27,7 @@ from streamplug.interfaces import Engine
 from streamplug.plugin.location import absolute_location, join, local_path, open_storage
 from streamplug.plugin.registry import Registrations, make, registrations, restore
 from streamplug.plugin_kit.tasks import run_tasks
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenStream
 from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.observer import Observer
@@ -39,7 +39,7 @@ from streamplug_views.row_map import MISSING, RowMap, RowMapping
 from streamplug_views.row_set import RowSet, RowSetBuilder
 from streamplug_views.snapshot import GroupState, Snapshot
 from streamplug_views.sources import same_scheme
-from streamplug_views.view_format import open_snapshot_stream
+from streamplug_views.view_source import open_snapshot_stream
 from streamplug_views.workspace import Context
 
 _MIN_TASK_ROWS = 50_000

@@ -20,7 +20,7 @@ from streamplug.types import Int64
 from streamplug_views.manifest import Manifest, Step
 from streamplug_views.snapshot import OpenSource, Snapshot
 from streamplug_views.version_store import VersionStore
-from streamplug_views.view_format import OpenView
+from streamplug_views.view_source import OpenView
 
 Location: TypeAlias = "str | PathLike[str]"
 

@@ -9,6 +9,11 @@ from streamplug.plugin import Provider, hookimpl
 def streamplug_plugins() -> list[Provider]:
     """List the table formats of this distribution."""
     return [
-        Provider("table", "view", "streamplug_views.view_format:ViewFormat"),
-        Provider("table", "where", "streamplug_views.expression_format:ExpressionFormat"),
+        Provider(
+            "source",
+            "view",
+            "streamplug_views.view_source:ViewSource",
+            manifest="view.json",
+        ),
+        Provider("source", "where", "streamplug_views.expression_source:ExpressionSource"),
     ]

@@ -18,7 +18,7 @@ from streamplug.interfaces import Column
 from streamplug.interfaces.encoding import Decoder
 from streamplug.plan import RowSelection
 from streamplug.read import Reader, SampleReader, apply_decoders, limit_values
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenStream
 from streamplug.types import Int64
 from streamplug_views.manifest import SourceEntry, Step
 from streamplug_views.readers import ColumnGroup, ConcatReader, JoinedReader

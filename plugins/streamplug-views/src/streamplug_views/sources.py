@@ -16,9 +16,8 @@ from streamplug.errors import DataError
 from streamplug.index import Index
 from streamplug.index.columns import DigestColumns, TextColumn
 from streamplug.plugin.location import is_url, local_path, strip_client
-from streamplug.run.open_stream import OpenStream
-from streamplug.run.stream_location import StreamLocation
 from streamplug.scan.glob import glob_prefix
+from streamplug.source import OpenStream, StreamLocation
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug_views.manifest import SourceEntry
@@ -138,7 +137,7 @@ def open_source(
         DataError: If it is not the data set that the view was made of.
     """
     opened = source_stream(source, view, base_url).open(observer)
-    if opened.is_table:
+    if not opened.has_shards:
         raise DataError(
             f"{where}: its source {opened.stream.shown_url} is a view; sources must be data sets"
         )

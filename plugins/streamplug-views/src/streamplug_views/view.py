@@ -18,11 +18,11 @@ from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
 from streamplug.plan import parse_selection
 from streamplug.plugin.location import absolute_location
-from streamplug.run.open_stream import check_column_names
+from streamplug.source import check_column_names
 from streamplug.stream import Stream
 from streamplug_views import operations
 from streamplug_views.commit import CommitWriter
-from streamplug_views.expression_format import load_rows
+from streamplug_views.expression_source import load_rows
 from streamplug_views.manifest import Step
 from streamplug_views.operations import Operation
 from streamplug_views.snapshot import Snapshot

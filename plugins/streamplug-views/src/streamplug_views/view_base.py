@@ -8,11 +8,11 @@ from functools import cached_property
 from streamplug_tools.options import ProgressCallback, ignore_progress
 
 from streamplug.plugin.location import join
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenStream
 from streamplug.stream import Stream
 from streamplug_views.snapshot import Snapshot
 from streamplug_views.version_store import VersionStore
-from streamplug_views.view_format import OpenView, version_of
+from streamplug_views.view_source import OpenView, version_of
 from streamplug_views.workspace import Context, ViewWorkspace, open_stream, snapshot_of
 
 

@@ -13,7 +13,7 @@ from streamplug_tools.options import ProgressCallback
 
 from streamplug.plan.row_selection import RowRange
 from streamplug.plugin.location import absolute_location
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenStream
 from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -22,7 +22,7 @@ from streamplug_views.manifest import SourceEntry
 from streamplug_views.row_map import RowMap
 from streamplug_views.snapshot import GroupState, OpenSource, Snapshot
 from streamplug_views.sources import source_digest, source_stream
-from streamplug_views.view_format import OpenView
+from streamplug_views.view_source import OpenView
 
 
 class ViewWorkspace:

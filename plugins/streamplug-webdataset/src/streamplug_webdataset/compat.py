@@ -7,7 +7,7 @@ from typing import Any
 
 from streamplug.config import check_flags, parse_bytes
 from streamplug.errors import ConfigError, DataError
-from streamplug.run.open_stream import check_column_names
+from streamplug.source import check_column_names
 from streamplug_webdataset.handlers import reraise_exception
 from streamplug_webdataset.iterable import IterablePipeline, flattened
 from streamplug_webdataset.names import KEY, URL, split_name

@@ -17,7 +17,7 @@ from streamplug_webdataset.decoding import Decoding
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable_dataset import IterableDataset
 from streamplug_webdataset.progress import PipelinePosition, Progress, positions_of
-from streamplug_webdataset.source import ENDLESS, Archives, Source, SourceOrder
+from streamplug_webdataset.source import ENDLESS, ArchiveDataset, Archives, SourceOrder
 from streamplug_webdataset.stages import (
     Batched,
     Limit,
@@ -70,7 +70,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             self.reset()
 
     @property
-    def dataset(self) -> Source:
+    def dataset(self) -> ArchiveDataset:
         """The underlying `StreamingDataset`, whose samples have bytes as values."""
         return self._data
 
@@ -109,7 +109,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             None if one_pass else total,
             None if one_pass else end,
         )
-        self._data = Source(options.stream, order, options.options)
+        self._data = ArchiveDataset(options.stream, order, options.options)
         # Where the next loop starts, in addition to the state of the data set.
         self._start_positions: list[PipelinePosition] = []
         self._loaded: dict[str, Any] | None = None  # state before the first sample of a loop

@@ -18,7 +18,7 @@ from streamplug.plugin.registry import make
 from streamplug.read import OpenShards, RangeShards, apply_decoders
 from streamplug.read.auto_shards import AutoShards
 from streamplug.run.loop import Loop
-from streamplug.run.open_stream import OpenStream
+from streamplug.source import OpenStream
 from streamplug.transfer.observer import Observer
 from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.progress import Progress
@@ -132,7 +132,7 @@ class SourceOrder:
     end: int | None = None
 
 
-class Source(StreamingDataset):
+class ArchiveDataset(StreamingDataset):
     """A data set that reports its progress."""
 
     def __init__(self, stream: Stream, order: SourceOrder, options: Mapping[str, Any]) -> None:

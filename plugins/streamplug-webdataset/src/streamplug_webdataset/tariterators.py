@@ -12,7 +12,7 @@ from streamplug_webdataset.handlers import reraise_exception
 from streamplug_webdataset.names import FILE, KEY, URL, split_name
 from streamplug_webdataset.progress import Progress
 from streamplug_webdataset.shardlists import located
-from streamplug_webdataset.source import Archives, Source, SourceOrder
+from streamplug_webdataset.source import ArchiveDataset, Archives, SourceOrder
 from streamplug_webdataset.stages import Stage
 
 SelectFiles = Callable[[str], Any]
@@ -45,7 +45,7 @@ class Expander(Stage):
         check_flags(last_dot=last_dot)
         self.last_dot = last_dot
         self.select_files, self.rename_files = select_files, rename_files
-        self._opened: dict[str, Source] = {}
+        self._opened: dict[str, ArchiveDataset] = {}
 
     @property
     def plain(self) -> bool:
@@ -68,13 +68,13 @@ class Expander(Stage):
             for sample in archive[rows]:
                 yield {URL: url, **{name: v for name, v in sample.items() if v is not None}}
 
-    def _open_archive(self, url: str) -> Source:
+    def _open_archive(self, url: str) -> ArchiveDataset:
         """Return an archive, which stays open; of too many, the least recently used one is closed."""
         archive = self._opened.pop(url, None)
         if archive is None:
             unit = ("raw,last_dot" if self.last_dot else "raw") if self.plain else "files"
             stream = Archives(remote=located(url), format=f"webdataset:{unit}")
-            archive = Source(stream, SourceOrder(), {})
+            archive = ArchiveDataset(stream, SourceOrder(), {})
         self._opened[url] = archive
         if len(self._opened) > _MAX_OPEN_ARCHIVES:
             del self._opened[next(iter(self._opened))]

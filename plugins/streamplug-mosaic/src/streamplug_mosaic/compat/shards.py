@@ -13,7 +13,7 @@ import numpy as np
 from streamplug.types import FileInfo
 
 if TYPE_CHECKING:
-    from streamplug.run.open_stream import OpenStream
+    from streamplug.source import OpenStream
 
 
 class Shard:

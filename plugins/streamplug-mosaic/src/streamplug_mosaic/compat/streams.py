@@ -18,7 +18,7 @@ from streamplug.errors import OutputExistsError
 from streamplug.index import Index
 from streamplug.interfaces import Storage
 from streamplug.plan import Weight
-from streamplug.run.open_stream import OpenStream, read_all
+from streamplug.source import OpenSources, OpenStream
 from streamplug.transfer.file_lock import make_sibling_state
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.tempdir import make_temp_root, temp_root
@@ -131,7 +131,7 @@ class Stream(streamplug.Stream):
         """
         opened = self._without_defaults().open()
         opened.check_columns(None, allow_unsafe=allow_unsafe_types)
-        return shards_of([opened], read_all([opened], None).row)
+        return shards_of([opened], OpenSources([opened]).make_reader(None).row)
 
     def get_index_size(self) -> int:
         """Return the size of the local index in bytes.

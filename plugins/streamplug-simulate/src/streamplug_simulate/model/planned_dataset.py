@@ -18,8 +18,8 @@ from streamplug.plan import Epoch
 from streamplug.plugin.location import local_path
 from streamplug.read import SampleReader
 from streamplug.run.feed import Block, Feed, plan_blocks
-from streamplug.run.open_stream import OpenStream, read_all
 from streamplug.run.run import Run
+from streamplug.source import OpenSources
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.prefetch import PrefetchLimits
@@ -53,7 +53,7 @@ class SimulatedDataset(StreamingDataset):
             changes["allow_unsafe_types"] = True  # nothing is decoded
         super().__init__(**{**kwargs, **changes})
 
-    def open_streams(self, observer: Observer) -> list[OpenStream]:
+    def open_streams(self, observer: Observer) -> OpenSources:
         """Open the streams as if all of them were remote."""
         places, limits = [], []
         for stream in self.streams:
@@ -73,17 +73,13 @@ class SimulatedDataset(StreamingDataset):
         self.streams = [_cached_copy(s, f"{self._folder}/{n}") for n, s in enumerate(self.streams)]
         return super().open_streams(observer)
 
-    def make_reader(
-        self, opened: Sequence[OpenStream], columns: Sequence[str] | None
-    ) -> SampleReader:
+    def make_reader(self, opened: OpenSources, columns: Sequence[str] | None) -> SampleReader:
         """Return the reader of the samples, and store the sizes of the shards."""
-        opened = [stream.as_stored(None) for stream in opened]
+        opened = opened.stored(None)
         if any(isinstance(stream.store, RangeReader) for stream in opened):
             raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
-        self.shards = ShardSizes(
-            [stream.index for stream in opened], self._caches, self._directories, self._keeps
-        )
-        return read_all(opened, columns)
+        self.shards = ShardSizes(opened.indexes, self._caches, self._directories, self._keeps)
+        return opened.make_reader(columns)
 
     def set_loader_config(self, loader: Mapping[str, Any]) -> None:
         """Store the loader section of a config."""

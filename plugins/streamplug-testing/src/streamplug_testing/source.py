@@ -1,4 +1,4 @@
-"""Conformance tests of table formats, for plugin authors to subclass."""
+"""Conformance tests of sources, for plugin authors to subclass."""
 
 from __future__ import annotations
 
@@ -20,49 +20,49 @@ from streamplug_testing.equality import same
 _GLOBAL_BATCH = 8
 
 
-class TableTests(ConformanceBase):
-    """Conformance tests of a table format; declare known failures in `deviations`.
+class SourceTests(ConformanceBase):
+    """Conformance tests of a source; declare known failures in `deviations`.
 
     Attributes:
-        name: Registered name of the format.
+        name: Registered name of the source.
     """
 
     name: str
 
     @abstractmethod
-    def make_table(self, folder: Path) -> tuple[str, Sequence[dict[str, Any]]]:
-        """Write a table of at least 20 rows below a folder; return its location and its rows."""
+    def make_location(self, folder: Path) -> tuple[str, Sequence[dict[str, Any]]]:
+        """Write data with at least 20 rows below a folder; return their location and the rows."""
 
     @pytest.fixture
-    def table(self, tmp_path: Path) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
-        """Return the options of a data set of a new table, and its rows."""
-        location, rows = self.make_table(tmp_path)
+    def written(self, tmp_path: Path) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
+        """Return the options of a data set of new data, and their rows."""
+        location, rows = self.make_location(tmp_path)
         return {"remote": location, "format": self.name}, rows
 
-    def test_reads_the_rows(self, table: Any) -> None:
-        options, rows = table
+    def test_reads_the_rows(self, written: Any) -> None:
+        options, rows = written
         dataset = StreamingDataset(**options)
         assert dataset.size == len(rows)
         assert same([dict(row) for row in dataset], list(rows))
         assert same([dict(row) for row in dataset[::-1]], list(rows)[::-1])
         assert same(dict(dataset[3]), rows[3])
 
-    def test_reads_selected_rows(self, table: Any) -> None:
-        options, rows = table
+    def test_reads_selected_rows(self, written: Any) -> None:
+        options, rows = written
         dataset = StreamingDataset(**options, select=[2, 11])
         assert same([dict(row) for row in dataset], [rows[2], rows[11]])
 
-    def test_the_order_is_the_same_on_any_world(self, table: Any) -> None:
-        options, _ = table
+    def test_the_order_is_the_same_on_any_world(self, written: Any) -> None:
+        options, _ = written
         assert _steps(options, World(ranks_per_node=4)) == _steps(options, World())
 
-    def test_a_pickled_data_set_reads_the_rows(self, table: Any) -> None:
-        options, rows = table
+    def test_a_pickled_data_set_reads_the_rows(self, written: Any) -> None:
+        options, rows = written
         dataset = pickle.loads(pickle.dumps(StreamingDataset(**options)))
         assert same([dict(row) for row in dataset], list(rows))
 
-    def test_an_unknown_version_is_refused(self, table: Any) -> None:
-        options, _ = table
+    def test_an_unknown_version_is_refused(self, written: Any) -> None:
+        options, _ = written
         with pytest.raises(StreamplugError):
             StreamingDataset(**options, version=10**9)
 

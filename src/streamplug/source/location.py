@@ -33,11 +33,14 @@ class StreamLocation:
     storage_options: Mapping[str, Any] | None
     reads_ranges: bool
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "storage"}
+
     @cached_property
     def files(self) -> FileSet | None:
         """Files of the data set if there may be no index.json; None if there must be one."""
         location = self.local if self.remote is None else self.remote
-        if self.format is None or is_known("table", self.format):
+        if self.format is None or is_known("source", self.format):
             if not isinstance(location, str):
                 raise ConfigError(
                     f"remote={public_urls(location)!r:.200}: a list of files needs a format="
@@ -56,6 +59,10 @@ class StreamLocation:
             )
         return FileSet(join(files.root, self.split), files.parts)
 
+    def check(self) -> None:
+        """Raise `ConfigError` for a location that does not go with the format."""
+        _ = self.files
+
     @property
     def selection(self) -> str | None:
         """Key of the files that are read without an index.json; None with one."""
@@ -70,9 +77,9 @@ class StreamLocation:
             return str(self.remote if self.remote is not None else self.local)
         return self.remote[0]  # a list of one directory
 
-    @property
+    @cached_property
     def storage(self) -> Storage:
-        """Storage of the data set."""
+        """Storage of the data set, opened once in each process."""
         try:
             return open_storage(self._url, self.storage_options)
         except PluginError as error:

@@ -14,20 +14,20 @@ from streamplug.cache.options import CacheOptions
 from streamplug.cache.store import ShardStore
 from streamplug.cache.user_cache import default_cache_dir, source_cache_dir
 from streamplug.display.progress_bar import ProgressBar
-from streamplug.errors import AccessDenied, ConfigError, NotFound, PluginError, StorageError
+from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin.registry import make
 from streamplug.read import apply_decoders, limit_values
-from streamplug.run.open_stream import OpenStream
-from streamplug.run.table_format import find_table_format
 from streamplug.scan.file_lists import FileListFoundError
 from streamplug.scan.glob import FileSet
 from streamplug.scan.index_finder import open_index, read_index
 from streamplug.scan.index_import import make_index_importer
 from streamplug.scan.multifile_storage import wrap_multifile
 from streamplug.scan.scan_cache import ScanCache
+from streamplug.source.open_stream import OpenStream
+from streamplug.source.source import Source
 from streamplug.transfer.observer import Observer, observer_context
 from streamplug.transfer.probe import PROBE_RETRIES, ProbeStorage
 from streamplug.transfer.range_reader import RangeReader
@@ -39,18 +39,12 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("streamplug")
 
 
-def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
-    """Read the index of a stream, and open its cache directory; see `Stream.open`."""
-    is_named = stream.format is not None or isinstance(stream.select, str)
-    table = find_table_format(stream) if is_named else None
-    if table is None:
-        try:
-            return _open_data_set(stream, observer)
-        except (NotFound, AccessDenied):  # S3 denies missing files, without the right to list
-            table = find_table_format(stream)
-            if table is None:
-                raise
-    return table.open(stream, observer)
+class IndexSource(Source):
+    """``index``: data sets with an index.json."""
+
+    def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
+        """Open a data set; see `Source.open`."""
+        return _open_data_set(stream, observer)
 
 
 def _open_data_set(stream: Stream, observer: Observer | None) -> OpenStream:

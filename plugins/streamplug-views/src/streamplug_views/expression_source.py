@@ -19,8 +19,7 @@ from streamplug.index import INDEX_NAME
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import RowSelection, parse_selection
 from streamplug.plugin.location import open_storage, strip_client
-from streamplug.run.open_stream import OpenStream
-from streamplug.run.table_format import TableFormat
+from streamplug.source import OpenStream, Source
 from streamplug.stream import Stream
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import cache_lock
@@ -35,7 +34,7 @@ from streamplug_views.workspace import Context, ViewWorkspace, snapshot_of
 _FOLDER = "selections"
 
 
-class ExpressionFormat(TableFormat):
+class ExpressionSource(Source):
     """``where``: rows of a stream whose ``select`` is text, an expression or the name of a ``.npy`` file."""
 
     def open(self, stream: Stream, observer: Observer | None) -> OpenStream:

@@ -6,8 +6,7 @@ from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table,
 
 from streamplug.plugin.location import join
 from streamplug.plugin_kit.codec_errors import parsing
-from streamplug.run.open_stream import OpenStream
-from streamplug.run.table_format import TableFormat
+from streamplug.source import OpenStream, Source
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug_iceberg.column_bounds import column_bounds
@@ -21,7 +20,7 @@ from streamplug_iceberg.snapshot_reader import (
 from streamplug_iceberg.table_files import TableFiles, split_metadata_url
 
 
-class IcebergFormat(TableFormat):
+class IcebergSource(Source):
     """``iceberg``: Iceberg tables, at one snapshot; a metadata file, or a directory with ``metadata``."""
 
     def open(self, stream: Stream, observer: Observer | None) -> OpenStream:

@@ -1,22 +1,24 @@
-"""Tables: locations whose manifest names rows of data sets elsewhere."""
+"""Sources of streams, such as tables, whose manifest names rows of data sets elsewhere."""
 
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 
 import pytest
-from streamplug_testing import TableTests
+from streamplug_testing import SourceTests
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.errors import ConfigError, NotFound, StateError, Transient, UnknownNameError
 from streamplug.plugin import register
 from streamplug.plugin.catalog import MANIFESTS
+from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
-from streamplug.run.table_format import TableFormat
+from streamplug.source import OpenSources, Source
 
 
-class RowList(TableFormat):
+class RowList(Source):
     """A directory with a rows.json: for each version, rows of a data set."""
 
     def open(self, stream, observer):
@@ -40,9 +42,9 @@ def range_array(size):
 
 @pytest.fixture(autouse=True)
 def registered():
-    register("table", "rowlist", RowList)
+    register("source", "rowlist", RowList)
     yield
-    unregister("table", "rowlist")
+    unregister("source", "rowlist")
 
 
 def make_table(folder, *versions):
@@ -55,10 +57,10 @@ def make_table(folder, *versions):
     return str(folder / "table")
 
 
-class TestRowList(TableTests):
+class TestRowList(SourceTests):
     name = "rowlist"
 
-    def make_table(self, folder):
+    def make_location(self, folder):
         rows = list(range(3, 100, 2))
         return make_table(folder, rows), [{"n": n} for n in rows]
 
@@ -83,16 +85,16 @@ def test_a_table_is_recognized_by_its_manifest(tmp_path, monkeypatch):
     table = make_table(tmp_path, [4, 5])
     with pytest.raises(NotFound, match=r"index\.json does not exist"):
         StreamingDataset(remote=table)
-    monkeypatch.setattr("streamplug.run.table_format.MANIFESTS", {"rows.json": "rowlist"})
+    monkeypatch.setattr("streamplug.source.source.MANIFESTS", {"rows.json": "rowlist"})
     assert numbers(remote=table) == [4, 5]
-    monkeypatch.setattr("streamplug.run.table_format.MANIFESTS", {"rows.json": "nothing"})
-    with pytest.raises(UnknownNameError, match="table: unknown table 'nothing'"):
+    monkeypatch.setattr("streamplug.source.source.MANIFESTS", {"rows.json": "nothing"})
+    with pytest.raises(UnknownNameError, match="table: unknown source 'nothing'"):
         StreamingDataset(remote=table)
 
 
 def test_a_manifest_is_looked_for_again_when_that_fails(tmp_path, monkeypatch):
     table = make_table(tmp_path, [4, 5])
-    monkeypatch.setattr("streamplug.run.table_format.MANIFESTS", {"rows.json": "rowlist"})
+    monkeypatch.setattr("streamplug.source.source.MANIFESTS", {"rows.json": "rowlist"})
     monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: None)
     failures = [Transient("busy")]
 
@@ -125,4 +127,50 @@ def test_a_version_is_of_a_table(tmp_path):
 def test_each_manifest_has_a_distribution():
     from streamplug.plugin.catalog import CATALOG
 
-    assert set(MANIFESTS.values()) <= set(CATALOG["table"])
+    assert set(MANIFESTS.values()) <= set(CATALOG["source"])
+
+
+def write_numbers(folder, name, *, size=30, **options):
+    with MDSWriter(out=folder / name, columns={"n": "int"}, max_samples_per_shard=1) as out:
+        for n in range(size):
+            out.write({"n": n})
+    return Stream(remote=f"file://{folder / name}", **options)
+
+
+def test_a_storage_is_opened_once_for_the_headers_of_all_shards(tmp_path, monkeypatch):
+    opened = []
+
+    def counting(url, options=None):
+        opened.append(url)
+        return open_storage(url, options)
+
+    monkeypatch.setattr("streamplug.source.location.open_storage", counting)
+    stream = write_numbers(tmp_path, "set", size=20, local=str(tmp_path / "cache")).open()
+    sizes = [stream.header_sizes(shard, "n") for shard in range(20)]
+    assert [found.tolist() for found in sizes] == [[8]] * 20
+    assert stream.file_versions == ""  # there are checksums
+    assert len(opened) == 1
+    again = pickle.loads(pickle.dumps(stream.stream))  # each process has a client of its own
+    assert again.storage.exists("index.json")
+    assert len(opened) == 2
+
+
+def test_opened_streams_are_described_together(tmp_path):
+    streams = [
+        write_numbers(tmp_path, "first", select=range(3, 9)),
+        write_numbers(tmp_path, "second", local=str(tmp_path / "cache")),
+    ]
+    opened = OpenSources.open(streams)
+    assert len(opened) == 2
+    assert [index.size for index in opened.indexes] == [30, 30]
+    assert not opened[0].downloads
+    assert opened.downloads
+    assert opened.decoded_bytes == 0  # not known of the encoding
+    assert opened.row_bytes == sum(index.raw_bytes for index in opened.indexes) // 60
+    reader = opened.make_reader(["n"])
+    assert [reader.row(n)["n"] for n in range(8)] == [3, 4, 5, 6, 7, 8, 0, 1]
+    with pytest.raises(ConfigError, match="columns"):
+        opened.checked(["m"], allow_unsafe=False)
+    fingerprint = opened.make_fingerprint(reader.starts)
+    assert fingerprint.digest != OpenSources(opened[1:]).make_fingerprint(reader.starts).digest
+    assert OpenSources.open(streams).make_fingerprint(reader.starts) == fingerprint

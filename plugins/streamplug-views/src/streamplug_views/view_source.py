@@ -19,8 +19,7 @@ from streamplug.plan import RowSelection
 from streamplug.plan.row_selection import RowRange, SelectedRows
 from streamplug.plugin.location import join, local_path
 from streamplug.read import Reader, SampleReader
-from streamplug.run.open_stream import OpenStream
-from streamplug.run.table_format import TableFormat
+from streamplug.source import OpenStream, Source
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.types import Int64
@@ -35,7 +34,7 @@ from streamplug_views.version_store import VersionStore
 _opening: ContextVar[str] = ContextVar("opening", default="")
 
 
-class ViewFormat(TableFormat):
+class ViewSource(Source):
     """Views: rows and columns of data sets, in versions."""
 
     def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
@@ -186,7 +185,7 @@ class OpenView(OpenStream):
 
     snapshot: Snapshot = None  # type: ignore[assignment]  # the fields before have defaults
 
-    is_table: ClassVar[bool] = True
+    has_shards: ClassVar[bool] = False
 
     @property
     def folders(self) -> set[str]:
@@ -196,7 +195,7 @@ class OpenView(OpenStream):
     def file_versions(self) -> str:
         return " ".join(source.opened.file_versions for source in self.snapshot.sources)
 
-    def as_stored(self, column: str | None) -> OpenStream:
+    def stored(self, column: str | None) -> OpenStream:
         groups = self.snapshot.parts[0]
         if column is not None:
             groups = [group for group in groups if column in group.columns.values()]

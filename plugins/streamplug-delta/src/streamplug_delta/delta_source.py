@@ -20,8 +20,7 @@ from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import ScanSource, Storage
 from streamplug.plugin.location import is_url, join
 from streamplug.plugin_kit.codec_errors import parsing
-from streamplug.run.open_stream import OpenStream
-from streamplug.run.table_format import TableFormat
+from streamplug.source import OpenStream, Source
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.pool import map_threads
@@ -35,7 +34,7 @@ from streamplug_delta.schema import parse_columns, parse_partition_value
 _MAX_READS_IN_FLIGHT = 16
 
 
-class DeltaFormat(TableFormat):
+class DeltaSource(Source):
     """``delta``: tables of Delta Lake, at one version; a directory with a ``_delta_log``."""
 
     def open(self, stream: Stream, observer: Observer | None) -> OpenStream:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,10 +14,10 @@ import numpy as np
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError, UnsafeTypeError, prefix_errors
-from streamplug.index import INDEX_NAME, Index, check_same_columns, shards_digest
+from streamplug.index import INDEX_NAME, Index, check_same_columns
 from streamplug.interfaces import MultiFileFormat, RangeReadableFormat
-from streamplug.plan import DatasetFingerprint, RowSelection, StreamSelections
-from streamplug.read import OpenShards, RangeShards, Reader, SampleReader, SelectedReader
+from streamplug.plan import RowSelection
+from streamplug.read import OpenShards, RangeShards, Reader, SampleReader
 from streamplug.read.auto_shards import AutoShards
 from streamplug.scan.listing import file_versions
 from streamplug.scan.multifile_storage import wrap_multifile
@@ -44,7 +45,8 @@ class OpenStream:
     version: str = ""
     allow_unsafe: bool = field(default=False, kw_only=True)
 
-    is_table: ClassVar[bool] = False
+    has_shards: ClassVar[bool] = True
+    """Whether `shards` reads the samples. A subclass without shards of its own overrides `make_reader`."""
 
     @property
     def downloads(self) -> bool:
@@ -85,7 +87,7 @@ class OpenStream:
         versions = file_versions(storage, names, stream.retries)
         return blake2b(json.dumps(versions).encode(), digest_size=16).hexdigest()
 
-    def as_stored(self, column: str | None) -> OpenStream:  # noqa: ARG002 - views need it
+    def stored(self, column: str | None) -> OpenStream:  # noqa: ARG002 - views need it
         """Return the stream of the one data set that this selects rows of, for what reads stored shards.
 
         Args:
@@ -99,7 +101,10 @@ class OpenStream:
     def make_reader(
         self, opened: Sequence[OpenStream], columns: Sequence[str] | None
     ) -> SampleReader:
-        """Return a reader over all streams without their selections; that of a table is called, if any."""
+        """Return a reader over all streams of a data set, without their selections.
+
+        It is called of the first stream that has no shards; of the first one if all have.
+        """
         return Reader([s.index.starts for s in opened], [s.shards(columns) for s in opened])
 
     def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards | AutoShards:
@@ -137,7 +142,7 @@ class OpenStream:
         with prefix_errors(f"{self.where}: shard {shard}", DataError):
             return format_.open_header(info, header, schema.columns).sizes(stored)
 
-    @property
+    @cached_property
     def ranges(self) -> RangeReader:
         """Reader of byte ranges of the stored files."""
         if isinstance(self.store, RangeReader):
@@ -190,35 +195,3 @@ def check_column_names(columns: Any) -> None:
         raise ConfigError(f"columns={columns!r:.60}: expected a list of names")
     if not len(columns):
         raise ConfigError("columns=[] reads nothing; name at least one, or pass None for all")
-
-
-def check_streams(
-    opened: Sequence[OpenStream], columns: Sequence[str] | None, *, allow_unsafe: bool
-) -> list[OpenStream]:
-    """Check the columns to read of streams, and return the streams with `allow_unsafe`."""
-    for stream in opened:
-        stream.check_columns(columns, allow_unsafe=allow_unsafe)
-    return [replace(stream, allow_unsafe=allow_unsafe) for stream in opened]
-
-
-def read_all(opened: Sequence[OpenStream], columns: Sequence[str] | None) -> SampleReader:
-    """Return a reader of these columns over all streams; None selects all columns."""
-    first = max(opened, key=lambda stream: stream.is_table)
-    reader = first.make_reader(opened, columns)
-    selections = [stream.selection for stream in opened]
-    if not any(selection is not None for selection in selections):
-        return reader
-    sizes = [stream.index.size for stream in opened]
-    return SelectedReader(reader, StreamSelections(selections, sizes))
-
-
-def make_fingerprint(opened: Sequence[OpenStream], starts: Int64) -> DatasetFingerprint:
-    """Return the fingerprint of the streams that states record; `starts` includes the total."""
-    digests = [stream.index.digest for stream in opened]
-    # The digest of a single stream may be known without a pass over its shards.
-    digest = digests[0] if len(digests) == 1 else shards_digest(starts)
-    selections = [stream.rows_digest for stream in opened]
-    if any(selections):
-        digest = blake2b(" ".join([digest, *selections]).encode(), digest_size=8).hexdigest()
-    counts = [len(stream.index) for stream in opened]
-    return DatasetFingerprint(digest, counts, digests, selections)

@@ -1,0 +1,19 @@
+"""Opening of streams: sources, the index of a data set, and opened streams."""
+
+from streamplug.source.index_source import IndexSource
+from streamplug.source.location import StreamLocation
+from streamplug.source.open_sources import OpenSources
+from streamplug.source.open_stream import OpenStream, check_column_names
+from streamplug.source.source import Source, find_source, list_manifests, recognize_source
+
+__all__ = [
+    "IndexSource",
+    "OpenSources",
+    "OpenStream",
+    "Source",
+    "StreamLocation",
+    "check_column_names",
+    "find_source",
+    "list_manifests",
+    "recognize_source",
+]
