@@ -69,6 +69,7 @@ def test_lists_what_plugins_provide_without_importing_it(acme):
         "target": "acme_code:X",
         "status": "installed",
         "reason": "",
+        "manifest": "",
     }
     assert found["", ""]["reason"] == "RuntimeError: no plugins today"
     assert "acme_code" not in sys.modules

@@ -52,7 +52,7 @@ def table_error(url: str, name: str) -> ConfigError:
     """Return the error for data files of a table at a URL; `name` is its format."""
     advice = (
         f"read it with format={name!r} (--src-format {name})"
-        if name in CATALOG["table"]
+        if name in CATALOG["source"]
         else "which is not supported: write the rows that are meant elsewhere"
     )
     return ConfigError(
