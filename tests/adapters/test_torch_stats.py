@@ -141,7 +141,7 @@ def test_what_happened_before_memory_was_shared_is_kept(folder, tmp_path, monkey
         emit_retry("the server answered 503", 0.0)
         return open_index(*arguments, **options)
 
-    monkeypatch.setattr("streamplug.run.stream_opening.open_index", opening)
+    monkeypatch.setattr("streamplug.source.index_source.open_index", opening)
     dataset = StreamingDataset(remote=folder, local=str(tmp_path / "near"), batch_size=BATCH)
     assert dataset.stats().retries == 1
 
