@@ -21,7 +21,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from streamplug_packing import PackedSamples, PackingDataLoader  # noqa: E402
-from streamplug_packing.state import rank_checksum  # noqa: E402
 from streamplug_testing.http import free_port  # noqa: E402
 from streamplug_testing.processes import other_process  # noqa: E402
 
@@ -177,26 +176,34 @@ def test_a_loop_goes_on_where_the_last_one_was_left(folder, run):
         len(loader)
 
 
-def without_checksum(state):
-    return {key: value for key, value in state["packing"].items() if key != "checksum"}
+def packing_of(state):
+    return json.loads(state["packing"])
+
+
+def with_packing(state, **changes):
+    return {**state, "packing": json.dumps({**packing_of(state), **changes})}
+
+
+def record_of(state, rank=0):
+    """Return epoch, step, backlog and bins of a rank."""
+    return packing_of(state)["ranks"][str(rank)]
 
 
 def test_trainers_epochs(folder, run):
-    ends = [i for i, s in enumerate(run[1]) if s["order"]["epoch"] == 0]
-    state = copy.deepcopy(run[1][ends[-1]])
+    ends = [i for i, s in enumerate(run[1]) if s["epoch"] == 0]
+    state = run[1][ends[-1]]
+    _, _, _, bins = record_of(state)
     # All steps of the epoch were read.
-    state["order"]["sample_in_epoch"] = SIZE
-    state["packing"]["backlog"] = []
-    state["packing"]["checksum"] = rank_checksum(state)
+    state = with_packing(state, ranks={0: [0, SIZE // 8, [], bins]})
     loader = make_loader(folder)
     loader.load_state_dict(state)
     assert list(loader) == []
-    assert loader.state_dict()["order"]["epoch"] == 1
+    assert loader.state_dict()["epoch"] == 1
     loader.load_state_dict(state)
     loader.set_epoch(1)
-    assert without_checksum(loader.state_dict()) == without_checksum(state)
+    assert record_of(loader.state_dict()) == [1, 0, [], bins]
     assert next(iter(loader))["sample_ids"]
-    assert loader.state_dict()["order"]["epoch"] == 1
+    assert loader.state_dict()["epoch"] == 1
     loader = make_loader(folder, packs_per_epoch=3)
     loader.set_epoch(5)
     assert digest(next(iter(loader))) == run[0][0]
@@ -230,7 +237,7 @@ def test_an_error_loses_nothing(folder, run):
             raise ValueError("bad")
         return transform(sample)
 
-    bad = run[1][12]["packing"]["bins"][-1][1][-1][2]
+    bad = record_of(run[1][12])[3][-1][-1]
     loader = make_loader(folder, transform=failing)
     found = []
     for _ in range(2):
@@ -355,8 +362,12 @@ def test_a_config_makes_a_loader(folder, run, tmp_path):
 
 
 def unyielded(state):
-    places = [place for _, places in state["packing"]["bins"] for place in places]
-    return [sample for _, _, sample in [*places, *state["packing"]["backlog"]]]
+    _, _, backlog, bins = record_of(state)
+    return [
+        sample
+        for places in [backlog, *(numbers for _, *numbers in bins)]
+        for sample in places[2::3]
+    ]
 
 
 def one_ahead(packs):
@@ -479,6 +490,35 @@ def test_packing_may_begin_after_a_state_of_batches(folder):
     assert sum(read.values()) == SIZE - 8 == len(read)
 
 
+def old_state(state, rank=0):
+    """Return the state of a rank as version 1 had it."""
+    packing, order = (
+        packing_of(state),
+        {k: v for k, v in state.items() if k not in ("packing", "packs")},
+    )
+    epoch, step, backlog, bins = packing.pop("ranks")[str(rank)]
+    order |= {"epoch": epoch, "sample_in_epoch": step * order["global_batch"]}
+    places = lambda numbers: [numbers[at : at + 3] for at in range(0, len(numbers), 3)]  # noqa: E731
+    own = {"bins": [[age, places(numbers)] for age, *numbers in bins], "backlog": places(backlog)}
+    more = {"version": 1, "rank": rank, "packs": state["packs"], "checksum": 1}
+    return {"order": order, "packing": {**packing, **more, **own}}
+
+
+@pytest.mark.parametrize("number", [0, 9, 30])
+def test_states_of_version_1_are_loaded(folder, run, number):
+    found = packs_after(folder, old_state(run[1][number]), 5)
+    assert found == run[0][number + 1 : number + 6]
+
+
+def test_a_state_has_fixed_keys_with_integers_and_texts(folder, run):
+    first = make_loader(folder).state_dict()
+    assert all(state.keys() == first.keys() for state in run[1])
+    assert {type(first[name]) for name in ("epoch", "sample_in_epoch", "packs", "packing")} == {
+        int,
+        str,
+    }
+
+
 @pytest.mark.parametrize("left", [0, 3])
 def test_a_loop_after_a_state_yields_the_rest_of_its_packs(folder, run, left):
     loader = make_loader(folder, packs_per_epoch=7)
@@ -492,33 +532,71 @@ def test_a_loop_after_a_state_yields_the_rest_of_its_packs(folder, run, left):
     loops = [[digest(pack) for pack in resumed] for _ in range(3)]
     assert [len(loop) for loop in loops] == [left, 7, 7]
     assert [pack for loop in loops for pack in loop] == run[0][7 - left : 21]
-    assert resumed.state_dict()["packing"]["packs"] == 0
-    del state["packing"]["packs"]  # of an earlier release
-    resumed.load_state_dict(state)
+    assert resumed.state_dict()["packs"] == 0
+    old = old_state(state)
+    resumed.load_state_dict(old)
+    assert len(list(resumed)) == left
+    del old["packing"]["packs"]  # of a still earlier release
+    resumed.load_state_dict(old)
     assert len(list(resumed)) == 7
 
 
 @pytest.mark.parametrize("loads", [StreamingDataset.load_state_dict])
 def test_a_data_set_refuses_a_state_of_packs(folder, run, loads):
-    with pytest.raises(StateError, match="epoch=None"):
+    with pytest.raises(StateError, match="the state is of packs"):
         loads(StreamingDataset(local=folder, shuffle=True, batch_size=8), run[1][0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"length": 63}, "length: 63 in the state, 64 here"),
+        ({"version": 3}, "version: 3 in the state"),
+        ({"ranks": {1: [0, 1, [], []]}}, r"rank=1"),
+        ({"nodes": None}, "nodes=None"),
+        ({"nodes": 10**15}, f"1 states, of the ranks .* of {10**15} on {10**15} nodes"),
+        ({"ranks": 3}, "no text of states of packs"),
+        ({"ranks": {"x": []}}, "no text of states of packs"),
+        ({"ranks": {0: 3}}, "has 3 where a list of 4 is expected"),
+        ({"ranks": {0: [0, 1, [], 3]}}, "has 3 where a list is expected"),
+        ({"ranks": {0: [0, 1, [], [[1]]]}}, "a bin without samples"),
+        ({"ranks": {0: [0, 1, [], [[]]]}}, "the age of a bin=None"),
+        ({"ranks": {0: [0, 1, [0, 0], []]}}, "where 3 numbers of each sample are expected"),
+        ({"ranks": {0: [0, 1, [0, 0, -1], []]}}, "expected a whole number"),
+        ({"ranks": {0: [0, 1, [0, 0, SIZE], []]}}, f"has sample {SIZE}"),
+        ({"ranks": {0: [-1, 1, [], []]}}, "the epoch=-1"),
+        ({"ranks": {0: [0, None, [], []]}}, "the step=None"),
+    ],
+)
+def test_damaged_packings_are_refused(folder, run, changes, error):
+    refuse(folder, run, with_packing(run[1][9], **changes), error)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"packing": 3}, "a state is what state_dict"),
+        ({"packing": "{"}, "no text of states of packs"),
+        ({"packing": "[]"}, "no text of states of packs"),
+        ({"packs": -1}, "has packs=-1; expected a whole number"),
+        ({"shuffle_seed": 1}, "shuffle_seed"),
+        ({"epoch": [1]}, "epoch="),
+        ({"sample_in_epoch": None}, "sample_in_epoch=None"),
+    ],
+)
+def test_damaged_states_are_refused(folder, run, changes, error):
+    refuse(folder, run, {**run[1][9], **changes}, error)
 
 
 @pytest.mark.parametrize(
     ("keys", "value", "error"),
     [
-        (["packing", "length"], 63, "length: 63 in the state, 64 here"),
-        (["packing", "version"], 2, "version: 2 in the state"),
         (["packing", "rank"], 1, r"rank=1"),
-        (["packing", "nodes"], None, "nodes=None"),
-        (["packing", "nodes"], 10**15, f"1 states, of the ranks .* of {10**15} on {10**15} nodes"),
         (["packing", "bins"], 3, "has 3 where a list is expected"),
         (["packing", "bins"], [[1]], "where a list of 2 is expected"),
         (["packing", "backlog"], [[0, 0]], "where a list of 3 is expected"),
-        (["packing", "backlog"], [[0, 0, -1]], "expected a whole number"),
         (["packing", "backlog"], [[0, 0, SIZE]], f"has sample {SIZE}"),
         (["packing"], 3, "a state is what state_dict"),
-        (["packing", "packs"], -1, "has packs=-1; expected a whole number"),
         (["order", "shuffle_seed"], 1, "shuffle_seed"),
         (["order", "global_batch"], 0, "no position"),
         (["order", "epoch"], [1], "no position"),
@@ -526,23 +604,26 @@ def test_a_data_set_refuses_a_state_of_packs(folder, run, loads):
         (["order", "sample_in_epoch"], None, "no position"),
     ],
 )
-def test_damaged_states_are_refused(folder, run, keys, value, error):
-    loader, state = make_loader(folder), copy.deepcopy(run[1][9])
-    part = state
+def test_damaged_states_of_version_1_are_refused(folder, run, keys, value, error):
+    state = part = old_state(run[1][9])
     for key in keys[:-1]:
         part = part[key]
     part[keys[-1]] = value
+    refuse(folder, run, state, error)
+
+
+def refuse(folder, run, state, error):
+    loader = make_loader(folder)
     with pytest.raises(StateError, match=error):
         loader.load_state_dict(state)
     assert digest(next(iter(loader))) == run[0][0]
 
 
 def test_samples_that_changed_are_refused(folder, run):
-    state = copy.deepcopy(run[1][9])
-    state["packing"]["bins"][0][1] *= 9
-    del state["packing"]["checksum"]
+    epoch, step, backlog, bins = record_of(run[1][9])
+    bins[0][1:] *= 9
     loader = make_loader(folder)
-    loader.load_state_dict(state)
+    loader.load_state_dict(with_packing(run[1][9], ranks={0: [epoch, step, backlog, bins]}))
     with pytest.raises(StateError, match="of a bin have a size of"):
         next(iter(loader))
 
@@ -563,13 +644,11 @@ def test_samples_are_handed_over_to_other_ranks(folder, before, after):
     for loader in ranks:
         loader.load_state_dict(states[::-1])
         ids += [n for pack in [*loader, *loader.flush()] for n in pack["sample_ids"]]
-    epochs = max(state["order"]["epoch"] for state in states) + 1
+    epochs = max(state["epoch"] for state in states) + 1
     assert Counter(ids) == dict.fromkeys(range(SIZE), epochs)
     with pytest.raises(StateError, match=r"this is rank 0 of .*: load its own state, or a list"):
         ranks[0].load_state_dict(
-            states[0]
-            if len(states) > 1
-            else {**states[0], "packing": {**states[0]["packing"], "ranks_per_node": 8}}
+            states[0] if len(states) > 1 else with_packing(states[0], ranks_per_node=8)
         )
 
 
@@ -588,7 +667,7 @@ def test_ranks_on_both_sides_of_a_planned_change_hand_over(folder):
     ranks = [make_rank(rank, 2, packs_per_epoch=5) for rank in range(2)]
     ids = [n for packed in ranks for pack in packed for n in pack["sample_ids"]]
     states = json.loads(json.dumps([packed.state_dict() for packed in ranks]))
-    assert [state["order"]["curriculum_changes"] for state in states] == [1, 2]
+    assert [state["curriculum_changes"] for state in states] == [1, 2]
     other = make_rank(0, 1)
     other.load_state_dict(states)
     ids += [n for part in (other, other.flush()) for pack in part for n in pack["sample_ids"]]
@@ -612,7 +691,7 @@ def test_ranks_that_read_the_same_samples_hand_over_one_state(folder):
             ids += pack["sample_ids"] if rank % 2 == 0 else []
     states = [packed.state_dict() for packed in ranks]
     assert states[0] == states[1] != states[2] == states[3]
-    epochs = max(state["order"]["epoch"] for state in states) + 1
+    epochs = max(state["epoch"] for state in states) + 1
     for rank in range(2):
         other = make_rank(rank, 2)
         other.load_state_dict(states)
@@ -636,24 +715,43 @@ def test_a_list_of_all_states_has_the_own_one(folder, monkeypatch):
     alone = rank_loader(folder, 1, 1, 0, packs_per_epoch=9)
     alone.load_state_dict([loader.state_dict() for loader in ranks])
     assert [len(list(alone)) for _ in range(2)] == [8, 9]
-    order = {**states[0]["order"], "shuffle_seed": 3}
     alone = rank_loader(folder, 1, 1, 0)
-    with pytest.raises(StateError, match="of different orders"):
-        alone.load_state_dict([{**states[0], "order": order}, states[1]])
-    order = {**states[0]["order"], "epoch": 10**12}
+    with pytest.raises(StateError, match="of another run: shuffle_seed"):
+        alone.load_state_dict([{**states[0], "shuffle_seed": 3}, states[1]])
+
+    def in_epoch(epoch):
+        _, *rest = record_of(states[0])
+        return [{**with_packing(states[0], ranks={0: [epoch, *rest]}), "epoch": epoch}, states[1]]
+
     with pytest.raises(StateError, match="more than 1000 epochs apart"):
-        alone.load_state_dict([{**states[0], "order": order}, states[1]])
+        alone.load_state_dict(in_epoch(10**12))
     monkeypatch.setattr("streamplug_packing.handover._MAX_UNREAD_SAMPLES", 999 * SIZE // 2)
     monkeypatch.setattr("streamplug_packing.handover._places_of", None)
-    order = {**states[0]["order"], "epoch": states[1]["order"]["epoch"] + 1000}
     with pytest.raises(StateError, match="are up to 1000 epochs apart: 59996 samples"):
-        alone.load_state_dict([{**states[0], "order": order}, states[1]])
+        alone.load_state_dict(in_epoch(states[1]["epoch"] + 1000))
     new = rank_loader(folder, 1, 1, 0)  # the error leaves the position as it was
     assert [digest(pack) for pack in alone] == [digest(pack) for pack in new]
-    for state, step in zip(states, (5, 6)):
-        state["order"]["curriculum"] = [{"step": step, "proportions": [1], "by_hand": True}]
+
+
+def test_proportions_that_changed_at_different_steps_of_ranks_are_refused(folder):
+    def make_rank(rank, ranks):
+        dataset = StreamingDataset(
+            streams=[Stream(local=folder)],
+            curriculum={0: [1]},
+            epoch_size=SIZE,
+            batch_size=8 // ranks,
+            shuffle=True,
+            world=World(1, ranks, rank=rank),
+        )
+        return PackingDataLoader(dataset, transform=transform, **LIMIT, packs_per_epoch=20)
+
+    ranks = [make_rank(rank, 2) for rank in range(2)]
+    for number, packed in enumerate(ranks):
+        packed.dataset.load_state_dict(packed.dataset.session.state_at(0, 2 + 3 * number))
+        packed.dataset.set_proportions([1])
+        next(iter(packed))
     with pytest.raises(StateError, match="load the same state of the data set on all ranks"):
-        alone.load_state_dict(states)
+        make_rank(0, 1).load_state_dict([packed.state_dict() for packed in ranks])
 
 
 def test_ranks_stay_in_step(folder, tmp_path):
@@ -675,16 +773,17 @@ def test_ranks_stay_in_step(folder, tmp_path):
         for rank in range(2)
     ]
     assert [len(of_rank) for of_rank in lines] == [51, 51]
-    read = [of_rank[-1]["state"]["order"] for of_rank in lines]
+    read = [of_rank[-1]["state"] for of_rank in lines]
+    assert read[0] == read[1]
     assert read[0]["epoch"] > 0
     # After every pack, what both ranks yielded and hold is each sample once an epoch.
     for last in (10, 50):
-        states = [of_rank[last]["state"] for of_rank in lines]
+        state = lines[0][last]["state"]
         alone = make_loader(folder)
-        alone.load_state_dict(states)
+        alone.load_state_dict(state)
         ids = [n for of_rank in lines for row in of_rank[: last + 1] for n in row["ids"]]
         ids += [n for pack in [*alone, *alone.flush()] for n in pack["sample_ids"]]
-        epochs = max(state["order"]["epoch"] for state in states) + 1
+        epochs = state["epoch"] + 1
         assert Counter(ids) == dict.fromkeys(range(SIZE), epochs)
 
 

@@ -1,11 +1,14 @@
-"""Packs in checkpoints of torch.distributed, where each rank has a state of its own."""
+"""Packs in checkpoints that one rank writes, or of torch.distributed, resumed on these and other ranks."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import time
+from collections import Counter
 from importlib import import_module
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,80 +17,180 @@ torch = pytest.importorskip("torch")
 
 from streamplug import MDSWriter, World  # noqa: E402
 from streamplug.errors import StateError  # noqa: E402
+from streamplug.run import rank_record  # noqa: E402
+from tests.rank_group import run_ranks  # noqa: E402
 
 process = import_module(f"{__name__.rpartition('.')[0]}.packing_process")
-RANKS, PACKS, MORE = 2, 7, 5
+SIZE, PACKS, MORE = 400, 7, 9
 pytestmark = pytest.mark.filterwarnings(
     "ignore:torch.distributed is (disabled|unavailable)", "ignore:TypedStorage is deprecated"
 )
 
 
-class RankStates:
-    """The states of all ranks as one value, as in docs/howto/packing.md."""
-
-    def __init__(self, loader):
-        self.loader = loader
-
-    def state_dict(self):
-        states = [None] * torch.distributed.get_world_size()
-        torch.distributed.all_gather_object(states, self.loader.state_dict())
-        return {"states": json.dumps(states)}
-
-    def load_state_dict(self, saved):
-        self.loader.load_state_dict(json.loads(saved["states"]))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("sets") / "one"
+    with MDSWriter(out=out, columns={"n": "int"}, size_limit=300) as writer:
+        writer.write_batch({"n": np.arange(SIZE)})
+    return str(out)
 
 
-def make_rank(folder, rank):
-    world = World(ranks_per_node=RANKS, rank=rank)
-    return process.make_loader(folder, packs_per_epoch=20, world=world)
+def make_rank(folder, rank, ranks, **options):
+    return process.make_loader(folder, world=World(ranks_per_node=ranks, rank=rank), **options)
 
 
-def ids_of(packs, count):
+def ids_of(packs, count=None):
     return [pack["sample_ids"] for pack in islice(packs, count)]
 
 
-def save_and_load(rank, folder, out):
-    dcp = importlib.import_module("torch.distributed.checkpoint")
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{out}/group", world_size=RANKS, rank=rank
-    )
-    loader = make_rank(folder, rank)
+def checkpoints():
+    return importlib.import_module("torch.distributed.checkpoint")
+
+
+def save(rank, ranks, folder, out, workers):
+    """Return the packs before and after a checkpoint, which is saved in each way."""
+    loader = make_rank(folder, rank, ranks, packs_per_epoch=12, num_workers=workers)
     packs = iter(loader)
-    ids_of(packs, PACKS)
-    dcp.save({"packs": RankStates(loader)}, checkpoint_id=f"{out}/whole")
-    dcp.save({"packs": loader}, checkpoint_id=f"{out}/by-key")
-    expected = ids_of(packs, MORE)
-    again = make_rank(folder, rank)
-    dcp.load({"packs": RankStates(again)}, checkpoint_id=f"{out}/whole")
+    before = ids_of(packs, PACKS)
+    checkpoints().save({"packs": loader}, checkpoint_id=f"{out}/save")
+    writing = checkpoints().async_save({"packs": loader}, checkpoint_id=f"{out}/async_save")
+    if rank == 0:
+        time.sleep(0.3)  # the others go on meanwhile
+        state = loader.state_dict()
+        torch.save(state, f"{out}/state.pt")
+        Path(out, "state.json").write_text(json.dumps(state))
+    after = ids_of(packs)
+    after += ids_of(loader, MORE)
+    writing.result()
+    return before, after
+
+
+def load(rank, ranks, folder, out, how, **options):
+    loader = make_rank(folder, rank, ranks, **options)
+    if how == "state.pt":
+        loader.load_state_dict(torch.load(f"{out}/{how}", weights_only=True))
+    elif how == "state.json":
+        loader.load_state_dict(json.loads(Path(out, how).read_text()))
+    else:
+        checkpoints().load({"packs": loader}, checkpoint_id=f"{out}/{how}")
+    return loader
+
+
+def resume(rank, ranks, folder, out, how):
+    loader = load(rank, ranks, folder, out, how, packs_per_epoch=12)
+    packs = ids_of(loader)
+    # A checkpoint of the resumed run is whole again.
+    checkpoints().save({"packs": loader}, checkpoint_id=f"{out}/{how}-again")
+    again = load(rank, ranks, folder, out, f"{how}-again", packs_per_epoch=12)
+    return packs + ids_of(again, MORE)
+
+
+def finish(rank, ranks, folder, out, how):
+    """Return the packs of the rest of the epoch, and its number."""
+    loader = load(rank, ranks, folder, out, how)
+    epoch = loader.state_dict()["epoch"]
+    return ids_of(loader) + ids_of(loader.flush()), epoch
+
+
+@pytest.mark.parametrize(("ranks", "workers", "others"), [(2, 0, (1, 4)), (4, 2, (2,))])
+def test_checkpoints_resume_on_the_same_and_other_ranks(folder, tmp_path, ranks, workers, others):
+    saved = run_ranks(ranks, save, ranks, folder, str(tmp_path), workers)
+    for how in ("save", "async_save", "state.pt", "state.json"):
+        resumed = run_ranks(ranks, resume, ranks, folder, str(tmp_path), how)
+        assert resumed == [after for _, after in saved]
+    for number in others:
+        rest = run_ranks(number, finish, number, folder, str(tmp_path), "save")
+        packs = [pack for part, _ in [*saved, *rest] for pack in part]
+        assert Counter(n for pack in packs for n in pack) == dict.fromkeys(range(SIZE), 1)
+        assert {epoch for _, epoch in rest} == {0}
+
+
+def uneven(rank, folder, out):
+    """Save after an epoch of which ranks have other numbers of packs, and in the next one."""
+    loader = make_rank(folder, rank, 2)
+    count = len(ids_of(loader))
+    states = [loader.state_dict()]
+    next(iter(loader))
+    states.append(loader.state_dict())
+    expected = ids_of(loader, MORE)
+    again = make_rank(folder, rank, 2)
+    again.load_state_dict(states[1])
+    assert again.state_dict() == states[1]
     assert ids_of(again, MORE) == expected
-    with pytest.raises(StateError, match=r"list of (them|the states of all ranks)"):
-        dcp.load({"packs": make_rank(folder, rank)}, checkpoint_id=f"{out}/by-key")
-    torch.distributed.destroy_process_group()
+    return count, states
 
 
-def test_states_of_all_ranks_are_one_value_of_a_checkpoint(tmp_path):
-    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}, size_limit=300) as writer:
-        writer.write_batch({"n": np.arange(400)})
-    torch.multiprocessing.start_processes(
-        save_and_load,
-        (str(tmp_path / "set"), str(tmp_path)),
-        nprocs=RANKS,
-        start_method="fork",  # so that torch is imported once
-    )
+def test_loops_that_end_after_other_numbers_of_packs_are_saved(folder, tmp_path):
+    (first, states), (second, same_states) = run_ranks(2, uneven, folder, str(tmp_path))
+    assert first != second
+    assert states == same_states
+    assert [state["epoch"] for state in states] == [1, 1]
 
 
-def test_a_state_with_values_of_several_ranks_is_refused(tmp_path):
-    with MDSWriter(out=tmp_path, columns={"n": "int"}, size_limit=300) as writer:
-        writer.write_batch({"n": np.arange(400)})
-    loaders = [make_rank(str(tmp_path), rank) for rank in range(RANKS)]
-    for loader in loaders:
-        ids_of(loader, PACKS)
-    own, other = (loader.state_dict() for loader in loaders)
-    for mixed in (
-        {**own, "packing": {**own["packing"], "bins": other["packing"]["bins"]}},
-        {**own, "packing": {**own["packing"], "checksum": other["packing"]["checksum"]}},
-        {**own, "order": {**own["order"], "sample_in_epoch": own["order"]["sample_in_epoch"] + 8}},
-    ):
-        with pytest.raises(StateError, match=r"values of several ranks.*as one value"):
-            loaders[0].load_state_dict(mixed)
-    loaders[0].load_state_dict(own)
+def late(rank, folder, limits):
+    rank_record._TIMEOUT_SECONDS, ahead = limits
+    loader = make_rank(folder, rank, 2, packs_per_epoch=50)
+    packs = iter(loader)
+    next(packs)
+    error = None
+    if rank:
+        ids_of(packs, ahead)
+    torch.distributed.barrier()
+    if rank == 0:
+        ids_of(packs, 2)
+        try:
+            loader.state_dict()
+        except StateError as caught:
+            error = str(caught)
+    torch.distributed.barrier()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("ahead", "error"),
+    [
+        (0, "rank 1 has not reached output 3 of loop 0"),
+        (40, "rank 1 is 32 outputs or more ahead"),
+    ],
+)
+def test_a_rank_that_is_elsewhere_is_named(folder, ahead, error):
+    assert error in run_ranks(2, late, folder, (0.2, ahead))[0]
+
+
+class ClosedStore:
+    def set(self, key, value):
+        raise RuntimeError("Broken pipe")
+
+
+def after_the_store(rank, folder):
+    loader = make_rank(folder, rank, 2, packs_per_epoch=9)
+    packs = iter(loader)
+    next(packs)
+    loader._records._store = ClosedStore()
+    count = len(ids_of(packs))
+    with pytest.raises(StateError, match="no records of other ranks: Broken pipe"):
+        loader.state_dict()
+    return count
+
+
+def test_a_rank_reads_on_when_the_process_with_the_store_has_ended(folder):
+    assert run_ranks(2, after_the_store, folder) == [8, 8]
+
+
+def other_proportions(rank, folder):
+    loader = make_rank(folder, rank, 2, packs_per_epoch=20)
+    ids_of(loader, 3)
+    loader.dataset.load_state_dict(loader.dataset.session.state_at(0, 20 + rank))
+    with pytest.raises(StateError, match=r"was set to epoch and step 0,2[01].*set_proportions"):
+        loader.state_dict()
+
+
+def test_data_sets_that_ranks_set_to_other_positions_are_refused(folder):
+    run_ranks(2, other_proportions, folder)
+
+
+def test_a_state_of_one_rank_is_refused_on_another(folder):
+    loaders = [make_rank(folder, rank, 2) for rank in range(2)]
+    ids_of(loaders[0], PACKS)
+    with pytest.raises(StateError, match=r"of the ranks \[0\] of 2 .*; this is rank 1 of 2"):
+        loaders[1].load_state_dict(loaders[0].state_dict())

@@ -73,7 +73,7 @@ class Program:
             if self.epoch < EPOCHS - 2:
                 getattr(self, name)(a, b)
                 state = self.packs.state_dict()
-                assert (state["order"]["epoch"] >= self.epoch) or not self.done
+                assert (state["epoch"] >= self.epoch) or not self.done
 
     def next(self, count, _=0):
         for _ in range(1 + count // 3):

@@ -432,10 +432,11 @@ class Run(RunOrder):
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
         if not isinstance(saved, Mapping):
             raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
-        if saved.get("parts") or saved.get("loader"):  # a data set would repeat samples
+        if any(map(saved.get, ("packing", "pipeline", "parts", "loader"))):
+            # A data set would repeat or lose samples.
             raise StateError(
-                "the state is in the middle of batches of a pipeline: load it into that pipeline or its "
-                "WebLoader, or save it at the end of an epoch"
+                "the state is of packs, or in the middle of batches of a pipeline: load it into packs, or "
+                "load it into that pipeline or its WebLoader, or save it at the end of an epoch"
             )
         before = self._start, self.batch_size
         # Options that were not given are taken from the state.

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from streamplug.config import is_integer
 from streamplug.errors import StateError
 from streamplug.run.session import Session
 from streamplug.types import World
-from streamplug_packing.state import PackingState, SamplePlace, world_of_state
-
-POSITION_KEYS = ("epoch", "sample_in_epoch", "curriculum", "curriculum_changes")
-"""Keys of the state of an order that tell where a rank stands, rather than which order it is."""
+from streamplug_packing.state import PackingState, SamplePlace, SavedPacks
 
 _MAX_EPOCHS_APART = 1000
 _MAX_UNREAD_SAMPLES = 4_000_000
@@ -27,120 +21,56 @@ Ranks yield the same number of packs, so their positions differ by the sums of s
 less than an epoch of a large data set, and by a few epochs of a small one.
 """
 
-RankStates = Sequence["tuple[World, Mapping[str, Any]]"]
-"""Places of ranks, and their states."""
 
-
-def select_states(saved: Any, session: Session) -> RankStates:
-    """Return the state of this rank alone, or those of all ranks of another world.
+def select_records(states: Sequence[SavedPacks], session: Session) -> tuple[World, dict[int, Any]]:
+    """Return the records of all ranks that states have, and the world of these.
 
     With replication, the ranks that read the same samples count as one rank.
 
     Raises:
-        StateError: If this rank's state is missing, some of another world are, they are of several worlds, or
-            two of one rank differ.
+        StateError: If the record of this rank is missing, some of another world are, they are of several
+            worlds, or two of one rank differ.
     """
-    states = [saved] if isinstance(saved, Mapping) else saved
-    if not isinstance(states, (list, tuple)) or not states or not all(map(_is_state, states)):
+    worlds = sorted({(s.world.nodes, s.world.ranks_per_node) for s in states if s.records})
+    if len(worlds) > 1:  # the own record alone would lose what others hold
         raise StateError(
-            "a state is what state_dict() returned, or a list of those of all ranks, not "
-            f"{reprlib.repr(saved)}"
-        )
-    ranks = _drop_replicas(
-        sorted(((world_of_state(s["packing"]), s) for s in states), key=lambda r: r[0].rank)
-    )
-    own = session.world
-    sizes = sorted({(world.nodes, world.ranks_per_node) for world, _ in ranks})
-    if len(sizes) > 1:  # the own state alone would lose what others hold
-        raise StateError(
-            f"the list has states of several worlds, (nodes, ranks per node) = {sizes}: save the states of "
+            f"the list has states of several worlds, (nodes, ranks per node) = {worlds}: save the states of "
             "all ranks before resize()"
         )
-    for world, state in ranks:
-        if world == own:
-            return [(world, state)]
-    first = ranks[0][0]
+    records: dict[int, Any] = {}
+    for rank, record in (item for state in states for item in state.records.items()):
+        if records.setdefault(rank, record) != record:
+            raise StateError(
+                f"the list has two states of rank {rank} of {World(*worlds[0]).ranks} that differ: save the "
+                "states of all its ranks after the same pack; ranks of a replication group count as one rank"
+            )
+    own, saved = session.world, World(*worlds[0]) if worlds else session.world
+    if not records or (saved == replace(own, rank=0) and own.rank in records):
+        return saved, records
     # The number of ranks is compared first: that of a damaged state may be any.
-    if len(ranks) != first.ranks or any(
-        world != replace(first, rank=n) for n, (world, _) in enumerate(ranks)
-    ):
+    if len(records) != saved.ranks or saved == replace(own, rank=0):
         raise StateError(
-            f"{len(ranks)} states, of the ranks {[w.rank for w, _ in ranks]} of {first.ranks} on "
-            f"{first.nodes} nodes; this is rank {own.rank} of {own.ranks} on {own.nodes}: load its own "
-            "state, or a list of the states of all ranks"
+            f"{len(records)} states, of the ranks {sorted(records)} of {saved.ranks} on {saved.nodes} nodes; "
+            f"this is rank {own.rank} of {own.ranks} on {own.nodes}: load its own state, or a list of the "
+            "states of all ranks"
         )
     if not session.run.options.elastic:
         raise StateError(
             f"partition_algo={session.run.options.partition_algo!r}: packs are resumed on the same number of "
             "nodes and ranks only"
         )
-    return ranks
+    return saved, records
 
 
-def _drop_replicas(ranks: RankStates) -> RankStates:
-    """Return one state of each rank, or group of ranks that read the same samples; `ranks` is sorted."""
-    distinct = list(ranks[:1])
-    for before, (world, state) in pairwise(ranks):
-        if world != before[0]:
-            distinct.append((world, state))
-        elif state != before[1]:
-            raise StateError(
-                f"the list has two states of rank {world.rank} of {world.ranks} that differ; ranks of one "
-                "replication group count as one rank: save the states of all its ranks after the same pack"
-            )
-    return distinct
-
-
-def _is_state(state: Any) -> bool:
-    return isinstance(state, Mapping) and all(
-        isinstance(state.get(part), Mapping) for part in ("order", "packing")
-    )
-
-
-def latest_order(ranks: RankStates) -> Mapping[str, Any]:
-    """Return the state of the order of the rank that has read most.
-
-    Raises:
-        StateError: If the states are of different orders, or of epochs far from each other.
-    """
-    orders: list[Mapping[str, Any]] = [state["order"] for _, state in ranks]
-    first, *others = ({k: v for k, v in o.items() if k not in POSITION_KEYS} for o in orders)
-    if any(other != first for other in others):
-        raise StateError("the states of the ranks are of different orders")
-    earliest, latest = min(orders, key=order_position), max(orders, key=order_position)
-    if latest["epoch"] - earliest["epoch"] > _MAX_EPOCHS_APART:
+def check_distance(states: Iterable[PackingState]) -> None:
+    """Raise `StateError` if ranks are epochs apart from each other that cannot be counted."""
+    epochs = [state.epoch for state in states]
+    if max(epochs) - min(epochs) > _MAX_EPOCHS_APART:
         raise StateError(f"the states of the ranks are more than {_MAX_EPOCHS_APART} epochs apart")
-    changes = _changes_of(latest)
-    for order in orders:
-        own = _changes_of(order)
-        if own != changes[: len(own)]:
-            raise StateError(
-                f"set_proportions() was called at different steps of ranks: {reprlib.repr(own)} and "
-                f"{reprlib.repr(changes)}; with packs_per_epoch=, load the same state of the data set on all "
-                "ranks before you call it"
-            )
-    return latest
 
 
-def _changes_of(order: Mapping[str, Any]) -> list[Any]:
-    """Return the changes of proportions in the state of an order."""
-    changes: Any = order.get("curriculum", [])
-    if not isinstance(changes, (list, tuple)):
-        raise StateError(f"the state has curriculum={reprlib.repr(changes)}; expected a list")
-    return list(changes)
-
-
-def order_position(order: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the epoch and the step of the state of an order."""
-    numbers = [order.get(key) for key in ("epoch", "sample_in_epoch", "global_batch")]
-    epoch, samples, batch = (int(n) if is_integer(n) and n >= 0 else None for n in numbers)
-    if epoch is None or samples is None or not batch:
-        raise StateError(f"the state has order={reprlib.repr(order)}, which has no position")
-    return epoch, samples // batch
-
-
-def hand_over(ranks: Sequence[tuple[World, PackingState]], session: Session) -> PackingState:
-    """Return the state of this rank after others; the session stands where the one that read most stood.
+def hand_over(ranks: Sequence[tuple[World, PackingState]], session: Session) -> list[PackingState]:
+    """Return the states of the ranks after others; the session stands where the one that read most stood.
 
     What they read and did not yield, and what the others did not read yet of steps before that, is dealt to
     the ranks, in the order of the plan.
@@ -161,7 +91,9 @@ def hand_over(ranks: Sequence[tuple[World, PackingState]], session: Session) -> 
         )
     for part in unread:
         left += _places_of(session, *part)
-    return PackingState(epoch, step, tuple(sorted(left)[session.world.rank :: session.world.ranks]))
+    left.sort()
+    ranks_now = session.world.ranks
+    return [PackingState(epoch, step, tuple(left[rank::ranks_now])) for rank in range(ranks_now)]
 
 
 def _unread_steps(

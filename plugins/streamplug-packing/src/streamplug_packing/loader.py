@@ -114,8 +114,9 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
             ConfigError: Always.
         """
         raise ConfigError(
-            f"resize({world}) of packs: save the state_dict() of all ranks, and give the list of them to "
-            "load_state_dict() of loaders in the other world, which hands over the samples of open bins"
+            f"resize({world}) of packs: save the state_dict() of all ranks, and give it, or the list of them "
+            "without a process group, to load_state_dict() of loaders in the other world, which hands over "
+            "the samples of open bins"
         )
 
     def set_epoch(self, epoch: int) -> None:

@@ -16,12 +16,14 @@ class Bin(Generic[T]):
         number: Number of bins that were opened before it.
         space: Units of size that are free.
         items: Its items, in the order in which they were added.
+        texts: The texts of its items, each after a comma.
         is_full: Whether nothing may be added.
     """
 
     number: int
     space: int
     items: list[T] = field(default_factory=list)
+    texts: str = ""
     is_full: bool = False
 
 
@@ -37,8 +39,8 @@ class BestFitPacker(Generic[T]):
         self.bins: list[Bin[T]] = []  # in the order in which they were opened
         self._opened = 0
 
-    def add(self, item: T, size: int) -> None:
-        """Add an item of a size in ``[1, length]``."""
+    def add(self, item: T, size: int, text: str = "") -> None:
+        """Add an item of a size in ``[1, length]``, and its text in a state."""
         fitting = (b for b in self.bins if b.space >= size and not b.is_full)
         best = min(fitting, key=lambda b: b.space, default=None)
         if best is None:
@@ -46,6 +48,7 @@ class BestFitPacker(Generic[T]):
             self._opened += 1
             self.bins.append(best)
         best.items.append(item)
+        best.texts += f",{text}"
         best.space -= size
         self._mark(best)
 
@@ -65,9 +68,9 @@ class BestFitPacker(Generic[T]):
         """Return the number of bins that were opened since a bin was, including itself."""
         return self._opened - bin_.number
 
-    def restore(self, age: int, items: list[T], size: int) -> None:
+    def restore(self, age: int, items: list[T], size: int, texts: str = "") -> None:
         """Append a bin of a saved age with items of a total size; bins come in the order of opening."""
-        self.bins.append(Bin(self._opened - age, self.length - size, items))
+        self.bins.append(Bin(self._opened - age, self.length - size, items, texts))
         self._mark(self.bins[-1])
 
     def _mark(self, bin_: Bin[T]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Generator as GeneratorType
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -11,19 +13,20 @@ from numpy.random import Generator
 
 from streamplug.config import suggest_keywords
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StateError
+from streamplug.run.rank_record import RankRecords, last_position
+from streamplug.run.session import Session
 from streamplug.types import Sample
-from streamplug_packing.handover import hand_over, latest_order, order_position, select_states
+from streamplug_packing.handover import check_distance, hand_over, select_records
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.source import PackSource
-from streamplug_packing.state import (
-    PackingState,
-    check_rank_checksum,
-    count_packs,
-    load_samples,
-    rank_checksum,
-)
+from streamplug_packing.state import PackingState, SavedPacks, to_state
 from streamplug_packing.stream import PackStream, Snapshot
+
+SAME_CHANGES = (
+    "set_proportions() was called at different steps of ranks; with packs_per_epoch=, load the same state of "
+    "the data set on all ranks before you call it"
+)
 
 
 class PackIterable:
@@ -38,11 +41,41 @@ class PackIterable:
         self._stream, self._move = stream, move
         # Packs that the current loop has yielded, and those that the next one counts as yielded before.
         self._num_packs = self._resumed_packs = 0
-        self._go_on(stream.state())
+        self._go_on(stream.record())
+        self._begin_records({})
 
-    def _go_on(self, state: PackingState) -> None:
-        self._yielded = state
+    def _go_on(self, record: str) -> None:
+        self._yielded = record  # of the state after the last pack
         self._running: Iterator[Snapshot] | None = None
+
+    def _begin_records(self, known: Mapping[int, str] | None, start: str = "") -> None:
+        """Begin anew with these records of all ranks; None if they are unknown, {} as for `SavedPacks`.
+
+        `start` names the position that was set on the data set itself, which all ranks must have in common.
+        """
+        self._records = RankRecords(f"packs {self._stream.options.to_state()}")
+        self._known: Mapping[int, str] | None = known
+        self._dataset_start = start
+        if known is None:
+            self._publish(self._records.publish)
+
+    def _publish(self, publish: Callable[[Session, str], None]) -> None:
+        """Tell other ranks where this one is after a pack or a loop."""
+        self._known = None
+        publish(self._stream.source.session, f"{self._dataset_start} {self._yielded}")
+
+    def _collect(self) -> dict[int, str]:
+        """Return the records of all ranks."""
+        record = f"{self._dataset_start} {self._yielded}"
+        found = self._records.collect(self._stream.source.session, record)
+        parts = {rank: record.partition(" ") for rank, record in found.items()}
+        for rank, (start, _, _) in parts.items():
+            if start != self._dataset_start:
+                raise StateError(
+                    f"the data set of rank {rank} was set to epoch and step {start or None}, that of this "
+                    f"rank to {self._dataset_start or None}: {SAME_CHANGES}"
+                )
+        return {rank: record for rank, (_, _, record) in parts.items()}
 
     def __len__(self) -> int:
         """Return `packs_per_epoch`.
@@ -80,8 +113,8 @@ class PackIterable:
 
     def _start(self, packs: Iterator[Snapshot]) -> Iterator[Snapshot]:
         # A pack may have been prepared ahead of use, and not been yielded.
-        if self._yielded != self._stream.state():
-            self._stream.begin(self._yielded)
+        if self._yielded != self._stream.record():
+            self._stream.begin(self._state)
         return packs if self._move is None else self._move(packs)
 
     def _take(self, running: Iterator[Snapshot], limit: int | None) -> Iterator[Any]:
@@ -91,86 +124,137 @@ class PackIterable:
             try:
                 pack, self._yielded = next(running)
             except StopIteration:
-                self._go_on(self._stream.state())
+                self._go_on(self._stream.record())
+                self._publish(self._records.publish_end)
                 return
             except BaseException:
                 # A position that was set on the data set meanwhile is where the next loop begins.
-                self._stream.begin(self._yielded, self._stream.num_jumps)
+                self._stream.begin(self._state, self._stream.num_jumps)
                 self._running = None
                 raise
+            self._publish(self._records.publish)
             yield pack
 
+    @property
+    def _state(self) -> PackingState:
+        """The state after the last pack."""
+        return PackingState.from_record(json.loads(self._yielded))
+
     def state_dict(self) -> dict[str, Any]:
-        """Return this rank's state after the pack that was yielded last, as JSON values.
+        """Return the state after the pack that was yielded last, as integers and texts.
 
-        Each rank has a state of its own.
-        """
-        self._follow_dataset()
-        session, state = self._stream.source.session, self._yielded
-        options = self._stream.options.to_state()
-        # After resize(), the samples of open bins are still those of a rank of the world before.
-        world = self._stream.world if state.places else session.world
-        saved: dict[str, Any] = {
-            "order": session.state_at(state.epoch, state.step),
-            "packing": {**state.save(options, world), "packs": self._num_packs},
-        }
-        saved["packing"]["checksum"] = rank_checksum(saved)
-        return saved
-
-    def load_state_dict(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """Resume from this rank's state, or from those of all ranks.
-
-        With `packs_per_epoch`, the next loop yields those packs that the loop of the state had left.
-
-        Args:
-            saved: This rank's state. Or a list of the states of all ranks, in any order, after the same
-                number of packs: on other numbers of nodes and ranks, the samples that were not yielded yet
-                are dealt to the ranks that there are now. Or a state of the data set, after which all
-                samples are packed.
+        In a process group of torch it is the same on all ranks, and each may ask for it alone. Else each rank
+        has a state of its own.
 
         Raises:
-            StateError: If the state is of another order, of other packs, or of another rank, or has values of
-                several ranks.
+            StateError: If another rank does not reach this pack, or is far ahead of it.
         """
-        source, options = self._stream.source, self._stream.options.to_state()
+        self._follow_dataset()
+        stream, state = self._stream, self._state
+        session, options = stream.source.session, stream.options.to_state()
+        # After resize(), the samples of open bins are still those of a rank of the world before.
+        world = stream.world if state.places or self._known else session.world
+        if self._known is not None:
+            records = self._known
+        elif world == session.world:
+            records = self._collect()
+        else:
+            records = {world.rank: self._yielded}
+        position = last_position(records) if records else (state.epoch, state.step)
+        order = session.state_at(*position)
+        return to_state(order, options, world, records, self._num_packs)
+
+    def load_state_dict(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Resume from a state of all ranks, or from the states of all ranks.
+
+        With `packs_per_epoch`, the next loop yields those packs that the loop of the state had left. On other
+        numbers of nodes and ranks, the samples that were not yielded yet are dealt to the ranks that there
+        are now.
+
+        Args:
+            saved: What `state_dict` returned. If ranks had states of their own: this rank's, or a list of
+                those of all ranks, in any order, after the same number of packs. Or a state of the data set,
+                after which all samples are packed.
+
+        Raises:
+            StateError: If the state is of another order, of other packs, or of another rank.
+        """
+        source = self._stream.source
         if isinstance(saved, Mapping) and "packing" not in saved:
             source.go_to(saved)
             self._stream.accept_world()
-            self._begin(PackingState(*source.session.next_step()))
+            self._begin(PackingState(*source.session.next_step()), {})
             self._num_packs = self._resumed_packs = 0
             return
-        ranks = select_states(saved, source.session)
-        size = source.session.size
-        states = [
-            load_samples(state["packing"], options, size, *order_position(state["order"]))
-            for _, state in ranks
-        ]
-        if isinstance(saved, Mapping):
-            check_rank_checksum(saved)
-        num_packs = max(count_packs(state["packing"]) for _, state in ranks)
-        before = self.state_dict()["order"]
-        source.go_to(latest_order(ranks))
-        worlds = [world for world, _ in ranks]
-        is_own = worlds == [source.session.world]
+        is_list = isinstance(saved, (list, tuple)) and saved
+        states = [SavedPacks.parse(state) for state in (saved if is_list else [saved])]
+        for state in states:
+            state.check_options(self._stream.options.to_state())
+        before = source.session.state_at(self._state.epoch, self._state.step)
         try:
-            begin = states[0] if is_own else hand_over(list(zip(worlds, states)), source.session)
+            begin, known = self._read_states(states)
         except BaseException:
             source.go_to(before)
-            self._begin(self._yielded)
+            self._stream.begin(self._state)
+            self._running = None
             raise
         self._stream.accept_world()
-        self._begin(begin)
-        self._num_packs = self._resumed_packs = num_packs
+        self._begin(begin, known)
+        self._num_packs = self._resumed_packs = max(state.num_packs for state in states)
 
-    def _begin(self, state: PackingState) -> None:
+    def _read_states(
+        self, states: Sequence[SavedPacks]
+    ) -> tuple[PackingState, Mapping[int, str] | None]:
+        """Go to the position of states; return where this rank begins, and the known records of all ranks."""
+        source = self._stream.source
+        session = source.session
+        saved_world, records = select_records(states, session)
+        size, own = session.size, session.world.rank
+        ranks = {rank: PackingState.from_record(r, size) for rank, r in sorted(records.items())}
+        is_same = saved_world == replace(session.world, rank=0)
+        if is_same:
+            states = [state for state in states if own in state.records] or states
+        else:
+            check_distance(ranks.values())
+        _go_to_last(source, [state.order for state in states])
+        if not ranks:
+            return PackingState(*session.next_step()), {}
+        if not is_same:
+            worlds = [replace(saved_world, rank=rank) for rank in ranks]
+            ranks = dict(enumerate(hand_over(list(zip(worlds, ranks.values())), session)))
+        begin, is_whole = ranks[own], len(ranks) == session.world.ranks
+        if session.next_step() != (begin.epoch, begin.step):
+            source.go_to(session.state_at(begin.epoch, begin.step))
+        known = {rank: state.record for rank, state in ranks.items()}
+        return begin, known if is_whole else None
+
+    def _begin(self, state: PackingState, known: Mapping[int, str] | None, start: str = "") -> None:
         self._stream.begin(state)
-        self._go_on(state)
+        self._go_on(state.record)
+        self._begin_records(known, start)
 
     def _follow_dataset(self) -> None:
         """Go to the position that was set on the data set itself, if any."""
         if self._stream.is_outdated():
-            position = self._stream.source.session.next_step()
-            self._begin(PackingState(*position, self._yielded.backlog, self._yielded.bins))
+            epoch, step = self._stream.source.session.next_step()
+            state = replace(self._state, epoch=epoch, step=step)
+            self._begin(state, None if state.places else {}, f"{epoch},{step}")
+
+
+def _go_to_last(source: PackSource, orders: Sequence[Mapping[str, Any]]) -> None:
+    """Go to the last position of states of one order.
+
+    Raises:
+        StateError: If the proportions of its streams changed at different steps in them.
+    """
+    session, reached = source.session, {}
+    for order in orders:
+        source.go_to(order)
+        position = session.next_step()
+        reached[position] = order, session.state_at(*position)
+    source.go_to(reached[max(reached)][0])
+    if any(session.state_at(*position) != state for position, (_, state) in reached.items()):
+        raise StateError(f"the states are of other proportions: {SAME_CHANGES}")
 
 
 @suggest_keywords

@@ -21,8 +21,8 @@ from streamplug_packing.state import SamplePlace
 _IDS_PER_BLOCK = 1024
 _SAMPLES_PER_READ = 64
 RESIZE_ERROR = (
-    "resize() of a data set that is packed: load the list of the states of all ranks in the other world, "
-    "which hands over the samples of open bins"
+    "resize() of a data set that is packed: load the list of the states of all ranks in the other world, or "
+    "their state in a process group, which hands over the samples of open bins"
 )
 
 

@@ -10,13 +10,13 @@ from streamplug.errors import ConfigError, StateError
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.packer import BestFitPacker, Bin
 from streamplug_packing.source import RESIZE_ERROR, PackSource
-from streamplug_packing.state import PackingState, SamplePlace
+from streamplug_packing.state import PackingState, SamplePlace, make_record
 
 _Item: TypeAlias = "tuple[SamplePlace, int, Any]"
 """A sample in a bin: its place, its size, and what the transform returned."""
 
-Snapshot: TypeAlias = "tuple[Any, PackingState]"
-"""A pack, and the state after it."""
+Snapshot: TypeAlias = "tuple[Any, str]"
+"""A pack, and the record of the state after it, see `PackingState.record`."""
 
 
 class PackStream:
@@ -63,14 +63,15 @@ class PackStream:
             self.source.go_to(session.state_at(*position))
             self.num_jumps = session.run.num_jumps
 
-    def state(self) -> PackingState:
-        """Return the state after the last pack."""
+    def record(self) -> str:
+        """Return the record of the state after the last pack, see `PackingState.record`."""
         if self._unread is not None:
-            return self._unread
+            return self._unread.record
         packer = self._packer
-        bins = [(packer.age(b), tuple(place for place, _, _ in b.items)) for b in packer.bins]
-        backlog = tuple(place for place, _ in self._backlog)
-        return PackingState(self._epoch, self._step, backlog, tuple(bins))
+        bins = [f"{packer.age(bin_)}{bin_.texts}" for bin_ in packer.bins]
+        return make_record(
+            self._epoch, self._step, [place.text for place, _ in self._backlog], bins
+        )
 
     def packs(self, *, endless: bool) -> Iterator[Snapshot]:
         """Yield packs until the end of the epoch, or forever."""
@@ -94,7 +95,7 @@ class PackStream:
                 # It stays in the backlog if it does not fit.
                 place, sample = self._backlog[0]
                 size = self._measure(place, sample)
-                self._packer.add((place, size, sample), size)
+                self._packer.add((place, size, sample), size, place.text)
                 self._backlog.popleft()
             elif not (read and self._read_step()):
                 return None
@@ -107,7 +108,7 @@ class PackStream:
         places, sizes, samples = map(list, zip(*bin_.items))
         pack = self.source.collate(samples, sizes, [place.sample for place in places])
         self._packer.bins.remove(bin_)
-        return pack, self.state()
+        return pack, self.record()
 
     def _read_step(self) -> bool:
         """Append the samples of the next step to the backlog; return False at the end of the epoch."""
@@ -143,7 +144,7 @@ class PackStream:
                     f"more than length={self.options.length}: size= or transform= gives others than when the "
                     "state was saved"
                 )
-            bins.append((age, items, total))
+            bins.append((age, items, total, "".join(f",{place.text}" for place in places)))
         self._backlog.extend(zip(state.backlog, samples))
         for bin_ in bins:
             self._packer.restore(*bin_)
