@@ -660,8 +660,8 @@ def test_a_state_is_exact_after_every_output(tars, name):
     states += [json.loads(json.dumps(dataset.state_dict())) for _ in dataset]
     for at in {0, 1, 2, 3, 5, len(whole) // 2, len(whole) - 1, len(whole)}:
         again = made(tars, name)
-        again.load_state_dict(states[at])
-        assert again.state_dict()["sample_in_epoch"] == states[at]["sample_in_epoch"]
+        again.load_state_dict(old_state(states[at]))
+        assert again.state_dict() == states[at]
         rest = [plain(output) for output in again]
         if at == len(whole) and states[at]["epoch"] == 2:
             assert rest[:3] == follows
@@ -729,9 +729,10 @@ def test_a_loader_with_stages_of_its_own_resumes_exactly(tars):
         if number == 6:
             break
     for at in (0, 3, 6):
-        again = rebatched(tars)
-        again.load_state_dict(MappingProxyType(json.loads(json.dumps(states[at]))))
-        assert [plain(output) for output in again] == whole[at + 1 :]
+        for state in (states[at], old_state(states[at])):
+            again = rebatched(tars)
+            again.load_state_dict(MappingProxyType(json.loads(json.dumps(state))))
+            assert [plain(output) for output in again] == whole[at + 1 :]
 
 
 def whole_of(batches):
@@ -745,7 +746,7 @@ def test_a_state_between_batches_is_good_for_other_workers_and_ranks(tars):
     for _ in range(5):
         next(outputs)
     state = loader.state_dict()
-    assert "parts" not in state
+    assert state["pipeline"] == ""
     for workers in (0, 3):
         again = wds.WebLoader(made(tars, "batches"), batch_size=None, num_workers=workers)
         again.load_state_dict(state)
@@ -759,26 +760,68 @@ def test_a_state_between_batches_is_good_for_other_workers_and_ranks(tars):
     assert sorted(parts[0] + parts[1]) == sorted(whole[5]["cls"])
 
 
+def parts_of(state):
+    """Return the positions of the processes of rank 0."""
+    return json.loads(state["pipeline"])["ranks"]["0"][2]
+
+
+def with_record(state, record):
+    return {
+        **state,
+        "pipeline": json.dumps({**json.loads(state["pipeline"]), "ranks": {0: record}}),
+    }
+
+
+def old_state(state):
+    """Return a state as earlier releases had it."""
+    state = dict(state)
+    text = state.pop("pipeline")
+    if not text:
+        return state
+    fields = json.loads(text)
+    epoch, step, parts, given, loader = fields["ranks"]["0"]
+    assert (epoch, step * state["global_batch"]) == (state["epoch"], state["sample_in_epoch"])
+    if parts:
+        state |= {"stages": fields["stages"], "rank": [0, 1], "parts": parts, "given": given}
+    if loader:
+        state |= {"loader": loader, "loader_stages": fields["loader_stages"]}
+    return state
+
+
 def test_a_state_in_the_middle_is_refused_elsewhere(tars):
     loader = wds.WebLoader(made(tars, "selected"), batch_size=None, num_workers=2)
     outputs = iter(loader)
     next(outputs)
     state = loader.state_dict()
-    assert len(state["parts"]) == 2
+    assert len(parts_of(state)) == 2
     other = wds.WebLoader(made(tars, "selected"), batch_size=None, num_workers=3)
     other.load_state_dict(state)
     with pytest.raises(StateError, match=r"of 2 processes .* there are 3"):
         next(iter(other))
     with pytest.raises(StateError, match=r"stages \['decode', 'select', 'batched'\]"):
         made(tars, "mixed").load_state_dict(state)
-    with pytest.raises(StateError, match=r"of rank \[0, 1\]"):
+    with pytest.raises(StateError, match=r"of the ranks \[0\] of 1, .*, and this is rank 0 of 2"):
         made(tars, "selected", world=World(2)).load_state_dict(state)
     # A plain loader's workers would repeat the output, and skip samples again in the next epoch.
     with pytest.raises(StateError, match="load it into a WebLoader over this pipeline"):
         made(tars, "selected").load_state_dict(state)
     for part in ([1, 2], "x", [-1, 0, []], [0, 0, [[1]]]):
         with pytest.raises(StateError, match="an invalid position"):
-            made(tars, "selected").load_state_dict({**state, "parts": [part, part]})
+            made(tars, "selected").load_state_dict(
+                with_record(state, [0, 0, [part, part], 0, None])
+            )
+    for record, error in (
+        ([0, 0, [], 0], "an invalid position"),
+        ([0, 0, 3, 0, None], "an invalid position"),
+        ([-1, 0, [], 0, None], "epoch=-1"),
+        ([0, None, [], 0, None], "step=None"),
+        ([0, 0, [], "x", None], "given='x'"),
+    ):
+        with pytest.raises(StateError, match=error):
+            made(tars, "selected").load_state_dict(with_record(state, record))
+    for text in ("{", "[]", '{"ranks": {"x": 1}}', 3):
+        with pytest.raises(StateError, match="no text of positions"):
+            made(tars, "selected").load_state_dict({**state, "pipeline": text})
     with pytest.raises(StateError, match="another run"):
         wds.WebDataset(tars).decode().batched(8).load_state_dict(made(tars, "batches").state_dict())
 
@@ -844,7 +887,7 @@ def test_a_damaged_state_leaves_a_loader_where_it_was(tars):
         next(outputs)
     state, before = loader.state_dict(), fresh.state_dict()
     with pytest.raises(StateError, match="an invalid position"):
-        fresh.load_state_dict({**state, "loader": [1, 2]})
+        fresh.load_state_dict({**state, "loader": [1, 2]})  # as earlier releases had it
     assert fresh.state_dict() == before
     fresh.load_state_dict(state)
     assert plain(next(fresh.__iter__())) == plain(next(outputs))
@@ -966,7 +1009,7 @@ def test_a_loop_whose_workers_could_not_start_is_begun_again_where_it_was(tars, 
     outputs, resumed = loader(), loader()
     for _, _ in zip(range(3), outputs):
         state = outputs.state_dict()
-    assert state["given"]
+    assert json.loads(state["pipeline"])["ranks"]["0"][3]
     resumed.load_state_dict(state)
     broken.touch()
     with pytest.raises(OSError, match="no worker"):
@@ -981,7 +1024,7 @@ def test_a_data_set_refuses_a_state_in_the_middle_of_batches(tars):
     outputs = iter(pipeline)
     next(outputs)
     state = pipeline.state_dict()
-    assert state["parts"]
+    assert parts_of(state)
     with pytest.raises(StateError, match="load it into that pipeline or its WebLoader"):
         made(tars, "selected").dataset.load_state_dict(state)
 

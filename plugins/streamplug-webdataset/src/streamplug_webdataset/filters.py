@@ -122,7 +122,9 @@ def map(f: Function, handler: Handler = reraise_exception) -> Stage:  # noqa: A0
             output[KEY] = sample[KEY]
         return output
 
-    return MapStage("map", apply, handler)
+    stage = MapStage("map", apply, handler)
+    stage.counts = False
+    return stage
 
 
 def map_dict(handler: Handler = reraise_exception, **functions: Function) -> Stage:

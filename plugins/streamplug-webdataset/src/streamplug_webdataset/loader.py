@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from torch.utils.data import (
@@ -23,7 +24,7 @@ from streamplug.run.session import Session
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline
-from streamplug_webdataset.progress import PipelinePosition, Progress
+from streamplug_webdataset.progress import PipelinePosition, Progress, RankPosition
 from streamplug_webdataset.stages import Batched, Limit, Shuffle, Slice, Stage, as_stage
 
 
@@ -150,12 +151,15 @@ class WebLoader(Fluent):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the outputs of the next loop."""
+        yield from self._pipeline.publishing(self._outputs(), self._position, self._stages)
+
+    def _outputs(self) -> Generator[Any, None, None]:
         latest, session = self._latest, self._pipeline.dataset.session
         run = session.run
         if latest is not None and latest.has_failed and self._loaded:
             self.load_state_dict(self._loaded)
         if self._progress is not None or self._loaded is None:
-            self._loaded = session.next_state()
+            self._loaded = self._pipeline.next_state()
         session.own_counters()
         num_jumps = run.num_jumps
         start, skipped = self._start, self._skipped_outputs
@@ -229,41 +233,45 @@ class WebLoader(Fluent):
     # -- state ------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the training loop after its last output, as plain JSON values."""
+        """Return the state of the training loop after its last output; see `Pipeline.state_dict`."""
         progress, pipeline = self._progress, self._pipeline
         if progress is None or progress.epoch is None:
-            return self._loaded or pipeline.dataset.session.next_state()
+            return self._loaded or pipeline.next_state()
         pipeline.dataset.session.run.warn_about_others()
         if progress.done:
-            return pipeline.dataset.session.state_at(progress.epoch + 1, 0)
+            return pipeline.next_state(progress.epoch + 1, 0)
+        return pipeline.state_of(self._position(), [stage.name for stage in self._stages])
+
+    def _position(self) -> RankPosition:
+        """Return the position of this rank."""
+        progress = cast("Progress", self._progress)
         positions, even_positions, extra_outputs = progress.rest_mark
-        state = pipeline.state_of(
-            progress.epoch, progress.first, list(positions), list(even_positions), extra_outputs
+        position = self._pipeline.position_of(
+            progress.epoch or 0,
+            progress.first,
+            list(positions),
+            list(even_positions),
+            extra_outputs,
         )
-        position = progress.position
-        if not position.at_rest:
-            state["loader"] = PipelinePosition(0, position.after, position.counts).to_json()
-            state["loader_stages"] = [stage.name for stage in self._stages]
-        return state
+        own = progress.position
+        if own.at_rest:
+            return position
+        return replace(position, loader=PipelinePosition(0, own.after, own.counts))
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another loader stopped; see `Pipeline.load_state_dict`."""
         self._pool = None  # workers have copies of the pipeline, with the positions where it starts
-        state: Any = saved
-        position = stages = None
-        if isinstance(state, Mapping):
-            state = dict(state)
-            position, stages = state.pop("loader", None), state.pop("loader_stages", None)
+        state = self._pipeline.check_state(saved)
+        position = state.position or RankPosition(0, 0)
         names = [stage.name for stage in self._stages]
-        if position is not None and stages != names:
-            raise StateError(f"the state is of the loader's stages {stages}, these are {names}")
-        skipped = state.get("given", 0) if isinstance(state, dict) else 0
-        if type(skipped) is not int or skipped < 0:
-            raise StateError(f"the state has given={skipped!r:.80}, expected a number of outputs")
-        start = PipelinePosition() if position is None else PipelinePosition.from_json(position)
-        self._pipeline.go_to(state, self._pipeline.check_state(state))
-        self._start, self._skipped_outputs = start, skipped
-        self._loaded, self._progress, self._latest = dict(saved), None, None
+        if position.loader is not None and state.loader_stages != names:
+            raise StateError(
+                f"the state is of the loader's stages {state.loader_stages}, these are {names}"
+            )
+        self._pipeline.go_to(state)
+        self._start = position.loader or PipelinePosition()
+        self._skipped_outputs = position.given
+        self._loaded, self._progress, self._latest = state.to_state(), None, None
 
 
 class _PipelineReader:
@@ -282,7 +290,7 @@ class _PipelineReader:
         worker = get_worker_info()
         number = worker.id if worker else 0
         with self.session.telling(part, by_any_thread=True):  # a stage may read ahead
-            for output in self.dataset:
+            for output in self.dataset.outputs():
                 progress = self.dataset.progress
                 position = (
                     progress.position.used,

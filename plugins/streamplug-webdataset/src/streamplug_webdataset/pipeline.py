@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +13,12 @@ import cloudpickle
 from streamplug.adapters.torch_partition import check_division
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
+from streamplug.run.rank_record import RankRecords, join_records, last_position
 from streamplug.types import World
 from streamplug_webdataset.decoding import Decoding
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable_dataset import IterableDataset
-from streamplug_webdataset.progress import PipelinePosition, Progress, positions_of
+from streamplug_webdataset.progress import PipelinePosition, Progress, RankPosition, SavedPosition
 from streamplug_webdataset.source import ENDLESS, ArchiveDataset, Archives, SourceOrder
 from streamplug_webdataset.stages import (
     Batched,
@@ -114,6 +116,12 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         self._start_positions: list[PipelinePosition] = []
         self._loaded: dict[str, Any] | None = None  # state before the first sample of a loop
         self._progress: Progress | None = None  # of the loop that yielded last
+        self._begin_records()
+
+    def _begin_records(self) -> None:
+        names = [stage.name for stage in self._stages]
+        self._records = RankRecords(f"outputs of {names}")
+        self._counts = True  # whether the outputs of the loop count samples
 
     def _samples_per_output(self) -> int | None:
         """Return how many samples of the source make one output; None if it varies."""
@@ -199,12 +207,34 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this process's outputs of the next loop."""
+        yield from self.publishing(self.outputs(), lambda: self._position(self.progress))
+
+    def publishing(
+        self,
+        outputs: Generator[Any, None, None],
+        position: Callable[[], RankPosition],
+        loader_stages: Sequence[Stage] = (),
+    ) -> Iterator[Any]:
+        """Yield the outputs of a loop, and tell other ranks after each at which position this one is."""
+        session, records = self._data.session, self._records
+        self._counts = all(stage.counts for stage in (*self._stages, *loader_stages))
+        publishes = not self._counts and records.connect(session)
+        with closing(outputs):
+            for output in outputs:
+                if publishes:
+                    records.publish(session, position().to_json())
+                yield output
+        if publishes:
+            records.publish_end(session, position().to_json())
+
+    def outputs(self) -> Generator[Any, None, None]:
+        """Yield what iterating yields, and tell no other ranks, as those of a loader that reads it."""
         if not self._data.size and self._options.empty:
             return
         process = self._data.session.process
         start = self.start_positions(process.workers_per_rank)[process.worker]
         if self._progress is not None or self._loaded is None:
-            self._loaded = self._data.session.next_state()
+            self._loaded = self.next_state()
         self.mark_started()
         self._data.session.own_counters()
         run, num_jumps = self._data.session.run, self._data.session.run.num_jumps
@@ -277,10 +307,13 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         return self._progress or Progress(PipelinePosition())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the loop in this process after its last output, as plain JSON values.
+        """Return the state of the loop in this process after its last output, as integers and texts.
+
+        In a process group of torch it is the same on all ranks, and each may ask for it alone.
 
         Raises:
-            StateError: If loader workers have read; ask `WebLoader`.
+            StateError: If loader workers have read; ask `WebLoader`. Or if another rank does not reach this
+                output, or is far ahead of it.
         """
         progress = self._progress
         if progress is None:
@@ -292,22 +325,26 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
                     "WebLoader.state_dict()"
                 ) from None
         if progress is None or progress.epoch is None:
-            return self._loaded or self._data.session.next_state()
+            return self._loaded or self.next_state()
         self._data.session.run.warn_about_others()
         if progress.done:
-            return self._data.session.state_at(progress.epoch + 1, 0)
-        position = progress.position
-        return self.state_of(progress.epoch, progress.first, [position], [position], 0)
+            return self.next_state(progress.epoch + 1, 0)
+        return self.state_of(self._position(progress), None)
 
-    def state_of(
+    def _position(self, progress: Progress) -> RankPosition:
+        """Return the position of this process, which is all of its rank."""
+        position = progress.position
+        return self.position_of(progress.epoch or 0, progress.first, [position], [position], 0)
+
+    def position_of(
         self,
         epoch: int,
         first: int,
         positions: list[PipelinePosition],
         even_positions: list[PipelinePosition],
         extra_outputs: int,
-    ) -> dict[str, Any]:
-        """Return the state of a loop.
+    ) -> RankPosition:
+        """Return the position of this rank in a loop.
 
         Args:
             epoch: Epoch of the data set.
@@ -316,22 +353,40 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             even_positions: Position of each process when all had made the same number of outputs.
             extra_outputs: Number of processes that have made one output since then.
         """
-        session, workers = self._data.session, len(even_positions)
-        batch = session.batch
+        workers, batch = len(even_positions), self._data.session.batch
         if positions and all(p.at_rest and p.used % batch == 0 for p in positions):
             steps = [position.used // batch for position in positions]
             whole, rest = divmod(sum(steps), workers)
             if steps == [whole + (worker < rest) for worker in range(workers)]:
-                return session.state_at(epoch, first + sum(steps))
+                return RankPosition(epoch, first + sum(steps))
         common = min(position.used // batch for position in even_positions)
         parts = [replace(p, used=p.used - common * batch) for p in even_positions]
-        return {
-            **session.state_at(epoch, first + common * workers),
-            "stages": [stage.name for stage in self._stages],
-            "rank": [session.process.rank, session.process.ranks],
-            "parts": [part.to_json() for part in parts],
-            "given": extra_outputs,
-        }
+        return RankPosition(epoch, first + common * workers, parts, extra_outputs)
+
+    def state_of(self, position: RankPosition, loader_stages: list[str] | None) -> dict[str, Any]:
+        """Return the state of all ranks after an output after which this one has a position.
+
+        Raises:
+            StateError: If another rank does not reach this output, or is far ahead of it.
+        """
+        session, record = self._data.session, position.to_json()
+        ranks = session.world.ranks
+        if self._counts:
+            records = dict.fromkeys(range(ranks), record)
+        else:
+            records = self._records.collect(session, record)
+        state = self.next_state(*last_position(records))
+        if position.at_rest and len(set(records.values())) == 1:
+            return state
+        names = [stage.name for stage in self._stages]
+        fields = {"stages": names, "loader_stages": loader_stages, "num_ranks": ranks}
+        return {**state, "pipeline": join_records(fields, records)}
+
+    def next_state(self, *position: int) -> dict[str, Any]:
+        """Return the state before a step of an epoch, or before the next loop."""
+        session = self._data.session
+        state = session.state_at(*position) if position else session.next_state()
+        return {**state, "pipeline": ""}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue where another loop stopped.
@@ -344,36 +399,35 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         Raises:
             StateError: If it was saved by a run whose order or stages differ.
         """
-        positions = self.check_state(saved)
-        if len(positions) > 1 or saved.get("given") or saved.get("loader"):
+        state = self.check_state(saved)
+        position = state.position
+        if position is not None and (
+            len(position.parts) > 1 or position.given or position.loader is not None
+        ):
             raise StateError(
                 "the state is in the middle of batches of a WebLoader, and a pipeline does not know which of "
                 "them its workers have yielded: load it into a WebLoader over this pipeline"
             )
-        self.go_to(saved, positions)
+        self.go_to(state)
 
-    def check_state(self, saved: Mapping[str, Any]) -> list[PipelinePosition]:
-        """Return the positions of the processes in a state; raise `StateError` if it is of other stages."""
-        if not isinstance(saved, Mapping):
-            raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
-        positions = positions_of(saved)
-        rank = [self._data.session.process.rank, self._data.session.process.ranks]
-        if positions and saved.get("rank") != rank:
-            raise StateError(
-                f"the state is of rank {saved.get('rank')}, in the middle of its batches, and this is {rank}"
-                " (rank, ranks): each rank goes on with its own; a state at the end of an epoch serves all"
-            )
-        names = [stage.name for stage in self._stages]
-        if positions and saved.get("stages") != names:
-            raise StateError(f"the state is of stages {saved.get('stages')}, these are {names}")
-        return positions
+    def check_state(self, saved: Any) -> SavedPosition:
+        """Return what is in a state; raise `StateError` if it is of other ranks or stages."""
+        process, names = self._data.session.process, [stage.name for stage in self._stages]
+        state = SavedPosition.parse(saved, process.rank, process.ranks)
+        if state.position is not None and state.position.parts and state.stages != names:
+            raise StateError(f"the state is of stages {state.stages}, these are {names}")
+        return state
 
-    def go_to(self, saved: Mapping[str, Any], positions: list[PipelinePosition]) -> None:
-        """Continue after a state that has these positions."""
-        own = ("stages", "rank", "parts", "given")
-        self._data.load_state_dict({k: v for k, v in saved.items() if k not in own})
-        self._start_positions, self._loaded = positions, dict(saved)
+    def go_to(self, state: SavedPosition) -> None:
+        """Continue after a state."""
+        data, position = self._data, state.position
+        data.load_state_dict(dict(state.order))
+        if position is not None and data.session.next_step() != (position.epoch, position.step):
+            data.load_state_dict(data.session.state_at(position.epoch, position.step))
+        self._start_positions = [] if position is None else list(position.parts)
+        self._loaded = state.to_state()
         self._progress = None
+        self._begin_records()
 
     def __getstate__(self) -> dict[str, Any]:
         # The data set is separate, so that torch can share its memory among workers.

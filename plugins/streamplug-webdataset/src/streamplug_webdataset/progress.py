@@ -7,12 +7,14 @@ times its position is a number of outputs after the last rest, and it returns th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streamplug.errors import StateError
 from streamplug.run.loop import Loop
+from streamplug.run.rank_record import join_records
 
 _MAX_COUNT = 1 << 62
 
@@ -113,13 +115,121 @@ class Progress:
         return PipelinePosition(self._rest, self._after, self._rest_counts)
 
 
-def positions_of(saved: Mapping[str, Any]) -> list[PipelinePosition]:
-    """Return the positions of the processes in a state; none if the state of the source is sufficient.
+@dataclass(frozen=True, slots=True)
+class RankPosition:
+    """Position of a rank in a loop.
 
-    Raises:
-        StateError: If they are invalid.
+    Attributes:
+        epoch: Epoch of the source.
+        step: Step of the source at which its processes begin.
+        parts: Position of each process of the rank from there on; none if they begin there.
+        given: Number of processes that have made one output since then.
+        loader: Position of the stages of the loader; None if they hold nothing.
     """
-    positions = saved.get("parts", [])
-    if not isinstance(positions, list):
-        raise StateError(f"the state has parts={positions!r:.80}, expected a list")
-    return [PipelinePosition.from_json(position) for position in positions]
+
+    epoch: int
+    step: int
+    parts: Sequence[PipelinePosition] = ()
+    given: int = 0
+    loader: PipelinePosition | None = None
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether epoch and step describe the position completely."""
+        return not self.parts and self.loader is None
+
+    def to_json(self) -> str:
+        """Return text of JSON."""
+        parts = [part.to_json() for part in self.parts]
+        loader = None if self.loader is None else self.loader.to_json()
+        return json.dumps([self.epoch, self.step, parts, self.given, loader])
+
+    @classmethod
+    def from_json(cls, saved: Any) -> RankPosition:
+        """Return the position of what `to_json` returned, as parsed.
+
+        Raises:
+            StateError: If it is invalid.
+        """
+        if not isinstance(saved, list) or len(saved) != 5 or not isinstance(saved[2], list):
+            raise StateError(f"the state has an invalid position {saved!r:.80}")
+        epoch, step, parts, given, loader = saved
+        for name, number in (("epoch", epoch), ("step", step), ("given", given)):
+            if type(number) is not int or not 0 <= number < _MAX_COUNT:
+                raise StateError(f"the state has {name}={number!r:.80}, expected a whole number")
+        positions = [PipelinePosition.from_json(part) for part in parts]
+        at_loader = None if loader is None else PipelinePosition.from_json(loader)
+        return cls(epoch, step, positions, given, at_loader)
+
+
+_STAGES = ("stages", "loader_stages")
+"""Names of the stages of the pipeline and of the loader in a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPosition:
+    """What a state has.
+
+    Attributes:
+        order: State of the source.
+        text: Text of the position, as in the state.
+        position: Position of this rank; None if the state of the source is sufficient.
+        stages: Names of the stages of the pipeline.
+        loader_stages: Names of the stages of the loader; None without a loader.
+    """
+
+    order: Mapping[str, Any]
+    text: str = ""
+    position: RankPosition | None = None
+    stages: Any = None
+    loader_stages: Any = None
+
+    @classmethod
+    def parse(cls, saved: Any, rank: int, ranks: int) -> SavedPosition:
+        """Parse a state of integers and a text, or one of an earlier release, for a rank.
+
+        Raises:
+            StateError: If it is damaged, or of other ranks.
+        """
+        if not isinstance(saved, Mapping):
+            raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
+        old = (*_STAGES, "rank", "parts", "given", "loader")
+        order = {name: v for name, v in saved.items() if name not in ("pipeline", *old)}
+        text = saved.get("pipeline", "")
+        if saved.get("parts") or saved.get("loader"):
+            text = _convert_old(saved, rank, ranks)
+        if not text:
+            return cls(order)
+        try:
+            fields = json.loads(text)
+            records = {int(rank): record for rank, record in fields["ranks"].items()}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise StateError(
+                f"the state has pipeline={text!r:.60}, which is no text of positions: {error!r:.80}: it is "
+                "truncated, or was changed"
+            ) from None
+        if fields.get("num_ranks") != ranks or rank not in records:
+            raise StateError(
+                f"the state is of the ranks {sorted(records)} of {fields.get('num_ranks')}, in the middle of "
+                f"their batches, and this is rank {rank} of {ranks}: take as many until the epoch ends; "
+                "without a process group of torch, each rank has a state of its own"
+            )
+        position = RankPosition.from_json(records[rank])
+        return cls(order, text, position, *(fields.get(name) for name in _STAGES))
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the state, of integers and a text."""
+        return {**self.order, "pipeline": self.text}
+
+
+def _convert_old(saved: Mapping[str, Any], rank: int, ranks: int) -> str:
+    """Return the text of the position in a state of an earlier release."""
+    try:
+        step = saved["sample_in_epoch"] // saved["global_batch"]
+        own, number = saved.get("rank", [rank, ranks])
+        parts, given = saved.get("parts", []), saved.get("given", 0)
+        record = json.dumps([saved["epoch"], step, parts, given, saved.get("loader")])
+        fields = {name: saved.get(name) for name in _STAGES}
+        return join_records({**fields, "num_ranks": number}, {own: record})
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise StateError(f"the state has no position: {error!r:.80}: it was changed") from None

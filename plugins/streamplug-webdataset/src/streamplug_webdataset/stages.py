@@ -24,11 +24,12 @@ class Stage:
 
     Attributes:
         name: Name in states and errors.
-        keeps: Whether the stage makes one output of each sample.
+        keeps: Whether the stage makes one output of each sample, if its functions do as they should.
+        counts: Whether the number of its outputs depends on the number of samples alone, not on their values.
     """
 
     name = "stage"
-    keeps = False
+    keeps = counts = False
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         """Yield the outputs for `source`; `at` is the number of the stage in its pipeline."""
@@ -57,7 +58,7 @@ class MapStage(Stage):
         """
         self.name = name
         self._apply, self._handler = apply, checked(handler, name)
-        self.keeps = keeps and handler is reraise_exception
+        self.keeps = self.counts = keeps and handler is reraise_exception
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         apply = self._apply
@@ -75,6 +76,8 @@ class MapStage(Stage):
 
 class Batched(Stage):
     """Makes batches of a fixed number of samples."""
+
+    counts = True
 
     def __init__(
         self, name: str, size: int, collate: Callable[[list[Any]], Any] | None, *, partial: bool
@@ -125,6 +128,7 @@ class Shuffle(Stage):
     """
 
     name = "shuffle"
+    counts = True
 
     def __init__(self, size: int, seed: int | None = None) -> None:
         """Shuffle blocks of `size` samples.
@@ -166,6 +170,7 @@ class Slice(Stage):
     """Selects samples by number, as `itertools.islice`."""
 
     name = "slice"
+    counts = True
 
     def __init__(self, *bounds: int | None) -> None:
         """Select the samples of ``slice(*bounds)``, whose bounds are not negative.
@@ -213,6 +218,7 @@ class Sampled(Stage):
     """Selects samples at random by number: the same ones each time that an epoch is read."""
 
     name = "rsample"
+    counts = True
     _BLOCK = 1024  # random numbers generated together
 
     def __init__(self, p: float) -> None:
@@ -280,7 +286,7 @@ class LogKeys(Stage):
     """Logs the keys of samples to a file, one line each, with the process that read it."""
 
     name = "log_keys"
-    keeps = True
+    keeps = counts = True
 
     def __init__(self, path: str) -> None:
         """Append to the file `path`."""
