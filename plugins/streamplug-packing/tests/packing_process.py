@@ -35,7 +35,12 @@ def transform(sample: dict[str, Any]) -> dict[str, Any]:
 def make_loader(folder: str, **kwargs: Any) -> PackingDataLoader:
     world = kwargs.pop("world", World())
     dataset = StreamingDataset(
-        local=folder, shuffle=True, batch_size=8 // world.ranks, num_canonical_nodes=2, world=world
+        local=folder,
+        shuffle=True,
+        batch_size=8 // world.ranks,
+        num_canonical_nodes=2,
+        world=world,
+        replication=kwargs.pop("replication", None),
     )
     options = {"length": 64, "size": "tokens", "open_bins": 4, "transform": transform}
     return PackingDataLoader(dataset, **{**options, **kwargs})

@@ -189,6 +189,24 @@ def test_data_sets_that_ranks_set_to_other_positions_are_refused(folder):
     run_ranks(2, other_proportions, folder)
 
 
+def replicas(rank, folder):
+    loader = make_rank(folder, rank, 4, packs_per_epoch=12, replication=2)
+    packs = iter(loader)
+    before = ids_of(packs, PACKS)
+    state = loader.state_dict()
+    again = make_rank(folder, rank, 4, packs_per_epoch=12, replication=2)
+    again.load_state_dict(state)
+    assert ids_of(again) == ids_of(packs)
+    return before, state
+
+
+def test_ranks_that_read_the_same_samples_have_one_record(folder):
+    packs, states = zip(*run_ranks(4, replicas, folder))
+    assert packs[0] == packs[1] != packs[2] == packs[3]
+    assert all(state == states[0] for state in states)
+    assert list(json.loads(states[0]["packing"])["ranks"]) == ["0", "1"]
+
+
 def test_a_state_of_one_rank_is_refused_on_another(folder):
     loaders = [make_rank(folder, rank, 2) for rank in range(2)]
     ids_of(loaders[0], PACKS)

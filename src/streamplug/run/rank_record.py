@@ -46,31 +46,34 @@ class RankRecords:
         self._loop = self._output = 0
         self._store: Any = None
         self._process, self._owner = 0, _no_group  # to which the store belongs
+        self._rank = 0
         self._failure: Exception | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RankRecords, (self._kind,)  # a copy has outputs of its own
 
-    def publish(self, session: Session, record: str) -> None:
-        """Publish this rank's record after the next output."""
+    def publish(self, record: str) -> None:
+        """Publish this rank's record after the next output, if `connect` has found a store."""
         if self._output == _END:
             self._loop, self._output = self._loop + 1, 0
         self._output += 1
-        self._put(session, record, self._output)
+        self._put(record, self._output)
 
-    def publish_end(self, session: Session, record: str) -> None:
+    def publish_end(self, record: str) -> None:
         """Publish this rank's record after the end of a loop, which may come later on other ranks."""
         num_outputs, self._output = self._output, _END
-        self._put(session, record, num_outputs)
+        self._put(record, num_outputs)
 
-    def _put(self, session: Session, record: str, num_outputs: int) -> None:
-        if not self.connect(session):
+    def _put(self, record: str, num_outputs: int) -> None:
+        if self._store is None or self._failure is not None:
             return
         self._num_published += 1
-        key = self._key(session.world.rank, self._num_published)
+        key = self._key(self._rank, self._num_published)
         try:
             self._store.set(key, f"{self._loop} {self._output} {num_outputs}\n{record}")
-        except RuntimeError as error:  # its process has ended: only a state needs it
+        except (
+            RuntimeError
+        ) as error:  # its process has ended: only a state needs it, and it takes long
             self._failure = error
 
     def collect(self, session: Session, record: str) -> dict[int, str]:
@@ -79,13 +82,12 @@ class RankRecords:
         Raises:
             StateError: If a rank does not reach the output in time, or is too far ahead of it.
         """
-        own = session.world.rank
         if not self.connect(session):
-            return {own: record}
+            return {session.world.rank: record}
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         try:
             return {
-                rank: record if rank == own else self._read(rank, deadline)
+                rank: record if rank == self._rank else self._read(rank, deadline)
                 for rank in range(session.world.ranks)
             }
         except RuntimeError as error:
@@ -94,23 +96,26 @@ class RankRecords:
             ) from error
 
     def connect(self, session: Session) -> bool:
-        """Return whether there is a store that all ranks use, and more than one rank."""
-        group, placement = sys.modules.get("torch.distributed"), session.placement
-        is_worker = placement.worker_loop().ticket  # whose process group is a copy of the rank's
-        if group is None or is_worker or not (group.is_available() and group.is_initialized()):
-            return False
-        if session.world.ranks == 1:
-            return False
-        owner = group.group.WORLD
-        if self._process != os.getpid() or self._owner() is not owner:
-            self._process, self._owner, self._failure = os.getpid(), ref(owner), None
+        """Return whether there is a store that all ranks use, and more than one rank, when a loop begins."""
+        group, placement, world = (
+            sys.modules.get("torch.distributed"),
+            session.placement,
+            session.world,
+        )
+        owner = None
+        # A worker's process group is a copy of the rank's.
+        if world.ranks > 1 and group is not None and not placement.worker_loop().ticket:
+            owner = group.group.WORLD if group.is_available() else None
+        if owner is None or group is None or group.get_world_size() < placement.rank().ranks:
             self._store = None
-            if group.get_world_size() >= placement.rank().ranks:
-                # A connection of its own: others may hold that of the group while they wait.
-                self._store = _store_of(group).clone()
-                order = json.dumps(session.state_at(0, 0), sort_keys=True, default=str)
-                kind = f"{self._kind}/{zlib.crc32(order.encode()):x}"
-                self._name = f"streamplug/{kind}/{_next_number(owner, kind)}"
+        elif self._store is None or self._process != os.getpid() or self._owner() is not owner:
+            # A connection of its own: others may hold that of the group while they wait.
+            self._store, self._failure = _store_of(group).clone(), None
+            self._process, self._owner = os.getpid(), ref(owner)
+            order = json.dumps(session.state_at(0, 0), sort_keys=True, default=str)
+            kind = f"{self._kind}/{zlib.crc32(order.encode()):x}"
+            self._name = f"streamplug/{kind}/{_next_number(owner, kind)}"
+        self._rank = world.rank
         return self._store is not None
 
     def _key(self, rank: int, number: int) -> str:

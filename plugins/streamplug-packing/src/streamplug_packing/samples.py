@@ -15,7 +15,6 @@ from streamplug.config import suggest_keywords
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
 from streamplug.run.rank_record import RankRecords, last_position
-from streamplug.run.session import Session
 from streamplug.types import Sample
 from streamplug_packing.handover import check_distance, hand_over, select_records
 from streamplug_packing.options import PackingOptions
@@ -57,12 +56,13 @@ class PackIterable:
         self._known: Mapping[int, str] | None = known
         self._dataset_start = start
         if known is None:
+            self._records.connect(self._stream.source.session)
             self._publish(self._records.publish)
 
-    def _publish(self, publish: Callable[[Session, str], None]) -> None:
+    def _publish(self, publish: Callable[[str], None]) -> None:
         """Tell other ranks where this one is after a pack or a loop."""
         self._known = None
-        publish(self._stream.source.session, f"{self._dataset_start} {self._yielded}")
+        publish(f"{self._dataset_start} {self._yielded}")
 
     def _collect(self) -> dict[int, str]:
         """Return the records of all ranks."""
@@ -118,6 +118,7 @@ class PackIterable:
         return packs if self._move is None else self._move(packs)
 
     def _take(self, running: Iterator[Snapshot], limit: int | None) -> Iterator[Any]:
+        self._records.connect(self._stream.source.session)
         for _ in count() if limit is None else range(limit):
             if self._running is not running:
                 raise ConfigError("a state was loaded while packs were read; start another loop")

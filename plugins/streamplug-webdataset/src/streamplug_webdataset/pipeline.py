@@ -216,16 +216,16 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         loader_stages: Sequence[Stage] = (),
     ) -> Iterator[Any]:
         """Yield the outputs of a loop, and tell other ranks after each at which position this one is."""
-        session, records = self._data.session, self._records
+        records = self._records
         self._counts = all(stage.counts for stage in (*self._stages, *loader_stages))
-        publishes = not self._counts and records.connect(session)
+        publishes = not self._counts and records.connect(self._data.session)
         with closing(outputs):
             for output in outputs:
                 if publishes:
-                    records.publish(session, position().to_json())
+                    records.publish(position().to_json())
                 yield output
         if publishes:
-            records.publish_end(session, position().to_json())
+            records.publish_end(position().to_json())
 
     def outputs(self) -> Generator[Any, None, None]:
         """Yield what iterating yields, and tell no other ranks, as those of a loader that reads it."""
@@ -333,7 +333,9 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
 
     def _position(self, progress: Progress) -> RankPosition:
         """Return the position of this process, which is all of its rank."""
-        position = progress.position
+        position, batch = progress.position, self._data.session.batch
+        if position.at_rest and position.used % batch == 0:
+            return RankPosition(progress.epoch or 0, progress.first + position.used // batch)
         return self.position_of(progress.epoch or 0, progress.first, [position], [position], 0)
 
     def position_of(

@@ -140,6 +140,8 @@ class RankPosition:
 
     def to_json(self) -> str:
         """Return text of JSON."""
+        if self.at_rest:
+            return f"[{self.epoch}, {self.step}, [], 0, null]"
         parts = [part.to_json() for part in self.parts]
         loader = None if self.loader is None else self.loader.to_json()
         return json.dumps([self.epoch, self.step, parts, self.given, loader])
