@@ -109,8 +109,7 @@ class RankRecords:
         if owner is None or group is None or group.get_world_size() < placement.rank().ranks:
             self._store = None
         elif self._store is None or self._process != os.getpid() or self._owner() is not owner:
-            # A connection of its own: others may hold that of the group while they wait.
-            self._store, self._failure = _store_of(group).clone(), None
+            self._store, self._failure = _connect_to_store(group), None
             self._process, self._owner = os.getpid(), ref(owner)
             order = json.dumps(session.state_at(0, 0), sort_keys=True, default=str)
             kind = f"{self._kind}/{zlib.crc32(order.encode()):x}"
@@ -153,12 +152,16 @@ class RankRecords:
             time.sleep(_POLL_SECONDS)
 
 
-def _store_of(group: Any) -> Any:
-    """Return the store of the process group of all ranks."""
-    if hasattr(group.group.WORLD, "get_group_store"):
-        return group.group.WORLD.get_group_store()
-    get_store: Any = getattr(group.distributed_c10d, "_get_default_store", None)
-    return get_store()
+def _connect_to_store(group: Any) -> Any:
+    """Return a connection to the store of the process group of all ranks; None without one, as with MPI."""
+    get_store: Any = getattr(group.group.WORLD, "get_group_store", None)
+    get_store = get_store or getattr(group.distributed_c10d, "_get_default_store", None)
+    try:
+        store = get_store()
+    except (RuntimeError, ValueError):
+        return None
+    # A connection of its own, from torch 2.8 on: others may hold that of the group while they wait.
+    return store.clone() if hasattr(store, "clone") else store
 
 
 def _next_number(owner: Any, kind: str) -> int:
