@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from streamplug.cache.limit import parse_cache_limit
 from streamplug.config import (
@@ -27,9 +27,8 @@ from streamplug.interfaces.encoding import Decoder
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import Weight, parse_selection
 from streamplug.plugin.location import is_url
-from streamplug.source import OpenStream, StreamLocation
-from streamplug.source.index_source import find_index
-from streamplug.source.source import open_stream
+from streamplug.source import IndexSource, OpenStream, StreamLocation
+from streamplug.source.source import find_format_source, open_stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 
@@ -119,16 +118,16 @@ class Stream(SummaryRepr, Configurable):
                     f"{name}='' names no place; leave it out, or pass '.' for this one"
                 )
         _check_split(self.split)
-        if self.format is not None:  # otherwise the data set may set a format
-            self.location.check()
         Weight(self.proportion, self.repeat, self.choose)
         if not isinstance(self.version, str):
             whole_number("version", self.version, 0)
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
         check_flags(keep_zip=self.keep_zip)
-        if self.cache_limit is not None and not self._lacks_format:
-            parse_cache_limit(self.cache_limit, self.location.root)
+        if not self._lacks_format:  # otherwise the data set may set a format
+            location = self.location
+            if self.cache_limit is not None:
+                parse_cache_limit(self.cache_limit, location.root)
         if self.max_value_bytes is not None:
             parse_bytes(self.max_value_bytes, "max_value_bytes")
         self._check_access()
@@ -205,14 +204,7 @@ class Stream(SummaryRepr, Configurable):
     @cached_property
     def location(self) -> StreamLocation:
         """Location of the data set and of its cache."""
-        return StreamLocation(
-            self.remote,
-            self.local,
-            self.split,
-            self.format,
-            self.storage_options,
-            reads_ranges=self.access == "range",
-        )
+        return find_format_source(self).locate(self)
 
     @property
     def storage(self) -> Storage:
@@ -261,7 +253,8 @@ class Stream(SummaryRepr, Configurable):
         Raises:
             StreamplugError: If there is no index, or it cannot be read.
         """
-        return find_index(self, storage, retries)
+        source = cast("IndexSource", find_format_source(self))
+        return source.find_index(self, storage, retries)
 
     def __repr__(self) -> str:
         try:

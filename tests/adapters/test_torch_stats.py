@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader  # noqa: E402, TID251
 
 from streamplug import Callback, MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.interfaces import EpochEnded, EpochStarted, ShardDownloaded  # noqa: E402
-from streamplug.scan.index_finder import open_index  # noqa: E402
+from streamplug.source import read_index  # noqa: E402
 from streamplug.transfer.observer import emit_retry  # noqa: E402
 from tests.start_methods import EVERY_METHOD, METHODS  # noqa: E402
 
@@ -139,9 +139,9 @@ def test_a_copy_counts_for_itself_and_with_its_own_workers(make, duplicate):
 def test_what_happened_before_memory_was_shared_is_kept(folder, tmp_path, monkeypatch):
     def opening(*arguments, **options):
         emit_retry("the server answered 503", 0.0)
-        return open_index(*arguments, **options)
+        return read_index(*arguments, **options)
 
-    monkeypatch.setattr("streamplug.source.index_source.open_index", opening)
+    monkeypatch.setattr("streamplug.source.index_source.read_index", opening)
     dataset = StreamingDataset(remote=folder, local=str(tmp_path / "near"), batch_size=BATCH)
     assert dataset.stats().retries == 1
 

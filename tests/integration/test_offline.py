@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from streamplug_files import ScannableFormat, ScanResult
 
 from streamplug import (
     MDSWriter,
@@ -32,7 +33,7 @@ from streamplug.errors import (
     Transient,
     UnknownNameError,
 )
-from streamplug.interfaces import Column, ScannableFormat, ScanResult, ShardReader
+from streamplug.interfaces import Column, ShardReader
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.error_mapping import storage_error
 from streamplug.transfer import probe

@@ -7,12 +7,12 @@ import uuid
 
 import pytest
 from click.testing import CliRunner
+from streamplug_files import table_check
 
 from streamplug import StreamingDataset
 from streamplug.cli import main
 from streamplug.errors import ConfigError
 from streamplug.plugin import open_storage
-from streamplug.scan import table_check
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.parquet")

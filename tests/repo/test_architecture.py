@@ -16,7 +16,7 @@ except ModuleNotFoundError:  # Python 3.10
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "src" / "streamplug"
 PAGE = (ROOT / "docs" / "concepts" / "architecture.md").read_text(encoding="utf-8")
-MAX_LAYERS = 15
+MAX_LAYERS = 14
 MAX_ROOT_MODULES = 7
 """Beside ``__init__`` and ``__main__``."""
 PUBLIC = {"errors", "types", "interfaces", "plugin", "plugin_kit"}

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from streamplug_files import FileListFormat, IndexImportFormat, MultiFileFormat, ScannableFormat
 
 from streamplug import interfaces
 from streamplug.interfaces import (
@@ -26,10 +27,10 @@ RETURNED_CLASSES = {
         ShardReader,
         ShardWriter,
         RangeReadableFormat,
-        interfaces.ScannableFormat,
-        interfaces.MultiFileFormat,
-        interfaces.FileListFormat,
-        interfaces.IndexImportFormat,
+        ScannableFormat,
+        MultiFileFormat,
+        FileListFormat,
+        IndexImportFormat,
     ],
     "shuffle": [Order],
     "partition": [Partition],

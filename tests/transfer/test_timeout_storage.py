@@ -267,7 +267,7 @@ def test_a_local_copy_does_not_stand_in_where_the_temporary_directory_fails(tmp_
     def use():
         return StreamingDataset(remote=f"hanging:/{tmp_path}/far", local=str(tmp_path / "near"))
 
-    monkeypatch.setattr("streamplug.scan.index_finder._FIRST_READ_BYTES", 100)
+    monkeypatch.setattr("streamplug.source.index_reader._FIRST_READ_BYTES", 100)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     write(1)
     assert use()[0] == {"n": 1}

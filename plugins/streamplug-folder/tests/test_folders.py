@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
+from streamplug_files import FileSelection
+from streamplug_files import multifile_shards as bundling
+from streamplug_files.glob import FileSet
 from streamplug_testing.http import serving
 from streamplug_tools.verification import verify
 
@@ -24,10 +27,8 @@ from streamplug.errors import (
     InvalidIndexError,
     NotFound,
 )
-from streamplug.interfaces import Encoding, FileSelection
+from streamplug.interfaces import Encoding
 from streamplug.plugin.location import open_storage
-from streamplug.scan import multifile_shards as bundling
-from streamplug.scan.glob import FileSet
 
 
 @pytest.fixture(autouse=True)

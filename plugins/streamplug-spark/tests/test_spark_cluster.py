@@ -11,9 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines")
 
+from streamplug_files import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
-
-from streamplug.scan.writer_output import PLAN_NAME
 
 PROGRAM = Path(__file__).with_name("lost_executor.py")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
+from streamplug_files import ScannableFormat, ScanResult
 from streamplug_testing.format import FormatTests
 from streamplug_testing.scaffold import new_plugin
 
@@ -12,7 +13,6 @@ from streamplug.builtin.formats.mds import MDS
 from streamplug.builtin.formats.mds_layout import MDSLayout
 from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader
 from streamplug.errors import CorruptShardError, InvalidIndexError, StreamplugError
-from streamplug.interfaces import ScannableFormat, ScanResult
 
 
 class RefusesTrueSizes(MDS):

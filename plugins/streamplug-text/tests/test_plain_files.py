@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from streamplug_files import scanner as scanning
 from streamplug_testing.equality import same
 from streamplug_testing.memory_shard import MemoryFile
 from streamplug_text import plain, plain_jsonl, split
@@ -23,7 +24,6 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError, Invalid
 from streamplug.index.builder import make_encoding
 from streamplug.interfaces import ShardFile, ShardInfo
 from streamplug.plugin import make
-from streamplug.scan import scanner as scanning
 from streamplug.transfer import tempdir as temporary
 from streamplug.types import FileInfo
 

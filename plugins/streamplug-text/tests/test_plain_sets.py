@@ -11,6 +11,7 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from streamplug_files import scanner as scanning
 from streamplug_testing.http import serving
 from streamplug_text import CSVWriter, JSONLWriter
 
@@ -25,7 +26,6 @@ from streamplug.errors import (
 )
 from streamplug.interfaces import Encoding
 from streamplug.plugin.registry import is_known
-from streamplug.scan import scanner as scanning
 
 COUNT = 40
 
@@ -208,7 +208,7 @@ def looked(monkeypatch):
         looked.append(found.stored.key)
         return look(format_, found, *rest)
 
-    monkeypatch.setattr("streamplug.scan.scan_cache.scan_file", noting)
+    monkeypatch.setattr("streamplug_files.scan_cache.scan_file", noting)
     return looked
 
 

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from streamplug_files import ScanSource
+from streamplug_files import scanner as scanning
 from streamplug_testing.equality import same
 from streamplug_webdataset.members import BLOCK, Members, next_header
 from streamplug_webdataset.names import split_name
 
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, CorruptShardError, DecompressError, StorageError
-from streamplug.interfaces import ScanSource, ShardFile, ShardInfo
+from streamplug.interfaces import ShardFile, ShardInfo
 from streamplug.plugin import make
-from streamplug.scan import scanner as scanning
 from streamplug.types import FileInfo
 
 FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)

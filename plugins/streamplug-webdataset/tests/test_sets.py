@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
+from streamplug_files import scanner as scanning
 from streamplug_testing.http import serving
 from streamplug_tools.index_writer import scan_index
 
@@ -25,7 +26,6 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.plugin import make
-from streamplug.scan import scanner as scanning
 
 COUNT = 30
 

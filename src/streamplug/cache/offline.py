@@ -4,45 +4,59 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import xxhash
-
-from streamplug.cache.identity import INDEX_STALL_SECONDS, check_identity, read_identity
-from streamplug.cache.staging import stage_cache_file
-from streamplug.cache.user_cache import scan_cache_dir
+from streamplug.cache.identity import check_identity, read_identity
 from streamplug.index import INDEX_NAME, Index, digest_index, parse_index
 from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 
 _LOG = logging.getLogger("streamplug")
 
 
-def open_local_copy(
-    directory: Path, url: str, selection: str | None, *, listed: bool
-) -> tuple[Index, Path | None] | None:
-    """Return the index of the local copy of a data set, and the scan directory if a scan has made it.
+@dataclass(frozen=True, slots=True)
+class LocalCopy:
+    """The copy of an index in a cache directory, and its record there."""
 
-    None if the index is missing, damaged or of other files. `selection` is the key of files without an index;
-    None requires an index. If the files are not `listed` one by one, their directory may have an index of its
-    own.
+    data: bytes
+    path: Path
+    identity: Mapping[str, Any]
+
+    def parse(self, data: bytes) -> Index:
+        """Return the index that `data`, made of that of the copy, has."""
+        index = parse_index(data, str(self.path))
+        # The name of the client is left out, as in the index of a scan.
+        index.versions = str(self.identity.get("versions") or "").rpartition(" ")[2]
+        return index
+
+
+def read_local_copy(
+    directory: Path, url: str, selections: Collection[str | None]
+) -> LocalCopy | None:
+    """Return the local copy of the index of a data set; None if it is missing, damaged or of other files.
+
+    Args:
+        directory: The cache directory.
+        url: Location of the data set.
+        selections: Keys of the files that the index may be of, as for `claim_directory`; None is an
+            index.json.
+
+    Raises:
+        CacheConflictError: If the directory is the cache of another data set.
     """
     path = directory / INDEX_NAME
     with map_disk_errors(directory):
         identity = read_identity(directory)
-        scanned = identity.get("files")
-        if scanned != selection and (scanned is not None or listed):
+        if identity.get("files") not in selections:
             return None
         check_identity(directory, url, None)
         if not path.exists():
             return None
         data = path.read_bytes()
-        if identity and identity.get("index") != digest_index(data):
-            return None
-        index = parse_index(load_imported_index(directory, data), str(path))
-        # The name of the client is left out, as in the index of a scan.
-        index.versions = str(identity.get("versions") or "").rpartition(" ")[2]
-    return index, scan_cache_dir(directory, url) if scanned else None
+    is_damaged = identity and identity.get("index") != digest_index(data)
+    return None if is_damaged else LocalCopy(data, path, identity)
 
 
 def warn_offline(
@@ -86,35 +100,3 @@ def _names(directory: Path) -> set[str]:
         inner = os.path.relpath(folder, directory).replace(os.sep, "/")
         names.update(files if inner == "." else (f"{inner}/{file}" for file in files))
     return names
-
-
-def save_imported_index(directory: Path, data: bytes, translated: bytes) -> None:
-    """Save the imported form of an index.json for offline use; replace that of another version."""
-    path = _translated(directory, data)
-    with map_disk_errors(directory):
-        if _has_content(path, translated):
-            return
-        # Without the lock, another process takes the staging file for that of a dead one, and removes it.
-        with cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
-            if not _has_content(path, translated):
-                with stage_cache_file(directory, INDEX_NAME, path) as part:
-                    part.write_bytes(translated)
-
-
-def _has_content(path: Path, content: bytes) -> bool:
-    try:
-        return path.stat().st_size == len(content) and path.read_bytes() == content
-    except FileNotFoundError:
-        return False
-
-
-def load_imported_index(directory: Path, data: bytes) -> bytes:
-    """Return the saved import of an index.json; `data` itself if there is none."""
-    try:
-        return _translated(directory, data).read_bytes()
-    except FileNotFoundError:
-        return data
-
-
-def _translated(directory: Path, data: bytes) -> Path:
-    return directory / STATE_DIR / "translated" / xxhash.xxh3_128_hexdigest(data)

@@ -19,22 +19,11 @@ from streamplug.interfaces.compression import Compression
 from streamplug.interfaces.encoding import Encoding, GatherBuffer, StoredRange
 from streamplug.interfaces.engine import Engine, Task
 from streamplug.interfaces.format import (
-    FileListFormat,
     Format,
-    IndexImportFormat,
-    MultiFileFormat,
     RangeReadableFormat,
-    ScannableFormat,
     WritableFormat,
 )
 from streamplug.interfaces.lazy_value import LazyValue
-from streamplug.interfaces.scan import (
-    DatasetFiles,
-    FileListEntry,
-    FileSelection,
-    ScanResult,
-    ScanSource,
-)
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
 from streamplug.interfaces.shard_writer import ColumnarRows, EncodedRows, RowPiece, ShardWriter
@@ -48,21 +37,15 @@ __all__ = [
     "Column",
     "ColumnarRows",
     "Compression",
-    "DatasetFiles",
     "EncodedRows",
     "Encoding",
     "Engine",
     "EpochEnded",
     "EpochStarted",
     "Event",
-    "FileListEntry",
-    "FileListFormat",
-    "FileSelection",
     "Format",
     "GatherBuffer",
-    "IndexImportFormat",
     "LazyValue",
-    "MultiFileFormat",
     "MultiShardReader",
     "Order",
     "RangeReadableFormat",
@@ -70,9 +53,6 @@ __all__ = [
     "RequestRetried",
     "RowPiece",
     "SampleSubstituted",
-    "ScanResult",
-    "ScanSource",
-    "ScannableFormat",
     "ShardDownloaded",
     "ShardEvicted",
     "ShardFile",

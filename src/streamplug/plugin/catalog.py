@@ -46,7 +46,12 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "shuffle": {"mosaic": ("naive", "py1s", "py2s", "py1br", "py1e")},
     "partition": {"mosaic": ("orig", "relaxed")},
     "batching": {"budget": ("budget",)},
-    "source": {"delta": ("delta",), "iceberg": ("iceberg",), "views": ("view", "where")},
+    "source": {
+        "delta": ("delta",),
+        "files": ("files",),
+        "iceberg": ("iceberg",),
+        "views": ("view", "where"),
+    },
     "callback": {"opentelemetry": ("opentelemetry",)},
     "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",), "tools": ("local",)},
 }
@@ -58,7 +63,7 @@ MANIFESTS: Mapping[str, str] = {"view.json": "view"}
 EXPRESSION_SOURCE = "where"
 """Source of streams whose `select` is an expression."""
 
-UNNAMED_SOURCES = ("index", EXPRESSION_SOURCE)
+UNNAMED_SOURCES = ("index", "files", EXPRESSION_SOURCE)
 """Sources that other options choose than `format`."""
 
 _COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {

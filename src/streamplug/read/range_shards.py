@@ -16,7 +16,6 @@ from streamplug.errors import ConfigError, CorruptShardError, DataError, prefix_
 from streamplug.index import Index
 from streamplug.interfaces import (
     Column,
-    MultiFileFormat,
     RangeReadableFormat,
     ShardHeader,
     ShardInfo,
@@ -229,8 +228,8 @@ class RangeShards:
         _check_bounds(sample_range, ranges, size)
         is_stored = ranges[:, 0] < ranges[:, 1]
         ranges = ranges[is_stored]
-        is_multifile = isinstance(self._index.schema(info.number).format, MultiFileFormat)
-        gap = 0 if is_multifile else MAX_GAP_BYTES
+        is_composed = self._index.schema(info.number).format.is_composed
+        gap = 0 if is_composed else MAX_GAP_BYTES
         return _SampleRequest(is_stored, ranges, coalesce_ranges(ranges, gap))
 
     def _state(self) -> _ProcessState:

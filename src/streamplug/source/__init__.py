@@ -1,6 +1,7 @@
 """Opening of streams: sources, the index of a data set, and opened streams."""
 
-from streamplug.source.index_source import IndexSource
+from streamplug.source.index_reader import read_index
+from streamplug.source.index_source import IndexSource, keeps_index
 from streamplug.source.location import StreamLocation
 from streamplug.source.open_sources import OpenSources
 from streamplug.source.open_stream import OpenStream, check_column_names
@@ -14,6 +15,8 @@ __all__ = [
     "StreamLocation",
     "check_column_names",
     "find_source",
+    "keeps_index",
     "list_manifests",
+    "read_index",
     "recognize_source",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,12 +16,11 @@ from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError, UnsafeTypeError, prefix_errors
 from streamplug.index import INDEX_NAME, Index, check_same_columns
-from streamplug.interfaces import MultiFileFormat, RangeReadableFormat
+from streamplug.interfaces import RangeReadableFormat, Storage
 from streamplug.plan import RowSelection
 from streamplug.read import OpenShards, RangeShards, Reader, SampleReader
 from streamplug.read.auto_shards import AutoShards
-from streamplug.scan.listing import file_versions
-from streamplug.scan.multifile_storage import wrap_multifile
+from streamplug.transfer.file_stat import file_versions
 from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.timeout_storage import TimeoutStorage
 from streamplug.types import Int64
@@ -148,7 +148,7 @@ class OpenStream:
         if isinstance(self.store, RangeReader):
             return self.store
         derived = self.store.derived
-        storage = wrap_multifile(self.stream.storage, self.index, derived)
+        storage = wrap_storage(self.stream.storage, self.index, derived)
         storage = TimeoutStorage(storage, self.stream.timeout)
         return RangeReader(storage, self.stream.retries, self.store.observer, derived)
 
@@ -171,6 +171,18 @@ class OpenStream:
                     )
 
 
+def wrap_storage(storage: Storage, index: Index, derived: Path | None) -> Storage:
+    """Return the storage of the shards of an index: `storage`, unless a format composes them of other files.
+
+    Args:
+        storage: The storage of the data set.
+        index: Its index.
+        derived: Directory of the files that were made with the index, if any.
+    """
+    wrapped = (s.format.wrap_storage(storage, index, derived) for s in index.schemas)
+    return next((other for other in wrapped if other is not storage), storage)
+
+
 def _names_without_checksums(index: Index) -> set[str]:
     """Return the names of the stored files of which the index has no checksum."""
     names = set()
@@ -178,9 +190,9 @@ def _names_without_checksums(index: Index) -> set[str]:
         for shard in range(len(index)):
             file = (compressed and compressed.file(shard)) or raw.file(shard)
             if file is not None and not file.hashes:
-                # The data file of a multi-file shard is not stored under its name.
-                is_multifile = isinstance(index.schema(shard).format, MultiFileFormat)
-                names.add(INDEX_NAME if is_multifile else file.basename)
+                # A composed file is not stored under its name.
+                is_composed = index.schema(shard).format.is_composed
+                names.add(INDEX_NAME if is_composed else file.basename)
     return names
 
 

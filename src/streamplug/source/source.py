@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from streamplug.errors import (
     AccessDenied,
+    ConfigError,
     NotFound,
     PluginError,
     StorageError,
@@ -14,9 +15,10 @@ from streamplug.errors import (
     prefix_errors,
 )
 from streamplug.interfaces.plugin import Plugin
-from streamplug.interfaces.storage import public_url
+from streamplug.interfaces.storage import public_url, public_urls
 from streamplug.plugin.catalog import EXPRESSION_SOURCE, MANIFESTS
 from streamplug.plugin.registry import is_known, make
+from streamplug.source.location import StreamLocation
 from streamplug.source.open_stream import OpenStream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.retry import call_with_retries
@@ -30,6 +32,20 @@ class Source(Plugin):
 
     A source may wrap another one, by opening a changed stream.
     """
+
+    def locate(self, stream: Stream) -> StreamLocation:
+        """Return the location of a stream, and of its cache; the default is that of one directory.
+
+        Raises:
+            ConfigError: If the stream names other than one directory.
+        """
+        location = stream.local if stream.remote is None else stream.remote
+        if not isinstance(location, str):
+            raise ConfigError(
+                f"remote={public_urls(location)!r:.200}: a list of files needs a format= whose files are "
+                "read without an index.json, such as format='parquet'"
+            )
+        return StreamLocation.of(stream, location)
 
     @abstractmethod
     def open(self, stream: Stream, observer: Observer | None) -> OpenStream:
@@ -57,24 +73,32 @@ def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
 
 
 def find_source(stream: Stream) -> Source:
-    """Return the source that a stream names by its options, which is that of index.json by default.
+    """Return the source that opens a stream, if its location does not tell another one.
 
     Raises:
         PluginError: If it is not installed.
     """
-    name = "index"
     if isinstance(stream.select, str):
-        name = EXPRESSION_SOURCE
-    elif stream.format is not None and is_known("source", stream.format):
-        name = stream.format
-    with prefix_errors(_shown_option(stream), PluginError):
+        with prefix_errors(f"select={public_url(stream.select)!r:.60}", PluginError):
+            return cast("Source", make("source", EXPRESSION_SOURCE))
+    return find_format_source(stream)
+
+
+def find_format_source(stream: Stream) -> Source:
+    """Return the source that the `format` of a stream names, or that its format has; else that of index.json.
+
+    Raises:
+        PluginError: If it is not installed.
+    """
+    name = stream.format
+    if name is None:
+        return cast("Source", make("source", "index"))
+    location = stream.local if stream.remote is None else stream.remote
+    first = location if isinstance(location, str) else next(iter(location or ()), "")
+    with prefix_errors(public_url(first), PluginError):
+        if not is_known("source", name):
+            name = make("format", name).source
         return cast("Source", make("source", name))
-
-
-def _shown_option(stream: Stream) -> str:
-    if isinstance(stream.select, str):
-        return f"select={public_url(stream.select)!r:.60}"
-    return f"format={stream.format!r:.60}"
 
 
 def recognize_source(stream: Stream) -> Source | None:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+from streamplug_files import ScanSource
 from streamplug_parquet.deletion_vectors import check_positions
 from streamplug_parquet.footer import scanned
 from streamplug_parquet.table_columns import TableColumn
@@ -17,7 +18,7 @@ from streamplug_parquet.table_reader import TableFile
 from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table, open_table_storage
 
 from streamplug.errors import ConfigError, DataError
-from streamplug.interfaces import ScanSource, Storage
+from streamplug.interfaces import Storage
 from streamplug.plugin.location import is_url, join
 from streamplug.plugin_kit.codec_errors import parsing
 from streamplug.source import OpenStream, Source

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from streamplug_files import MANIFEST_ROLE, FileSelection, MultiFileFormat, ShardManifest
+
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Encoding,
-    FileSelection,
-    MultiFileFormat,
     RangeReadableFormat,
     ShardHeader,
     ShardInfo,
     ShardReader,
 )
-from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
 from streamplug.types import Bytes1D
 from streamplug_folder.classes import IMAGES, check_classes, classed, is_hidden
 from streamplug_folder.reader import FilesHead, FilesReader

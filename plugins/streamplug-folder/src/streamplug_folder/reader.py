@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from streamplug_files import ShardManifest
 
 from streamplug.interfaces import Column, ShardHeader, ShardReader
 from streamplug.plugin_kit.decoding import decoded, undecodable_error
-from streamplug.plugin_kit.manifest import ShardManifest
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _SLASH = ord("/")

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from streamplug_files import DatasetFiles, IndexImportFormat
 
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
-    DatasetFiles,
     Encoding,
-    IndexImportFormat,
     RangeReadableFormat,
     ShardHeader,
     ShardInfo,

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from streamplug_files import DatasetFiles
+
 from streamplug.errors import ConfigError, InvalidIndexError
-from streamplug.interfaces import DatasetFiles
 from streamplug_litdata.sizes import whole_sizes
 from streamplug_litdata.specs import FILES, IMAGES, Spec, Stored, is_key
 

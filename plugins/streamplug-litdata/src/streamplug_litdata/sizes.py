@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamplug.interfaces import DatasetFiles
+from streamplug_files import DatasetFiles
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _FRAME_HEAD = 18

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from streamplug_files import ScanResult, ScanSource
 
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
-from streamplug.interfaces import ScanResult, ScanSource
 from streamplug_parquet.thrift import Chunk, check_schema_depth, chunks_of
 from streamplug_parquet.types import plain, spec_of
 from streamplug_parquet.values import fixed_of

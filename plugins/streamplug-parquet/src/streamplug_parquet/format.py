@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from streamplug_files import ScannableFormat, ScanResult, ScanSource
+
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Encoding,
-    ScannableFormat,
-    ScanResult,
-    ScanSource,
     ShardInfo,
     ShardReader,
     ShardWriter,

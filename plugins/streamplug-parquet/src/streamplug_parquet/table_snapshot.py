@@ -173,28 +173,19 @@ class SnapshotFormat(Format):
 _NONE_DELETED: Int64 = np.empty(0, np.int64)
 
 
-class TableLocation(StreamLocation):
-    """Location of a table, whose cache is a subdirectory that all its snapshots share."""
-
-    @property
-    def directory(self) -> Path:
-        if self.in_place:
-            return super().directory
-        identity = self.storage.url.encode(errors="surrogateescape")
-        return self.root / f"table-{blake2s(identity, digest_size=8).hexdigest()}"
-
-
 @dataclass(frozen=True, repr=False)
 class TableStream(Stream):
-    """Stream of a snapshot."""
+    """Stream of a snapshot, whose cache is a subdirectory that all snapshots of the table share."""
 
     snapshot: TableSnapshot = field(kw_only=True)
 
     @cached_property
     def location(self) -> StreamLocation:
         plain = super().location
-        names = [field.name for field in fields(StreamLocation)]
-        return TableLocation(**{name: getattr(plain, name) for name in names})
+        if plain.in_place:
+            return plain
+        identity = plain.storage.url.encode(errors="surrogateescape")
+        return replace(plain, subdirectory=f"table-{blake2s(identity, digest_size=8).hexdigest()}")
 
     def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         return self.snapshot.index(), None

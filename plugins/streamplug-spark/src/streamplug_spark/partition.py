@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamplug_files import PLAN_NAME
+
 from streamplug import Writer
 from streamplug.errors import ConfigError, DataError, EncodeError, NotFound
 from streamplug.plugin import open_storage
 from streamplug.plugin.location import join
 from streamplug.plugin.registry import Registrations, restore
 from streamplug.plugin_kit.arrow import to_python
-from streamplug.scan.writer_output import PLAN_NAME
 
 MARK = PLAN_NAME
 """Name of the marker file that identifies the job that writes to a location."""

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from streamplug_files import PLAN_NAME
 from streamplug_tools.partitioned import write_parts
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
 from streamplug.plugin import resolve
 from streamplug.plugin.location import open_storage
-from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.write import Writer
 from streamplug_testing.deviations import ConformanceBase
 

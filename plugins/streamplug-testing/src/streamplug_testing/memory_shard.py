@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from streamplug_files import ScannableFormat, ScanResult, ScanSource
 
 from streamplug.errors import DataError
-from streamplug.interfaces import Format, ScannableFormat, ScanResult, ScanSource
+from streamplug.interfaces import Format
 
 
 @dataclass(frozen=True)

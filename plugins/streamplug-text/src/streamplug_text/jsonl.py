@@ -10,16 +10,10 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
+from streamplug_files import ScannableFormat
 
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, InvalidIndexError
-from streamplug.interfaces import (
-    Column,
-    Encoding,
-    GatherBuffer,
-    ScannableFormat,
-    ShardWriter,
-    WriteSettings,
-)
+from streamplug.interfaces import Column, Encoding, GatherBuffer, ShardWriter, WriteSettings
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
 from streamplug_text.values import JSON, JsonValue

@@ -20,17 +20,10 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from streamplug_files import ScannableFormat, ScanSource
 
 from streamplug.errors import CorruptShardError, InvalidIndexError
-from streamplug.interfaces import (
-    Column,
-    RangeReadableFormat,
-    ScannableFormat,
-    ScanSource,
-    ShardHeader,
-    ShardInfo,
-    ShardReader,
-)
+from streamplug.interfaces import Column, RangeReadableFormat, ShardHeader, ShardInfo, ShardReader
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import (
     HIDDEN_NAMES,

@@ -10,9 +10,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from streamplug_files import ScanResult, ScanSource
 
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, InvalidIndexError
-from streamplug.interfaces import Column, Encoding, ScanResult, ScanSource
+from streamplug.interfaces import Column, Encoding
 from streamplug.types import Int64
 from streamplug_text.plain import PlainFormat, blank, packed, parts
 from streamplug_text.quotes import record_ends, values_of

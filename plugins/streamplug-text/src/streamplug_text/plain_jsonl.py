@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
+from streamplug_files import ScanResult, ScanSource
 
 from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
-from streamplug.interfaces import Column, Encoding, ScanResult, ScanSource
+from streamplug.interfaces import Column, Encoding
 from streamplug.types import Int64
 from streamplug_text.jsonl import ENDINGS, JSONLines, document_of, refuse
 from streamplug_text.plain import FilePart, PlainFormat, packed, parts

@@ -20,14 +20,12 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
+from streamplug_files import ScannableFormat, ScanResult, ScanSource
 
 from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     RangeReadableFormat,
-    ScannableFormat,
-    ScanResult,
-    ScanSource,
     ShardHeader,
     ShardInfo,
     ShardReader,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from streamplug_files import ScannableFormat
 
 from streamplug.errors import (
     ConfigError,
@@ -15,14 +16,7 @@ from streamplug.errors import (
     EncodeError,
     InvalidIndexError,
 )
-from streamplug.interfaces import (
-    Column,
-    Encoding,
-    GatherBuffer,
-    ScannableFormat,
-    ShardWriter,
-    WriteSettings,
-)
+from streamplug.interfaces import Column, Encoding, GatherBuffer, ShardWriter, WriteSettings
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
 from streamplug_text.values import FIELDS, Field

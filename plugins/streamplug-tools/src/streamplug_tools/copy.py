@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from streamplug_files import PLAN_NAME
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Column, Encoding
 from streamplug.plugin.location import local_path, open_storage, output_locations
-from streamplug.scan.index_finder import read_index
-from streamplug.scan.writer_output import PLAN_NAME
+from streamplug.source import read_index
 from streamplug.stream import Stream
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64
@@ -384,5 +384,5 @@ def _real(url: str) -> str:
 
 def _written(output: Output) -> WriteResult:
     storage = open_storage(output_locations(output.out)[-1], output.storage_options)
-    index = read_index(storage, _INDEX_RETRIES)
+    index, _ = read_index(storage, _INDEX_RETRIES)
     return WriteResult(storage.url, len(index), index.size, int(index.stored_shard_bytes.sum()))

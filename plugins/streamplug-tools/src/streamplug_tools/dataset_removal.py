@@ -9,11 +9,12 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from streamplug_files import PLAN_NAME
+
 from streamplug.errors import InvalidIndexError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
-from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.write.destination import delete_durably, quote_names
 from streamplug_tools.part_task import ATTEMPTS

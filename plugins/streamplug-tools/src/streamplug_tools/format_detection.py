@@ -10,13 +10,19 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
+from streamplug_files import (
+    PLAN_NAME,
+    IndexImportFormat,
+    ScannableFormat,
+    check_writer_output,
+    compile_glob,
+    split_compression,
+)
+
 from streamplug.errors import ConfigError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces import Format, IndexImportFormat, ScannableFormat, Storage
+from streamplug.interfaces import Format, Storage
 from streamplug.plugin.registry import list_names, resolve
-from streamplug.scan.glob import compile_glob
-from streamplug.scan.listing import split_compression
-from streamplug.scan.writer_output import PLAN_NAME, check_writer_output
 from streamplug.source import recognize_source
 from streamplug.stream import Stream
 

@@ -9,14 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from streamplug_files import (
+    ScanCache,
+    file_suffixes_of,
+    is_data_file,
+    parse_locations,
+    split_compression,
+)
+
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.index import INDEX_NAME, format_index, parse_index
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import local_path, open_storage
 from streamplug.plugin.registry import make
-from streamplug.scan.glob import parse_locations
-from streamplug.scan.listing import file_suffixes_of, is_data_file, split_compression
-from streamplug.scan.scan_cache import ScanCache
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 

@@ -11,6 +11,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from streamplug_files import PLAN_NAME
+
 from streamplug.config import check_flags, check_seconds, suggest_keywords
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, parse_index
@@ -18,7 +20,6 @@ from streamplug.index.basename import is_shard_name
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_urls
 from streamplug.plugin.location import local_path, open_storage
-from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage

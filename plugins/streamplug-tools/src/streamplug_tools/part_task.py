@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
+from streamplug_files import PLAN_NAME
 
 from streamplug.errors import (
     ConfigError,
@@ -31,7 +32,6 @@ from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import join, local_path, open_storage
 from streamplug.plugin.registry import restore
 from streamplug.plugin_kit.file_commit import sync_directory
-from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.write.writer import Writer
 from streamplug_tools.part_counts import open_counts
 from streamplug_tools.part_files import (

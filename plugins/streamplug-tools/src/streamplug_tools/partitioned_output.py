@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
+from streamplug_files import PLAN_NAME
 
 from streamplug.errors import (
     InvalidIndexError,
@@ -28,7 +29,6 @@ from streamplug.plugin.location import (
     open_storage,
     output_locations,
 )
-from streamplug.scan.writer_output import PLAN_NAME
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import try_file_lock
 from streamplug.transfer.pool import map_threads

@@ -10,13 +10,14 @@ from threading import Lock
 from typing import cast
 
 import numpy as np
+from streamplug_files import MultiFileFormat
 
 from streamplug.cache.shard_files import cached_files
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, PluginError, StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
-from streamplug.interfaces import Column, MultiFileFormat, ShardReader
+from streamplug.interfaces import Column, ShardReader
 from streamplug.interfaces.lazy_value import lazy_values
 from streamplug.read.memory_map import MappedFiles
 from streamplug.stream import Stream

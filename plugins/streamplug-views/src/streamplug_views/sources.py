@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2s
 from pathlib import Path
@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 import numpy as np
 import xxhash
+from streamplug_files import glob_prefix
 
 from streamplug.errors import DataError
 from streamplug.index import Index
 from streamplug.index.columns import DigestColumns, TextColumn
 from streamplug.plugin.location import is_url, local_path, strip_client
-from streamplug.scan.glob import glob_prefix
 from streamplug.source import OpenStream, StreamLocation
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
@@ -54,34 +54,18 @@ def source_digest(index: Index, *, all_names: bool = False) -> str:
     return digest.hexdigest()
 
 
-class SourceLocation(StreamLocation):
-    """Location of a source, whose cache is a subdirectory of that of the view."""
-
-    @property
-    def directory(self) -> Path:
-        if self.in_place or self.local is None:
-            return super().directory
-        parts = () if self.files is None or self.files.whole else self.files.parts
-        identity = "\n".join([self.storage.url, self.split or "", *parts])
-        data = identity.encode(errors="surrogateescape")
-        return self.root / f"source-{blake2s(data, digest_size=8).hexdigest()}"
-
-
 @dataclass(frozen=True, repr=False)
 class SourceStream(Stream):
-    """A source of a view, as a stream."""
+    """A source of a view, as a stream, whose cache is a subdirectory of that of the view."""
 
     @cached_property
     def location(self) -> StreamLocation:
         plain = super().location
-        return SourceLocation(
-            plain.remote,
-            plain.local,
-            plain.split,
-            plain.format,
-            plain.storage_options,
-            reads_ranges=plain.reads_ranges,
-        )
+        if plain.in_place or plain.local is None:
+            return plain
+        identity = "\n".join([plain.storage.url, plain.split or "", *plain.parts])
+        data = identity.encode(errors="surrogateescape")
+        return replace(plain, subdirectory=f"source-{blake2s(data, digest_size=8).hexdigest()}")
 
 
 def source_stream(source: SourceEntry, view: Stream, base_url: str) -> Stream:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from streamplug_files import FileListEntry, FileListFormat, ScannableFormat, ScanResult, ScanSource
+
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     Encoding,
-    FileListEntry,
-    FileListFormat,
     RangeReadableFormat,
-    ScannableFormat,
-    ScanResult,
-    ScanSource,
     ShardHeader,
     ShardInfo,
     ShardReader,

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from streamplug_files import ScanSource
 
-from streamplug.interfaces import ScanSource
 from streamplug_webdataset.members import BLOCK, Read, next_header
 
 _VERSIONS = ("v1.1", "v1.2")

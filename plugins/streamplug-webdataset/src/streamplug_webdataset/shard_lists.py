@@ -12,8 +12,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from streamplug_files import FileListEntry
+
 from streamplug.errors import ConfigError, InvalidIndexError, TruncatedIndexError
-from streamplug.interfaces import FileListEntry
 from streamplug.plugin.location import is_url, join
 
 WIDS_LIST = "shardindex.json"

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from streamplug_files import expand_braces
+
 from streamplug.config import detect_world, whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces.storage import public_url
-from streamplug.scan.glob import expand_braces
 from streamplug.types import World
 from streamplug_webdataset.stages import FunctionStage, Stage
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +11,22 @@ from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.cache.offline import load_imported_index
-from streamplug.cache.staging import remove_stale_files, stage_cache_file
+from streamplug.cache.identity import claim_directory
 from streamplug.errors import CacheConflictError, StorageError, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index
-from streamplug.scan import index_finder as indexes
+from streamplug.source import index_reader as indexes
 
 
 def write(folder: Path, count: int = 40) -> Path:
     with MDSWriter(columns={"id": "int"}, out=folder, size_limit=250) as writer:
         writer.write_batch({"id": np.arange(count)})
     return folder
+
+
+def open_index(storage, directory: Path, retries: int = 0) -> Index:
+    index, data = indexes.read_index(storage, retries)
+    claim_directory(directory, storage.url, data)
+    return index
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def folder(tmp_path) -> Path:
 def test_a_short_index_comes_in_one_request(folder, tmp_path, monkeypatch, short):
     monkeypatch.setattr(indexes, "_FIRST_READ_BYTES", short)
     storage = CountingStorage(AnyFsspec(str(folder)))
-    index = indexes.open_index(storage, tmp_path / "cache", in_place=False, retries=0)
+    index = open_index(storage, tmp_path / "cache")
     assert index.size == 40
     assert (tmp_path / "cache" / INDEX_NAME).read_bytes() == (folder / INDEX_NAME).read_bytes()
     assert storage.counts == ({"read_range": 1} if short > 1 else {"read_range": 1, "read": 1})
@@ -44,7 +48,7 @@ def test_an_index_is_read_where_parts_cannot_be(folder, tmp_path):
     storage = FlakyStorage(
         AnyFsspec(str(folder)), fail=lambda name, key: name == "read_range", error=StorageError
     )
-    index = indexes.open_index(storage, tmp_path / "cache", in_place=False, retries=0)
+    index = open_index(storage, tmp_path / "cache")
     assert index.size == 40
 
 
@@ -72,47 +76,6 @@ def test_a_cache_of_another_set_is_refused(folder, tmp_path):
         open_cached(other)
 
 
-def test_another_process_does_not_remove_the_imported_index_being_written(
-    folder, tmp_path, monkeypatch
-):
-    near = tmp_path / "cache"
-
-    @contextmanager
-    def stage_and_remove_stale(*arguments):
-        with stage_cache_file(*arguments) as part:
-            yield part
-            remove_stale_files(near)  # as another process does when it opens the cache
-
-    monkeypatch.setattr("streamplug.cache.offline.stage_cache_file", stage_and_remove_stale)
-    storage = AnyFsspec(str(folder))
-    for _ in range(2):
-        index = indexes.open_index(
-            storage, near, in_place=False, retries=0, translate=lambda data: data + b"\n"
-        )
-        assert index.size == 40
-    data = (folder / INDEX_NAME).read_bytes()
-    assert load_imported_index(near, data) == data + b"\n"
-
-
-@pytest.mark.parametrize("suffix", [b"\n\n", b" "], ids=["of another size", "of the same size"])
-def test_the_imported_index_of_another_importer_is_replaced(folder, tmp_path, suffix):
-    near, storage = tmp_path / "cache", AnyFsspec(str(folder))
-    data = (folder / INDEX_NAME).read_bytes()
-
-    def open_index(suffix: bytes) -> None:
-        indexes.open_index(
-            storage, near, in_place=False, retries=0, translate=lambda data: data + suffix
-        )
-        assert load_imported_index(near, data) == data + suffix
-
-    open_index(b"\n")
-    open_index(suffix)
-    [path] = (path for path in near.rglob("translated/*"))
-    written = path.stat().st_mtime_ns, path.stat().st_ino
-    open_index(suffix)
-    assert (path.stat().st_mtime_ns, path.stat().st_ino) == written  # not written again
-
-
 @pytest.mark.parametrize("first_read_bytes", [1, 10**6])
 @pytest.mark.parametrize("cached", [False, True])
 def test_an_index_that_was_cut_short_is_read_again(
@@ -127,16 +90,16 @@ def test_an_index_that_was_cut_short_is_read_again(
         return data[: cuts.pop()] if cuts and len(data) > 1 else data
 
     for name in ("read", "read_range"):
-        read = getattr(storage, name)
-        monkeypatch.setattr(storage, name, lambda *arguments, read=read: cut(read(*arguments)))
+        whole = getattr(storage, name)
+        monkeypatch.setattr(storage, name, lambda *arguments, read=whole: cut(read(*arguments)))
 
-    def open_index(retries: int) -> Index:
+    def read(retries: int) -> Index:
         if not cached:
-            return indexes.read_index(storage, retries)
-        return indexes.open_index(storage, tmp_path / "cache", in_place=False, retries=retries)
+            return indexes.read_index(storage, retries)[0]
+        return open_index(storage, tmp_path / "cache", retries)
 
     with pytest.raises(TruncatedIndexError, match=r"whole, valid JSON .*gave up after 2 attempts"):
-        open_index(1)
-    assert open_index(0).size == 40
+        read(1)
+    assert read(0).size == 40
     cuts[:] = [100, 100]
-    assert open_index(2).size == 40
+    assert read(2).size == 40

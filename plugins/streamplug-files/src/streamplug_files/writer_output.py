@@ -16,7 +16,7 @@ from streamplug.errors import NotFound
 from streamplug.index import INDEX_NAME
 from streamplug.index.basename import is_shard_name, normalize_basename
 from streamplug.interfaces import Storage
-from streamplug.plugin.catalog import MANIFESTS
+from streamplug.source import list_manifests
 from streamplug.transfer.retry import call_with_retries
 
 PLAN_NAME = "parts.json"
@@ -40,11 +40,11 @@ def check_writer_output(
     Raises:
         NotFound: If a file is of a data set that its writer has not finished, or has not finished extending.
     """
-    outputs = _Outputs(storage, retries)
+    outputs, manifests = _Outputs(storage, retries), list_manifests()
     state = set()
     for key in keys:
         folder, _, name = key.rpartition("/")
-        if name in MANIFESTS and outputs.has_manifest(folder, name):
+        if name in manifests and outputs.has_manifest(folder, name):
             state.add(key)
         elif name == PLAN_NAME and outputs.has_plan(folder):
             outputs.check_index(folder)

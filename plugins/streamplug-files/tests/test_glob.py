@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from streamplug_files import split_compression
+from streamplug_files.glob import FileSet, compile_glob, expand_braces, glob_prefix, parse_locations
 
 from streamplug.errors import ConfigError
-from streamplug.scan.glob import FileSet, compile_glob, expand_braces, glob_prefix, parse_locations
-from streamplug.scan.listing import split_compression
 
 
 def is_tar(name):

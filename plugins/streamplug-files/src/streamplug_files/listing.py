@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix, isdir
+from os.path import isdir
 
-from streamplug.errors import ConfigError, NotFound, StorageError, Transient
+from streamplug.errors import ConfigError, NotFound
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces import FileListFormat, Format, MultiFileFormat, ScannableFormat, Storage
+from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import local_path
-from streamplug.scan.glob import (
+from streamplug.transfer.file_lock import STATE_DIR
+from streamplug.transfer.file_stat import stat_files
+from streamplug.transfer.retry import call_with_retries
+from streamplug.types import ObjectInfo
+from streamplug_files.format import FileListFormat, MultiFileFormat, ScannableFormat
+from streamplug_files.glob import (
     FileSet,
     compile_glob,
     glob_may_contain,
@@ -20,15 +24,8 @@ from streamplug.scan.glob import (
     is_glob,
     not_hidden,
 )
-from streamplug.scan.table_check import ListedTables
-from streamplug.scan.writer_output import check_writer_output
-from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.transfer.pool import map_threads
-from streamplug.transfer.retry import call_with_retries
-from streamplug.types import ObjectInfo
-
-_MAX_STATS_IN_FLIGHT = 16
-_MAX_STATS = 64  # number of files up to which each gets a stat request instead of one listing
+from streamplug_files.table_check import ListedTables
+from streamplug_files.writer_output import check_writer_output
 
 _COMPRESSIONS = {"gz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zstd", "lz4": "lz4", "br": "br"}
 _SHORT_SUFFIXES = {"tgz": ("tar", "gz"), "tbz2": ("tar", "bz2"), "txz": ("tar", "xz")}
@@ -206,58 +203,3 @@ def list_objects(
             )
         if is_listed and STATE_DIR not in folders:
             yield info
-
-
-def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:
-    """Return the metadata of files by name."""
-    infos: dict[str, ObjectInfo] = {}
-    if len(names) > _MAX_STATS:
-        prefix = commonprefix(names)  # noqa: RUF071 - keys may be listed by any prefix
-        with suppress(StorageError):  # some servers do not support listing
-            listed = call_with_retries(lambda: list(storage.list(prefix)), retries)
-            infos = {info.key: info for info in listed}
-    missing = sorted(set(names) - infos.keys())
-    stats = map_threads(
-        lambda name: call_with_retries(lambda: storage.stat(name), retries),
-        missing,
-        _MAX_STATS_IN_FLIGHT,
-    )
-    infos.update(zip(missing, stats))
-    return {name: infos[name] for name in set(names)}
-
-
-def file_versions(
-    storage: Storage, names: Collection[str], retries: int
-) -> list[tuple[str, int, str]]:
-    """Return names, sizes and versions of files, sorted, without those whose metadata cannot be read.
-
-    Many files take one listing. A storage that cannot list gives those of the index.json instead.
-
-    Raises:
-        Transient: If the storage cannot be reached.
-    """
-    requested = set(names)
-    infos: list[ObjectInfo | None] = []
-    if len(requested) > _MAX_STATS:
-        prefix = commonprefix(list(requested))  # noqa: RUF071 - keys may be listed by any prefix
-
-        def list_requested() -> list[ObjectInfo | None]:
-            return [info for info in storage.list(prefix) if info.key in requested]
-
-        try:
-            infos, requested = call_with_retries(list_requested, retries), set()
-        except Transient:
-            raise
-        except StorageError:
-            requested = {INDEX_NAME}
-
-    def stat(name: str) -> ObjectInfo | None:
-        try:
-            return call_with_retries(lambda: storage.stat(name), retries)
-        except Transient:
-            raise
-        except StorageError:  # it is missing, or the server does not support this
-            return None
-
-    infos += map_threads(stat, sorted(requested), _MAX_STATS_IN_FLIGHT)
-    return sorted((info.key, info.size, info.version) for info in infos if info is not None)

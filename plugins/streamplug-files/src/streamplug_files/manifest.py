@@ -27,6 +27,9 @@ from streamplug.types import Buffer, Bytes1D, Int64
 MANIFEST_ROLE = "files"
 """Role of the manifest among the files of a shard."""
 
+MULTIFILE_PREFIX = "_bundles/"
+"""Prefix of the names of such shards, and of the files stored beside an index."""
+
 _MAGIC = b"\x89bundle\x01"
 _HEAD = Struct("<8sIIQ")
 _I64 = np.dtype("<i8")

@@ -31,21 +31,22 @@ from streamplug.errors import (
 )
 from streamplug.index import format_index
 from streamplug.index.basename import NAME_RULES, validate_basename
-from streamplug.interfaces import Format, MultiFileFormat, ScannableFormat, Storage
+from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.file_commit import sync_directory, sync_files
-from streamplug.plugin_kit.manifest import MANIFEST_ROLE
-from streamplug.scan.file_lists import FileListClaims, resolve_file_list
-from streamplug.scan.glob import FileSet
-from streamplug.scan.listing import DataFile, list_data_files
-from streamplug.scan.multifile_shards import MULTIFILE_PREFIX, FileTree, group_files, list_tree
-from streamplug.scan.scanner import scan_file
-from streamplug.scan.table_check import OpenStorage, check_tables_above
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.scan_files import INDEX_SUFFIX, add_digest, read_with_digest
+from streamplug_files.file_lists import FileListClaims, resolve_file_list
+from streamplug_files.format import MultiFileFormat, ScannableFormat
+from streamplug_files.glob import FileSet
+from streamplug_files.listing import DataFile, list_data_files
+from streamplug_files.manifest import MANIFEST_ROLE, MULTIFILE_PREFIX
+from streamplug_files.multifile_shards import FileTree, group_files, list_tree
+from streamplug_files.scanner import scan_file
+from streamplug_files.table_check import OpenStorage, check_tables_above
 
 _LOCK_NAME = "scan"
 _VERSION = 5

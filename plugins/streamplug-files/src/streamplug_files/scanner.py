@@ -18,14 +18,16 @@ from streamplug.errors import (
     StorageError,
     prefix_errors,
 )
-from streamplug.interfaces import Compression, ScannableFormat, ScanResult, ScanSource, Storage
+from streamplug.interfaces import Compression, Storage
 from streamplug.plugin.registry import make
-from streamplug.scan.listing import DataFile
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.ranges import open_cancellable, parts_error
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Buffer, ObjectInfo
+from streamplug_files.format import ScannableFormat
+from streamplug_files.listing import DataFile
+from streamplug_files.scan_source import ScanResult, ScanSource
 
 MAX_SEQUENTIAL_GAP_BYTES = 1 << 20  # between two reads up to which they count as sequential
 MAX_RANGES_PER_REQUEST = 256

@@ -11,25 +11,17 @@ from typing import Any, TypeVar
 
 from streamplug.errors import CorruptShardError, NotFound, StorageError, StreamplugError
 from streamplug.index import Index
-from streamplug.interfaces import MultiFileFormat, Storage
+from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
-from streamplug.plugin_kit.manifest import MANIFEST_ROLE, ShardManifest
-from streamplug.scan.multifile_shards import MULTIFILE_PREFIX
 from streamplug.transfer.pool import map_threads
 from streamplug.transfer.scan_files import read_scan_file
 from streamplug.transfer.storage_wrapper import StorageWrapper
 from streamplug.types import Buffer
+from streamplug_files.manifest import MANIFEST_ROLE, MULTIFILE_PREFIX, ShardManifest
 
 V = TypeVar("V")
 _MAX_FILES_IN_FLIGHT = 16  # of one shard
 _MAX_CACHED_MANIFESTS = 1024
-
-
-def wrap_multifile(storage: Storage, index: Index, derived: Path | None) -> Storage:
-    """Return `storage`, wrapped if the index has multi-file shards; `derived` is the scan directory."""
-    if any(isinstance(schema.format, MultiFileFormat) for schema in index.schemas):
-        return _MultifileStorage(storage, index, derived)
-    return storage
 
 
 class _ShardFiles:
@@ -53,7 +45,7 @@ class _ShardFiles:
             start, number = end, number + 1
 
 
-class _MultifileStorage(StorageWrapper):
+class MultifileStorage(StorageWrapper):
     """A storage that also serves multi-file shards as single data files."""
 
     def __init__(self, storage: Storage, index: Index, derived: Path | None) -> None:
@@ -63,7 +55,7 @@ class _MultifileStorage(StorageWrapper):
         self._files = lru_cache(_MAX_CACHED_MANIFESTS)(self._load_files)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _MultifileStorage, (self._storage, self._index, self._derived)
+        return MultifileStorage, (self._storage, self._index, self._derived)
 
     @cached_property
     def _shards(self) -> dict[str, int]:

@@ -12,9 +12,9 @@ from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.catalog import CATALOG
 from streamplug.plugin.location import absolute_location, is_url, join
-from streamplug.scan.glob import FileSet, compile_glob, glob_prefix, is_glob
 from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
+from streamplug_files.glob import FileSet, compile_glob, glob_prefix, is_glob
 
 OpenStorage = Callable[[str], Storage]
 _LOG = logging.getLogger("streamplug.scan")

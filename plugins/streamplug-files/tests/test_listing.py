@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 
 import pytest
+from streamplug_files import ScannableFormat
+from streamplug_files.glob import FileSet
+from streamplug_files.listing import list_data_files
 
 from streamplug.errors import ConfigError, NotFound, StorageError, Transient
-from streamplug.interfaces import ScannableFormat
 from streamplug.plugin.location import open_storage
-from streamplug.scan.glob import FileSet
-from streamplug.scan.listing import file_versions, list_data_files
+from streamplug.transfer.file_stat import file_versions
 from streamplug.transfer.storage_wrapper import StorageWrapper
 
 

@@ -7,16 +7,17 @@ import threading
 
 import numpy as np
 import pytest
+from streamplug_files import ScannableFormat, ScanResult
+from streamplug_files import scan_cache as derived
+from streamplug_files import scanner as scanning
+from streamplug_files.glob import FileSet
 
 from streamplug import Stream, StreamingDataset, register_format
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.errors import CacheConflictError, ConfigError, CorruptShardError, InvalidIndexError
-from streamplug.interfaces import Column, ScannableFormat, ScanResult, ShardReader
+from streamplug.interfaces import Column, ShardReader
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
-from streamplug.scan import scan_cache as derived
-from streamplug.scan import scanner as scanning
-from streamplug.scan.glob import FileSet
 from streamplug.transfer.scan_files import read_with_digest
 
 

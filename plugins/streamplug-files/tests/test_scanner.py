@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from streamplug_files import scanner
 
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.errors import CorruptShardError, PluginError
-from streamplug.scan import scanner
 
 CONTENT = bytes(range(100))
 

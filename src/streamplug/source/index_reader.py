@@ -1,66 +1,47 @@
-"""Download and parsing of the index.json of a data set."""
+"""Reading of the index.json of a data set."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
-from streamplug.cache.identity import claim_directory
-from streamplug.cache.offline import save_imported_index
 from streamplug.errors import NotFound, StorageError, Transient, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit.error_mapping import is_local
-from streamplug.scan.index_import import Translate
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.stall_timeout import StalledError
 
 _FIRST_READ_BYTES = 1 << 20
 
+Parse = Callable[[bytes, str], Index]
 
-def open_index(
-    storage: Storage,
-    directory: Path,
-    *,
-    in_place: bool,
-    retries: int,
-    translate: Translate = bytes,
-) -> Index:
-    """Return the index of a data set, and claim its cache directory unless it is read `in_place`.
 
-    `translate` imports an index.json of another library.
+def read_index(
+    storage: Storage, retries: int, parse: Parse = parse_index, *, in_place: bool = False
+) -> tuple[Index, bytes]:
+    """Return the index of a data set, and the content of its index.json, without a cache.
+
+    Args:
+        storage: The storage of the data set.
+        retries: Number of retries of transient errors.
+        parse: Returns an index from the content of an index.json, and its name in errors.
+        in_place: Whether it is a file of this machine, which is read whole, and once.
 
     Raises:
-        CacheConflictError: If the directory is the cache of another data set.
+        NotFound: If there is none.
+        InvalidIndexError: If it is damaged.
     """
-    if in_place:
-        return _parse(_read(storage, retries), storage, translate)[0]
-    index, data, translated = _read_whole(storage, retries, translate)
-    claim_directory(directory, storage.url, data)
-    if translated is not data:
-        save_imported_index(directory, data, translated)
-    return index
 
-
-def read_index(storage: Storage, retries: int, translate: Translate = bytes) -> Index:
-    """Return the index of a data set from its index.json, without a cache."""
-    return _read_whole(storage, retries, translate)[0]
-
-
-def _read_whole(storage: Storage, retries: int, translate: Translate) -> tuple[Index, bytes, bytes]:
-    """Return an index, its bytes and their translation; read it again if it was cut short."""
-
-    def attempt() -> tuple[Index, bytes, bytes]:
-        return _parse(_read_short(storage, retries), storage, translate)
+    def attempt() -> tuple[Index, bytes]:
+        data = _read(storage, retries) if in_place else _read_short(storage, retries)
+        return parse(data, storage.url_of(INDEX_NAME)), data
 
     try:
         return attempt()
     except TruncatedIndexError as error:
+        if in_place:
+            raise
         return call_with_retries(attempt, retries, error)
-
-
-def _parse(data: bytes, storage: Storage, translate: Translate) -> tuple[Index, bytes, bytes]:
-    translated = translate(data)
-    return parse_index(translated, storage.url_of(INDEX_NAME)), data, translated
 
 
 def _read_short(storage: Storage, retries: int) -> bytes:

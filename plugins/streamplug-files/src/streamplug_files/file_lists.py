@@ -14,11 +14,13 @@ from streamplug.errors import (
     prefix_errors,
 )
 from streamplug.index.basename import validate_basename
-from streamplug.interfaces import FileListEntry, FileListFormat, Format, Storage
+from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import is_url
-from streamplug.scan.glob import FileSet, is_glob
-from streamplug.scan.listing import DataFile
 from streamplug.transfer.retry import call_with_retries
+from streamplug_files.format import FileListFormat
+from streamplug_files.glob import FileSet, is_glob
+from streamplug_files.listing import DataFile
+from streamplug_files.scan_source import FileListEntry
 
 _ADVICE = "write the list again, or name the files themselves in remote="
 

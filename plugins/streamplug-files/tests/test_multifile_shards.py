@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamplug_files import FileSelection, ShardManifest
+from streamplug_files import multifile_shards as bundling
+from streamplug_files.multifile_storage import MultifileStorage, _ShardFiles
 
 from streamplug.errors import CorruptShardError, InvalidIndexError, ObjectReplaced
-from streamplug.interfaces import FileSelection
 from streamplug.plugin.location import open_storage
-from streamplug.plugin_kit.manifest import ShardManifest
-from streamplug.scan import multifile_shards as bundling
-from streamplug.scan.multifile_storage import _MultifileStorage, _ShardFiles
 from streamplug.types import ObjectInfo
 
 NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=6)
@@ -75,7 +74,7 @@ def test_shards_are_files_in_a_row_within_bounds(sizes, most_files, most_bytes):
 
 
 def test_a_shard_without_files_can_be_read_like_any_other(tmp_path, monkeypatch):
-    storage = _MultifileStorage(open_storage(str(tmp_path)), None, None)
+    storage = MultifileStorage(open_storage(str(tmp_path)), None, None)
     empty = _ShardFiles("", ShardManifest.of([], [], None))
     monkeypatch.setattr(storage, "_files", lambda key: empty)
     assert storage.serves_ranges("_bundles/00000")
@@ -88,7 +87,7 @@ def multifile(root, monkeypatch, **contents):
     """Return a storage of one shard of these files."""
     for name, data in contents.items():
         (root / name).write_bytes(data)
-    storage = _MultifileStorage(open_storage(str(root)), None, None)
+    storage = MultifileStorage(open_storage(str(root)), None, None)
     sizes = [len(data) for data in contents.values()]
     files = _ShardFiles("", ShardManifest.of(list(contents), sizes, None))
     monkeypatch.setattr(storage, "_files", lambda key: files)

@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+import xxhash
+
+from streamplug.cache.identity import INDEX_STALL_SECONDS
+from streamplug.cache.staging import stage_cache_file
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME, format_index
-from streamplug.interfaces import DatasetFiles, FileListFormat, Format, IndexImportFormat, Storage
-from streamplug.scan.file_lists import FileListFoundError
-from streamplug.scan.listing import stat_files
+from streamplug.interfaces import Format, Storage
+from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.file_lock import STATE_DIR, cache_lock
+from streamplug.transfer.file_stat import stat_files
 from streamplug.transfer.retry import call_with_retries
+from streamplug_files.file_lists import FileListFoundError
+from streamplug_files.format import FileListFormat, IndexImportFormat
+from streamplug_files.scan_source import DatasetFiles
 
 Translate = Callable[[bytes], bytes]
 """Translates an index.json to streamplug's."""
@@ -68,3 +77,35 @@ class _Files(DatasetFiles):
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         return call_with_retries(lambda: self._storage.read_range(name, start, stop), self._retries)
+
+
+def save_imported_index(directory: Path, data: bytes, translated: bytes) -> None:
+    """Save the imported form of an index.json for offline use; replace that of another version."""
+    path = _translated(directory, data)
+    with map_disk_errors(directory):
+        if _has_content(path, translated):
+            return
+        # Without the lock, another process takes the staging file for that of a dead one, and removes it.
+        with cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
+            if not _has_content(path, translated):
+                with stage_cache_file(directory, INDEX_NAME, path) as part:
+                    part.write_bytes(translated)
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except FileNotFoundError:
+        return False
+
+
+def load_imported_index(directory: Path, data: bytes) -> bytes:
+    """Return the saved import of an index.json; `data` itself if there is none."""
+    try:
+        return _translated(directory, data).read_bytes()
+    except FileNotFoundError:
+        return data
+
+
+def _translated(directory: Path, data: bytes) -> Path:
+    return directory / STATE_DIR / "translated" / xxhash.xxh3_128_hexdigest(data)

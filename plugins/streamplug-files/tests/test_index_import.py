@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from streamplug_files import IndexImportFormat, plugin
 from streamplug_testing import isolated_plugins
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import ConfigError, InvalidIndexError
-from streamplug.interfaces import IndexImportFormat
 from streamplug.plugin import register
 
 COUNT = 20
@@ -39,7 +39,7 @@ class Listed(MDS, IndexImportFormat):
 
 @pytest.fixture(autouse=True)
 def listed():
-    with isolated_plugins():
+    with isolated_plugins(plugin):
         register("format", "listed", Listed)
         yield
 

@@ -13,18 +13,16 @@ import xxhash
 
 from streamplug.errors import NotFound
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces import FileSelection, Storage
+from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
 from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
-from streamplug.plugin_kit.manifest import ShardManifest
-from streamplug.scan.glob import FileSet
-from streamplug.scan.listing import list_objects
-from streamplug.scan.writer_output import check_writer_output
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.types import ObjectInfo
-
-MULTIFILE_PREFIX = "_bundles/"
-"""Prefix of the names of such shards, and of the files stored beside an index."""
+from streamplug_files.glob import FileSet
+from streamplug_files.listing import list_objects
+from streamplug_files.manifest import MULTIFILE_PREFIX, ShardManifest
+from streamplug_files.scan_source import FileSelection
+from streamplug_files.writer_output import check_writer_output
 
 MAX_FILES_PER_SHARD = 256
 MAX_SHARD_BYTES = 32 << 20  # a larger file is a shard of its own

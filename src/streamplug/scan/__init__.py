@@ -1,1 +1,0 @@
-"""Scanning of data sets without an index: file listing, scanning, and the resulting index."""
