@@ -76,8 +76,8 @@ def installed(made, tmp_path_factory):
 
 
 def test_there_is_an_example_of_each_kind():
-    # Partitions and sources are made of more of the core than the interfaces for other authors.
-    assert set(EXAMPLES) == set(KINDS) - {"batching", "partition", "source"}
+    # Partitions are made of more of the core than the interfaces for other authors.
+    assert set(EXAMPLES) == set(KINDS) - {"batching", "partition"}
 
 
 def test_their_own_tests_pass(made, installed, tmp_path):

@@ -6,9 +6,11 @@ from streamplug.source.location import StreamLocation
 from streamplug.source.open_sources import OpenSources
 from streamplug.source.open_stream import OpenStream, check_column_names
 from streamplug.source.source import Source, find_source, list_manifests, recognize_source
+from streamplug.transfer.observer import Observer
 
 __all__ = [
     "IndexSource",
+    "Observer",
     "OpenSources",
     "OpenStream",
     "Source",

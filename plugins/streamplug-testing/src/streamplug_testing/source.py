@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import StreamplugError
+from streamplug.errors import ConfigError, StateError, StreamplugError
+from streamplug.stream import Stream
 from streamplug.types import World
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.equality import same
@@ -60,6 +61,37 @@ class SourceTests(ConformanceBase):
         options, rows = written
         dataset = pickle.loads(pickle.dumps(StreamingDataset(**options)))
         assert same([dict(row) for row in dataset], list(rows))
+
+    def test_several_streams_are_read_together(self, written: Any) -> None:
+        options, rows = written
+        streams = [Stream(**options), Stream(**options, select=[2, 11]), Stream(**options)]
+        dataset = StreamingDataset(streams=streams)
+        expected = [*rows, rows[2], rows[11], *rows]
+        assert same([dict(row) for row in dataset], expected)
+        assert same([dict(row) for row in dataset[::-1]], expected[::-1])
+
+    def test_a_state_is_loaded_into_rows_that_are_opened_again(self, written: Any) -> None:
+        options, _ = written
+        dataset = StreamingDataset(**options, batch_size=1, shuffle=True)
+        samples = [repr(sorted(row.items())) for row in dataset]
+        again = StreamingDataset(**options, batch_size=1, shuffle=True)
+        again.load_state_dict(dataset.state_dict(5))
+        assert [repr(sorted(row.items())) for row in again] == samples[5:]
+
+    def test_a_state_of_other_rows_is_refused(self, written: Any) -> None:
+        options, _ = written
+        state = StreamingDataset(**options, batch_size=1, select=[2, 11]).state_dict(0)
+        with pytest.raises(StateError):
+            StreamingDataset(**options, batch_size=1, select=[2, 12]).load_state_dict(state)
+
+    def test_an_opened_stream_has_an_index(self, written: Any) -> None:
+        options, rows = written
+        opened = Stream(**options).open()
+        size = opened.index.size if opened.selection is None else len(opened.selection)
+        assert size == len(rows)
+        assert opened.where
+        with pytest.raises(ConfigError, match="no such column"):
+            opened.check_columns(["no such column"], allow_unsafe=False)
 
     def test_an_unknown_version_is_refused(self, written: Any) -> None:
         options, _ = written

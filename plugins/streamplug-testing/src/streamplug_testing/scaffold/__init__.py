@@ -25,6 +25,10 @@ EXAMPLES = {
         "shards in random order, each as it is",
         'dataset = StreamingDataset(..., shuffle=True, shuffle_algo="{}")',
     ),
+    "source": (
+        "rows of a data set, whose numbers are in a file",
+        'dataset = StreamingDataset(remote="path/of/the/file", format="{}")',
+    ),
     "storage": (
         "a whole data set in an SQLite file",
         'dataset = StreamingDataset(remote="{}:///path/of/a/database", local="cache")',
