@@ -7,15 +7,16 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from streamplug_testing import SourceTests
+from streamplug_testing import SourceTests, isolated_plugins
 
 from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import ConfigError, NotFound, StateError, Transient, UnknownNameError
-from streamplug.plugin import register
+from streamplug.plugin import Provider, register
 from streamplug.plugin.catalog import MANIFESTS
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
-from streamplug.source import OpenSources, Source
+from streamplug.source import OpenSources, Source, list_manifests
 
 
 class RowList(Source):
@@ -90,6 +91,39 @@ def test_a_table_is_recognized_by_its_manifest(tmp_path, monkeypatch):
     monkeypatch.setattr("streamplug.source.source.MANIFESTS", {"rows.json": "nothing"})
     with pytest.raises(UnknownNameError, match="table: unknown source 'nothing'"):
         StreamingDataset(remote=table)
+
+
+def test_a_distribution_declares_the_manifest_of_its_source(tmp_path):
+    table = make_table(tmp_path, [4, 5])
+    declared = Provider("source", "declared", f"{__name__}:RowList", manifest="rows.json")
+    with isolated_plugins(declared):
+        assert list_manifests() == {"view.json": "view", "rows.json": "declared"}
+        assert numbers(remote=table) == [4, 5]
+        with pytest.raises(NotFound, match=r"index\.json does not exist"):
+            StreamingDataset(remote=str(tmp_path / "other"))
+
+
+def test_files_are_refused_without_the_distribution_that_reads_them():
+    class Lines(MDS):
+        source = "files"
+
+    with isolated_plugins():
+        register("format", "lines", Lines)
+        for remote in (["a.txt", "b.txt"], "logs/*.txt"):
+            with pytest.raises(UnknownNameError, match="pip install streamplug-files"):
+                Stream(remote=remote, format="lines")
+        with pytest.raises(ConfigError, match="a list of files needs a format="):
+            Stream(remote=["a", "b"], format="mds")
+
+
+def test_a_source_of_other_options_is_not_offered_as_a_format():
+    with pytest.raises(UnknownNameError) as caught:
+        Stream(remote="x", format="no-such-format")
+    offered = str(caught.value).partition("Available: ")[2].split(", ")
+    assert {"mds", "rowlist"} <= set(offered)
+    assert not {"files", "index", "where"} & set(offered)
+    with pytest.raises(ConfigError, match="name the format of the files"):
+        Stream(remote="x", format="files")
 
 
 def test_a_manifest_is_looked_for_again_when_that_fails(tmp_path, monkeypatch):

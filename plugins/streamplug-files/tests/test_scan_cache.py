@@ -11,6 +11,7 @@ from streamplug_files import ScannableFormat, ScanResult
 from streamplug_files import scan_cache as derived
 from streamplug_files import scanner as scanning
 from streamplug_files.glob import FileSet
+from streamplug_files.scan_cache import read_with_digest
 
 from streamplug import Stream, StreamingDataset, register_format
 from streamplug.cache.user_cache import source_cache_dir
@@ -18,7 +19,6 @@ from streamplug.errors import CacheConflictError, ConfigError, CorruptShardError
 from streamplug.interfaces import Column, ShardReader
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
-from streamplug.transfer.scan_files import read_with_digest
 
 
 class Bytes(ScannableFormat):

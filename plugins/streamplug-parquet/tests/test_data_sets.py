@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from streamplug_files.scan_cache import read_with_digest
 from streamplug_parquet import budget as budgets
 from streamplug_parquet import memory_bounds
 from streamplug_parquet import reader as readers
@@ -29,7 +30,6 @@ from streamplug.errors import (
     InvalidIndexError,
 )
 from streamplug.interfaces import Encoding
-from streamplug.transfer.scan_files import read_with_digest
 
 COUNT = 40
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from streamplug.errors import ConfigError, StorageError
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import local_path
-from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.transfer.tempdir import check_private, make_temp_root, temp_root
 
 CACHE_DIR_VARIABLE = "STREAMPLUG_CACHE_DIR"
@@ -93,9 +92,3 @@ def _usual_dir() -> Path:
 def _check_writable(directory: Path) -> None:
     with tempfile.TemporaryFile(dir=directory):
         pass
-
-
-def scan_cache_dir(base: Path, url: str) -> Path:
-    """Return the directory of a scan's files: in the cache, or the user's cache if that is read-only."""
-    own = base / STATE_DIR / "scan"
-    return own if own.is_dir() else source_cache_dir(url) / STATE_DIR / "scan"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection
 from os.path import commonprefix
 
 from streamplug.errors import StorageError, Transient
@@ -13,26 +12,8 @@ from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
 
-_MAX_STATS_IN_FLIGHT = 16
-_MAX_STATS = 64  # number of files up to which each gets a stat request instead of one listing
-
-
-def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:
-    """Return the metadata of files by name."""
-    infos: dict[str, ObjectInfo] = {}
-    if len(names) > _MAX_STATS:
-        prefix = commonprefix(names)  # noqa: RUF071 - keys may be listed by any prefix
-        with suppress(StorageError):  # some servers do not support listing
-            listed = call_with_retries(lambda: list(storage.list(prefix)), retries)
-            infos = {info.key: info for info in listed}
-    missing = sorted(set(names) - infos.keys())
-    stats = map_threads(
-        lambda name: call_with_retries(lambda: storage.stat(name), retries),
-        missing,
-        _MAX_STATS_IN_FLIGHT,
-    )
-    infos.update(zip(missing, stats))
-    return {name: infos[name] for name in set(names)}
+MAX_STATS_IN_FLIGHT = 16
+MAX_STATS = 64  # number of files up to which each gets a stat request instead of one listing
 
 
 def file_versions(
@@ -47,7 +28,7 @@ def file_versions(
     """
     requested = set(names)
     infos: list[ObjectInfo | None] = []
-    if len(requested) > _MAX_STATS:
+    if len(requested) > MAX_STATS:
         prefix = commonprefix(list(requested))  # noqa: RUF071 - keys may be listed by any prefix
 
         def list_requested() -> list[ObjectInfo | None]:
@@ -68,5 +49,5 @@ def file_versions(
         except StorageError:  # it is missing, or the server does not support this
             return None
 
-    infos += map_threads(stat, sorted(requested), _MAX_STATS_IN_FLIGHT)
+    infos += map_threads(stat, sorted(requested), MAX_STATS_IN_FLIGHT)
     return sorted((info.key, info.size, info.version) for info in infos if info is not None)

@@ -14,20 +14,6 @@ from streamplug.types import FileInfo
 INDEX_SUFFIX = ".index"
 
 
-def add_digest(content: bytes) -> bytes:
-    """Return content after a line with its digest."""
-    return _digest(content).encode() + b"\n" + content
-
-
-def read_with_digest(path: Path) -> bytes | None:
-    """Return the content of a file written with `add_digest`; None if it cannot be read or is damaged."""
-    try:
-        digest, _, content = path.read_bytes().partition(b"\n")
-    except OSError:
-        return None
-    return content if digest == _digest(content).encode() else None
-
-
 def scan_file_path(folder: Path | None, file: FileInfo) -> Path | None:
     """Return the path of a file that a scan wrote to `folder`; None for a file of the data set.
 

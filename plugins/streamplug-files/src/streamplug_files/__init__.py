@@ -27,31 +27,7 @@ if TYPE_CHECKING:
     from streamplug_files.source import FilesSource
     from streamplug_files.writer_output import PLAN_NAME, check_writer_output
 
-_HOME = {
-    "MANIFEST_ROLE": "manifest",
-    "PLAN_NAME": "writer_output",
-    "DatasetFiles": "scan_source",
-    "FileListEntry": "scan_source",
-    "FileListFormat": "format",
-    "FileSelection": "scan_source",
-    "FilesFormat": "format",
-    "FilesSource": "source",
-    "IndexImportFormat": "format",
-    "MultiFileFormat": "format",
-    "ScanCache": "scan_cache",
-    "ScanResult": "scan_source",
-    "ScanSource": "scan_source",
-    "ScannableFormat": "format",
-    "ShardManifest": "manifest",
-    "check_writer_output": "writer_output",
-    "compile_glob": "glob",
-    "expand_braces": "glob",
-    "file_suffixes_of": "listing",
-    "glob_prefix": "glob",
-    "is_data_file": "listing",
-    "parse_locations": "glob",
-    "split_compression": "listing",
-}
+_MODULES = ("format", "glob", "listing", "manifest", "scan_cache", "source", "writer_output")
 
 __all__ = [
     "MANIFEST_ROLE",
@@ -84,6 +60,7 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> Any:
         # Imported lazily, as the discovery of plugins imports this package.
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        for module in _MODULES if name in __all__ else ():
+            if hasattr(home := import_module(f"{__name__}.{module}"), name):
+                return getattr(home, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

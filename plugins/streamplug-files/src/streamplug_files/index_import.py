@@ -16,10 +16,10 @@ from streamplug.index import INDEX_NAME, format_index
 from streamplug.interfaces import Format, Storage
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
-from streamplug.transfer.file_stat import stat_files
 from streamplug.transfer.retry import call_with_retries
 from streamplug_files.file_lists import FileListFoundError
 from streamplug_files.format import FileListFormat, IndexImportFormat
+from streamplug_files.listing import stat_files
 from streamplug_files.scan_source import DatasetFiles
 
 Translate = Callable[[bytes], bytes]

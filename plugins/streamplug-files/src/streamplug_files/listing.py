@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from os.path import isdir
+from os.path import commonprefix, isdir
 
-from streamplug.errors import ConfigError, NotFound
+from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin.location import local_path
 from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.transfer.file_stat import stat_files
+from streamplug.transfer.file_stat import MAX_STATS, MAX_STATS_IN_FLIGHT
+from streamplug.transfer.pool import map_threads
 from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
 from streamplug_files.format import FileListFormat, MultiFileFormat, ScannableFormat
@@ -203,3 +205,21 @@ def list_objects(
             )
         if is_listed and STATE_DIR not in folders:
             yield info
+
+
+def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:
+    """Return the metadata of files by name."""
+    infos: dict[str, ObjectInfo] = {}
+    if len(names) > MAX_STATS:
+        prefix = commonprefix(names)  # noqa: RUF071 - keys may be listed by any prefix
+        with suppress(StorageError):  # some servers do not support listing
+            listed = call_with_retries(lambda: list(storage.list(prefix)), retries)
+            infos = {info.key: info for info in listed}
+    missing = sorted(set(names) - infos.keys())
+    stats = map_threads(
+        lambda name: call_with_retries(lambda: storage.stat(name), retries),
+        missing,
+        MAX_STATS_IN_FLIGHT,
+    )
+    infos.update(zip(missing, stats))
+    return {name: infos[name] for name in set(names)}

@@ -38,7 +38,7 @@ from streamplug.plugin_kit.file_commit import sync_directory, sync_files
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.file_lock import STATE_DIR, cache_lock
 from streamplug.transfer.pool import map_threads
-from streamplug.transfer.scan_files import INDEX_SUFFIX, add_digest, read_with_digest
+from streamplug.transfer.scan_files import INDEX_SUFFIX
 from streamplug_files.file_lists import FileListClaims, resolve_file_list
 from streamplug_files.format import MultiFileFormat, ScannableFormat
 from streamplug_files.glob import FileSet
@@ -67,6 +67,26 @@ class ScannedIndex:
     data: bytes
     folder: Path
     versions: str
+
+
+def scan_cache_dir(base: Path, url: str) -> Path:
+    """Return the directory of a scan's files: in the cache, or the user's cache if that is read-only."""
+    own = base / STATE_DIR / "scan"
+    return own if own.is_dir() else source_cache_dir(url) / STATE_DIR / "scan"
+
+
+def add_digest(content: bytes) -> bytes:
+    """Return content after a line with its digest."""
+    return xxhash.xxh3_64_hexdigest(content).encode() + b"\n" + content
+
+
+def read_with_digest(path: Path) -> bytes | None:
+    """Return the content of a file written with `add_digest`; None if it cannot be read or is damaged."""
+    try:
+        digest, _, content = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    return content if digest == xxhash.xxh3_64_hexdigest(content).encode() else None
 
 
 class _ScanFolder:

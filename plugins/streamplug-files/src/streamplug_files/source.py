@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from streamplug.cache.identity import claim_directory
 from streamplug.cache.offline import read_local_copy
-from streamplug.cache.user_cache import scan_cache_dir, source_cache_dir
+from streamplug.cache.user_cache import source_cache_dir
 from streamplug.display.progress_bar import ProgressBar
 from streamplug.errors import ConfigError, NotFound
 from streamplug.index import INDEX_NAME, Index, parse_index
@@ -27,7 +27,7 @@ from streamplug_files.index_import import (
     save_imported_index,
 )
 from streamplug_files.listing import is_data_file
-from streamplug_files.scan_cache import ScanCache
+from streamplug_files.scan_cache import ScanCache, scan_cache_dir
 
 if TYPE_CHECKING:
     from streamplug.stream import Stream
