@@ -359,8 +359,6 @@ def test_credentials_in_a_url_do_not_reach_the_cache(tmp_path):
     "arguments",
     [
         {"remote": ["https://me:secret@host/a?sig=secret"]},
-        {"remote": "https://me:secret@host/a-{1}?sig=secret", "format": "mds"},
-        {"remote": "https://me:secret@host/a-{b?sig=secret", "format": "mds"},
         {"remote": "https://host/set", "local": "https://me:secret@host/a?sig=secret"},
     ],
 )

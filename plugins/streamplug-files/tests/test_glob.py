@@ -142,3 +142,10 @@ def test_urls_with_other_queries_are_refused_without_showing_them():
     with pytest.raises(ConfigError, match="differ in the query") as caught:
         parse_locations(["http://h/a.tar?sig=s3cret1", "http://h/b.tar?sig=s3cret2"], is_tar)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a-{1}", "a-{b"])
+def test_errors_show_no_credentials_of_a_url(name):
+    with pytest.raises(ConfigError, match="https://host/") as caught:
+        parse_locations(f"https://me:secret@host/{name}?sig=secret", lambda _: True)
+    assert "secret" not in str(caught.value)

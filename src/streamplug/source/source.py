@@ -40,6 +40,8 @@ class Source(Plugin):
             ConfigError: If the stream names other than one directory.
         """
         location = stream.local if stream.remote is None else stream.remote
+        if stream.format is not None and isinstance(location, tuple) and len(location) == 1:
+            location = location[0]
         if not isinstance(location, str):
             raise ConfigError(
                 f"remote={public_urls(location)!r:.200}: a list of files needs a format= whose files are "
