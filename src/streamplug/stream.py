@@ -27,8 +27,13 @@ from streamplug.interfaces.encoding import Decoder
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import Weight, parse_selection
 from streamplug.plugin.location import is_url
-from streamplug.source import IndexSource, OpenStream, StreamLocation
-from streamplug.source.source import find_format_source, open_stream
+from streamplug.source import (
+    IndexSource,
+    OpenStream,
+    StreamLocation,
+    find_format_source,
+    open_stream,
+)
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
 

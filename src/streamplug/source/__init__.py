@@ -5,7 +5,13 @@ from streamplug.source.index_source import IndexSource, keeps_index
 from streamplug.source.location import StreamLocation
 from streamplug.source.open_sources import OpenSources
 from streamplug.source.open_stream import OpenStream, check_column_names
-from streamplug.source.source import Source, find_source, list_manifests, recognize_source
+from streamplug.source.source import (
+    Source,
+    find_format_source,
+    list_manifests,
+    open_stream,
+    recognize_source,
+)
 from streamplug.transfer.observer import Observer
 
 __all__ = [
@@ -16,9 +22,10 @@ __all__ = [
     "Source",
     "StreamLocation",
     "check_column_names",
-    "find_source",
+    "find_format_source",
     "keeps_index",
     "list_manifests",
+    "open_stream",
     "read_index",
     "recognize_source",
 ]
