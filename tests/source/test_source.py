@@ -208,3 +208,10 @@ def test_opened_streams_are_described_together(tmp_path):
     fingerprint = opened.make_fingerprint(reader.starts)
     assert fingerprint.digest != OpenSources(opened[1:]).make_fingerprint(reader.starts).digest
     assert OpenSources.open(streams).make_fingerprint(reader.starts) == fingerprint
+
+
+@pytest.mark.parametrize("remote", ["{}", "{}/*.mds"])
+def test_a_format_with_an_index_is_not_read_without_one(tmp_path, remote):
+    (tmp_path / "shard.00000.mds").write_bytes(b"x")
+    with pytest.raises(ConfigError, match="format mds cannot be read without an index"):
+        StreamingDataset(remote=remote.format(tmp_path), format="mds")
