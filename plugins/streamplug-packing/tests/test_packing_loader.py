@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from importlib import import_module
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -490,24 +491,34 @@ def test_packing_may_begin_after_a_state_of_batches(folder):
     assert sum(read.values()) == SIZE - 8 == len(read)
 
 
-def old_state(state, rank=0):
-    """Return the state of a rank as version 1 had it."""
-    packing, order = (
-        packing_of(state),
-        {k: v for k, v in state.items() if k not in ("packing", "packs")},
-    )
-    epoch, step, backlog, bins = packing.pop("ranks")[str(rank)]
-    order |= {"epoch": epoch, "sample_in_epoch": step * order["global_batch"]}
-    places = lambda numbers: [numbers[at : at + 3] for at in range(0, len(numbers), 3)]  # noqa: E731
-    own = {"bins": [[age, places(numbers)] for age, *numbers in bins], "backlog": places(backlog)}
-    more = {"version": 1, "rank": rank, "packs": state["packs"], "checksum": 1}
-    return {"order": order, "packing": {**packing, **more, **own}}
+def old_states(case):
+    """Return states of version 1 in loops of 14 packs, and the packs before and after them, by rank."""
+    saved = json.loads(Path(__file__).with_name("states_of_version_1.json").read_text())[case]
+    return saved["states"], saved["before"], saved["after"]
 
 
-@pytest.mark.parametrize("number", [0, 9, 30])
-def test_states_of_version_1_are_loaded(folder, run, number):
-    found = packs_after(folder, old_state(run[1][number]), 5)
-    assert found == run[0][number + 1 : number + 6]
+@pytest.mark.parametrize("case", ["1 ranks, 1 packs", "1 ranks, 10 packs", "2 ranks, 9 packs"])
+def test_states_of_version_1_are_loaded(folder, case):
+    states, before, after = old_states(case)
+    for rank, state in enumerate(states):
+        loader = rank_loader(folder, 1, len(states), rank, packs_per_epoch=14)
+        loader.load_state_dict(state)
+        packs = [pack["sample_ids"] for pack in loader]
+        assert packs[:4] == after[rank]
+        assert len(packs) == 14 - len(before[rank])
+    alone = make_loader(folder)
+    alone.load_state_dict(states)
+    ids = [n for packs in before for pack in packs for n in pack]
+    ids += [n for pack in [*alone, *alone.flush()] for n in pack["sample_ids"]]
+    assert Counter(ids) == dict.fromkeys(range(SIZE), 1)
+
+
+def test_a_loop_after_a_state_without_a_number_of_packs_is_whole(folder):
+    [state], _, _ = old_states("1 ranks, 10 packs")
+    del state["packing"]["packs"]
+    loader = make_loader(folder, packs_per_epoch=14)
+    loader.load_state_dict(state)
+    assert len(list(loader)) == 14
 
 
 def test_a_state_has_fixed_keys_with_integers_and_texts(folder, run):
@@ -533,12 +544,6 @@ def test_a_loop_after_a_state_yields_the_rest_of_its_packs(folder, run, left):
     assert [len(loop) for loop in loops] == [left, 7, 7]
     assert [pack for loop in loops for pack in loop] == run[0][7 - left : 21]
     assert resumed.state_dict()["packs"] == 0
-    old = old_state(state)
-    resumed.load_state_dict(old)
-    assert len(list(resumed)) == left
-    del old["packing"]["packs"]  # of a still earlier release
-    resumed.load_state_dict(old)
-    assert len(list(resumed)) == 7
 
 
 @pytest.mark.parametrize("loads", [StreamingDataset.load_state_dict])
@@ -605,7 +610,8 @@ def test_damaged_states_are_refused(folder, run, changes, error):
     ],
 )
 def test_damaged_states_of_version_1_are_refused(folder, run, keys, value, error):
-    state = part = old_state(run[1][9])
+    [state], _, _ = old_states("1 ranks, 10 packs")
+    part = state
     for key in keys[:-1]:
         part = part[key]
     part[keys[-1]] = value

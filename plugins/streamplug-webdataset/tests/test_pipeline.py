@@ -15,6 +15,7 @@ import sys
 import tarfile
 import threading
 import time
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -660,7 +661,7 @@ def test_a_state_is_exact_after_every_output(tars, name):
     states += [json.loads(json.dumps(dataset.state_dict())) for _ in dataset]
     for at in {0, 1, 2, 3, 5, len(whole) // 2, len(whole) - 1, len(whole)}:
         again = made(tars, name)
-        again.load_state_dict(old_state(states[at]))
+        again.load_state_dict(states[at])
         assert again.state_dict() == states[at]
         rest = [plain(output) for output in again]
         if at == len(whole) and states[at]["epoch"] == 2:
@@ -729,10 +730,9 @@ def test_a_loader_with_stages_of_its_own_resumes_exactly(tars):
         if number == 6:
             break
     for at in (0, 3, 6):
-        for state in (states[at], old_state(states[at])):
-            again = rebatched(tars)
-            again.load_state_dict(MappingProxyType(json.loads(json.dumps(state))))
-            assert [plain(output) for output in again] == whole[at + 1 :]
+        again = rebatched(tars)
+        again.load_state_dict(MappingProxyType(json.loads(json.dumps(states[at]))))
+        assert [plain(output) for output in again] == whole[at + 1 :]
 
 
 def whole_of(batches):
@@ -772,20 +772,21 @@ def with_record(state, record):
     }
 
 
-def old_state(state):
-    """Return a state as earlier releases had it."""
-    state = dict(state)
-    text = state.pop("pipeline")
-    if not text:
-        return state
-    fields = json.loads(text)
-    epoch, step, parts, given, loader = fields["ranks"]["0"]
-    assert (epoch, step * state["global_batch"]) == (state["epoch"], state["sample_in_epoch"])
-    if parts:
-        state |= {"stages": fields["stages"], "rank": [0, 1], "parts": parts, "given": given}
-    if loader:
-        state |= {"loader": loader, "loader_stages": fields["loader_stages"]}
-    return state
+OLD_STATES = json.loads(Path(__file__).with_name("states_of_version_1.json").read_text())
+
+
+@pytest.mark.parametrize("name", OLD_STATES)
+def test_states_of_version_1_are_loaded(tars, name):
+    data = rebatched(tars) if name == "loader" else made(tars, name)
+    data.load_state_dict(OLD_STATES[name]["state"])
+    state = data.state_dict()
+    for _ in range(2):
+        found = [numbers([output]) for output in itertools.islice(data, 3)]
+        assert found == OLD_STATES[name]["after"]
+        data.load_state_dict(state)
+    damaged = {**OLD_STATES[name]["state"], "loader": [1, 2]}
+    with pytest.raises(StateError, match="an invalid position"):
+        data.load_state_dict(damaged)
 
 
 def test_a_state_in_the_middle_is_refused_elsewhere(tars):
@@ -887,7 +888,7 @@ def test_a_damaged_state_leaves_a_loader_where_it_was(tars):
         next(outputs)
     state, before = loader.state_dict(), fresh.state_dict()
     with pytest.raises(StateError, match="an invalid position"):
-        fresh.load_state_dict({**state, "loader": [1, 2]})  # as earlier releases had it
+        fresh.load_state_dict(with_record(state, [0, 0, [], 0, [1, 2]]))
     assert fresh.state_dict() == before
     fresh.load_state_dict(state)
     assert plain(next(fresh.__iter__())) == plain(next(outputs))
