@@ -151,18 +151,18 @@ class PackIterable:
             StateError: If another rank does not reach this pack, or is far ahead of it.
         """
         self._follow_dataset()
-        stream, state = self._stream, self._state
+        stream = self._stream
         session, options = stream.source.session, stream.options.to_state()
         # After resize(), the samples of open bins are still those of a rank of the world before.
-        world = stream.world if state.places or self._known else session.world
+        has_samples = not self._yielded.endswith(",[],[]]")
+        world = stream.world if has_samples or self._known else session.world
         if self._known is not None:
             records = self._known
         elif world == session.world:
             records = self._collect()
         else:
             records = {world.rank: self._yielded}
-        position = last_position(records) if records else (state.epoch, state.step)
-        order = session.state_at(*position)
+        order = session.state_at(*last_position(records or {world.rank: self._yielded}))
         return to_state(order, options, world, records, self._num_packs)
 
     def load_state_dict(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
