@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -50,8 +49,8 @@ class StreamplugDataLoader(BaseDataLoader):
                 yield {"input": rows["tokens"].long()}, rows["targets"].long()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"streamplug": json.dumps(self.loader.state_dict())}
+        return self.loader.state_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         if state_dict:
-            self.loader.load_state_dict(json.loads(state_dict["streamplug"]))
+            self.loader.load_state_dict(state_dict)

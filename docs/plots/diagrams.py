@@ -105,8 +105,7 @@ def dealt(ranks: int, step: int) -> list[list[int]]:
     """Return what each rank reads at a step."""
     epoch = epoch_of(ranks)
     return [
-        epoch.ids(World(1, ranks, rank=rank), GLOBAL // ranks, np.array([step])).ravel().tolist()
-        for rank in range(ranks)
+        epoch.ids(World(1, ranks, rank=rank), np.array([step]))[0].tolist() for rank in range(ranks)
     ]
 
 

@@ -66,7 +66,7 @@ def epoch(name: str, block: int = BLOCK):
 
 def measured(name: str, *, block: int = BLOCK, shards: int | None = None):
     limit = None if shards is None else shards * SHARD
-    return measure(epoch(name, block), WORLD, BATCH, STARTS, cache_limit=limit)
+    return measure(epoch(name, block), WORLD, STARTS, cache_limit=limit)
 
 
 def save(figure: plt.Figure, name: str, title: str) -> None:
@@ -80,7 +80,7 @@ def save(figure: plt.Figure, name: str, title: str) -> None:
 def picture(name: str) -> np.ndarray:
     """Return where in the epoch the samples of each shard come, those of three shards in colour."""
     ids = np.concatenate(
-        [to_epoch_order(part).ravel() for _, part in iter_reads(epoch(name), WORLD, BATCH)]
+        [to_epoch_order(part).ravel() for _, part in iter_reads(epoch(name), WORLD)]
     )
     cells = shards_of(ids, STARTS) * SHARDS + np.arange(len(ids)) // SHARD
     counts = np.bincount(cells, minlength=SHARDS**2).reshape(SHARDS, SHARDS)

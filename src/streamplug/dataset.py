@@ -20,7 +20,7 @@ from streamplug.run.feed import Feed
 from streamplug.run.monitor import Monitor, resolve_callbacks
 from streamplug.run.order_options import OrderOptions
 from streamplug.run.placement import Placement
-from streamplug.run.run import make_run
+from streamplug.run.run import Run
 from streamplug.run.sample_errors import get_each
 from streamplug.run.sample_rng import RngIteration
 from streamplug.run.sample_usage import SampleUse, explain, where
@@ -199,8 +199,9 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         opened = self.open_streams(monitor.observer)
         opened = opened.checked(columns, allow_unsafe=allow_unsafe_types)
         self._reader = self.make_reader(opened, columns)
-        batches = order.batching().make_planner(order, opened)
-        run = make_run(order, weights, self._reader, self.make_fingerprint(opened), batches)
+        shards = self._reader.starts, self._reader.stream_shards
+        planner = order.order().planner(order, order.streams(weights, *shards), opened)
+        run = Run(planner, self.make_fingerprint(opened), order)
         feed = Feed.of(opened, self._reader, order.predownload)
         self._session = Session(opened, feed, run, monitor, placement, substitution=options)
         self._size = self._session.size
@@ -385,7 +386,8 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
 
         Raises:
             ConfigError: If the run was started neither with a `curriculum` nor, without a `batch_budget`,
-                with a `proportion` of each stream, the proportions are invalid, or a batch is used in part.
+                with a `proportion` of each stream, its global batch has changed, the proportions are invalid,
+                or a batch is used in part.
         """
         self._session.set_proportions(proportions)
 

@@ -75,6 +75,32 @@ def check(batch):
     return batch["id"].tolist()
 
 
+@pytest.mark.parametrize("kind", ["columns", "samples", "in process", "persistent"])
+def test_the_global_batch_may_change(folder, kind):
+    order = [n for batch in make(folder).batches() for n in batch["id"].tolist()][:SIZE]
+    loader, read = load(make(folder), kind), []
+    for step, batch in enumerate(loader):
+        ids = check(batch)
+        assert len(ids) == loader.batch_size
+        read += ids
+        if step in (2, 7):
+            loader.resize(World(), batch_size=(40, 0, 0, 0, 0, 17)[step - 2])
+    assert read[:SIZE] == order
+    assert len(read) - SIZE < 17
+    assert loader.state_dict()["epoch"] == 1
+
+
+@pytest.mark.parametrize("kind", ["in process", "persistent"])
+def test_a_dropped_last_batch_is_that_of_the_epoch_of_now(folder, kind):
+    loader = load(make(folder), kind, drop_last=True)
+    read = []
+    for step, batch in enumerate(loader):
+        read += check(batch)
+        if step == 20:
+            loader.resize(World(), batch_size=100)
+    assert set(read) == set(range(SIZE))  # every last batch is whole
+
+
 @pytest.mark.parametrize("kind", LOADERS)
 def test_the_loop_goes_on_with_the_next_batch(folder, plain, kind):
     """Also at the first step, when workers may still start, and at the last, which all have been read."""

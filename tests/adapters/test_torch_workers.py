@@ -25,8 +25,8 @@ from streamplug.adapters.torch_workers import (  # noqa: E402
     WorkerPool,
     round_robin,
 )
+from streamplug.plan import Position  # noqa: E402
 from streamplug.run.feed import Feed  # noqa: E402
-from streamplug.run.position import Position  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),

@@ -19,8 +19,7 @@ from streamplug_budget.sample_lengths import SampleLengths, StreamLengths, summa
 from streamplug_budget.windows import CostModel
 from streamplug_tokens.memory_map import MappedFile
 
-from streamplug.plan import EpochConfig, Mixture, Planner, ShardSampler
-from streamplug.plan.partition_algorithm import ElasticPartitionAlgorithm
+from streamplug.plan import Mixture, Position, Segment, ShardSampler, Streams, rows_of
 from streamplug.plugin import make
 from streamplug.types import World
 
@@ -62,15 +61,19 @@ def write_lengths(path, count):
 def make_planner(lengths, count, budget, cache):
     starts = np.arange(0, count + SAMPLES_PER_SHARD, SAMPLES_PER_SHARD)
     starts[-1] = count
-    return Planner(
+    streams = Streams(
         starts,
         [0, len(starts) - 1],
         Mixture((count,), "balanced", 1, ShardSampler()),
         make("shuffle", "window"),
-        ElasticPartitionAlgorithm(),
         shuffled=True,
-        batches=BudgetPlanner(CostModel(lengths, budget, None), cache),
+        seed=1,
     )
+    return BudgetPlanner(streams, CostModel(lengths, budget, None), cache)
+
+
+def make_epoch(planner, nodes):
+    return planner.epoch(0, [Segment(Position(), World(nodes, RANKS // nodes), RANKS, nodes)])
 
 
 def anonymous_bytes():
@@ -84,18 +87,15 @@ def measure_balance(lengths, count, folder, nodes):
     for pad_to in ("none", "batch"):
         for quadratic in (0.0, 1 / (6 * 4096)):
             budget = BatchBudget(limit=LIMIT, column="tokens", pad_to=pad_to, quadratic=quadratic)
-            planner = make_planner(
-                lengths, count, budget, FileCache(folder / f"{nodes} {pad_to} {quadratic}")
-            )
-            planner.batches._cache.folder.mkdir(exist_ok=True)
-            config = EpochConfig(1, nodes, 1 << 18, "elastic", 1, "budget", 1, RANKS)
+            cache = FileCache(folder / f"{nodes} {pad_to} {quadratic}")
+            cache.folder.mkdir(exist_ok=True)
+            plan = make_epoch(make_planner(lengths, count, budget, cache), nodes)
             world = World(nodes, RANKS // nodes)
-            plan = planner.epoch(0, world, 1, config)
-            steps = np.arange(min(plan.steps, 2000))
+            steps = np.arange(min(plan.steps(world), 2000))
             costs, tokens = [], []
             for rank in range(RANKS):
-                rows = plan.ids(World(nodes, RANKS // nodes, rank=rank), 1, steps)
-                of_rank = [lengths.of(row[row >= 0]) for row in rows]
+                rows = rows_of(*plan.ids(World(nodes, RANKS // nodes, rank=rank), steps))
+                of_rank = [lengths.of(row) for row in rows]
                 each = [budget.costs(row) for row in of_rank]
                 costs.append([c.sum() if pad_to == "none" else len(c) * c.max() for c in each])
                 tokens.append([(row.sum(), len(row) * row.max()) for row in of_rank])
@@ -118,21 +118,19 @@ def measure_planning(lengths, count, folder):
     cache = FileCache(folder)
     before = anonymous_bytes()
     budget = BatchBudget(limit=LIMIT, column="tokens")
-    planner = make_planner(lengths, count, budget, cache)
-    config = EpochConfig(1, 1, 1 << 18, "elastic", 1, "budget", 1, RANKS)
-    world = World(1, RANKS)
-    plan = planner.epoch(0, world, 1, config)
+    plan, world = make_epoch(make_planner(lengths, count, budget, cache), 1), World(1, RANKS)
+    total = plan.steps(world)
     rng, cold = np.random.default_rng(1), []
-    for step in rng.integers(0, plan.steps, STEPS_AT_RANDOM).tolist():
+    for step in rng.integers(0, total, STEPS_AT_RANDOM).tolist():
         begun = time.perf_counter()
-        plan.ids(world, 1, np.array([step]))
+        plan.ids(world, np.array([step]))
         cold.append(time.perf_counter() - begun)
-    begun, steps = time.perf_counter(), np.arange(plan.steps // 2, plan.steps // 2 + 2000)
+    begun, steps = time.perf_counter(), np.arange(total // 2, total // 2 + 2000)
     for step in steps.tolist():
-        plan.ids(world, 1, np.array([step]))
+        plan.ids(world, np.array([step]))
     return {
         "samples": count,
-        "steps": plan.steps,
+        "steps": total,
         "first pass, seconds": round(cache.seconds, 1),
         "step at random, ms": round(float(np.median(cold)) * 1e3, 2),
         "step in order, ms": round((time.perf_counter() - begun) / len(steps) * 1e3, 3),

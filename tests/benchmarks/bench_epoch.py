@@ -30,11 +30,12 @@ BATCH, RANKS, SHARD, SEED = 256, 8, 10_000, 9176
 
 def of_streamplug(samples: int) -> Callable[[], Any]:
     from streamplug.plan import (
-        ElasticPartitionAlgorithm,
-        EpochConfig,
         Mixture,
-        Planner,
+        MixturePlanner,
+        Position,
+        Segment,
         ShardSampler,
+        Streams,
     )
     from streamplug.plugin import make
     from streamplug.types import World
@@ -42,25 +43,11 @@ def of_streamplug(samples: int) -> Callable[[], Any]:
     starts = np.arange(samples // SHARD + 1, dtype=np.int64) * SHARD
     algorithm = make("shuffle", "window")
     mixture = Mixture((samples,), "balanced", 1, ShardSampler())
-    planner = Planner(
-        starts,
-        [0, len(starts) - 1],
-        mixture,
-        algorithm,
-        ElasticPartitionAlgorithm(),
-        shuffled=True,
-    )
-    config = EpochConfig(
-        seed=SEED,
-        canonical_nodes=algorithm.default_canonical_nodes(1),
-        block_size=algorithm.default_block_size(1),
-        partition_algo="elastic",
-        initial_nodes=1,
-        batching_method="random",
-        initial_batch_size=BATCH,
-    )
-    world = World(1, RANKS)
-    return lambda: planner.epoch(0, world, BATCH, config).ids(world, BATCH, np.zeros(1, np.int64))
+    streams = Streams(starts, [0, len(starts) - 1], mixture, algorithm, shuffled=True, seed=SEED)
+    planner, world = MixturePlanner(streams, "random"), World(1, RANKS)
+    nodes = algorithm.default_canonical_nodes(1)
+    segments = [Segment(Position(), world, BATCH * RANKS, nodes)]
+    return lambda: planner.epoch(0, segments).ids(world, np.zeros(1, np.int64))
 
 
 def of_mosaic(samples: int) -> Callable[[], Any]:

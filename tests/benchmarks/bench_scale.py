@@ -136,17 +136,17 @@ def measure_open(folder: Path) -> dict[str, Any]:
     world = World()
     with measured() as first:
         epoch = dataset.session.run.epoch(0, world)
-        middle = epoch.steps // 2
-        ids = epoch.ids(world, BATCH, np.array([middle]))
-    if ids.shape != (1, BATCH) or ids.min() < 0 or ids.max() >= dataset.size:
+        middle = epoch.steps(world) // 2
+        ids, _ = epoch.ids(world, np.array([middle]))
+    if len(ids) != BATCH or ids.min() < 0 or ids.max() >= dataset.size:
         sys.exit(f"these are no ids: {ids}")
     blocks = np.arange(middle, middle + BATCHES)
     with measured() as by_four:
         for start in range(0, BATCHES, 4):
-            epoch.ids(world, BATCH, blocks[start : start + 4])
+            epoch.ids(world, blocks[start : start + 4])
     with measured() as one_by_one:
         for start in range(BATCHES):
-            epoch.ids(world, BATCH, blocks[start : start + 1])
+            epoch.ids(world, blocks[start : start + 1])
     return {
         "open": {"shards": dataset.num_shards, "samples": dataset.size, **opening.report()},
         "first_batch": {"step": middle, **first.report()},

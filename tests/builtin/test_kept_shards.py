@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.plan import ElasticPartitionAlgorithm, EpochConfig, Mixture, Planner, ShardSampler
+from streamplug.plan import Mixture, MixturePlanner, Position, Segment, ShardSampler, Streams
 from streamplug.plugin import make
 from streamplug.types import World
 
@@ -20,16 +20,24 @@ def shards_by_epoch(shuffle, streams, choose, nodes, *, sampling="balanced"):
     starts = np.cumsum([0, *(size for stream in streams for size in stream)], dtype=np.int64)
     bounds = np.cumsum([0, *map(len, streams)]).tolist()
     mixture = Mixture(tuple(choose), sampling, 1, ShardSampler())
-    algorithms = make("shuffle", shuffle), ElasticPartitionAlgorithm()
-    planner = Planner(starts, bounds, mixture, *algorithms, shuffled=shuffle != "none")
-    config = EpochConfig(5, nodes, 64, "elastic", nodes, "random", 1)
-    batch = 1  # so that little is filled up
+    streams_of_run = Streams(
+        starts,
+        bounds,
+        mixture,
+        make("shuffle", shuffle),
+        shuffled=shuffle != "none",
+        seed=5,
+        shuffle_block_size=64,
+    )
+    planner = MixturePlanner(streams_of_run, "random")
+    # A global batch has one sample of each node, so that little is filled up.
+    segments = [Segment(Position(), World(nodes), nodes, nodes)]
 
     def shards_of(number, node):
-        epoch = planner.epoch(number, World(nodes, 1, 1, node), batch, config)
+        epoch = planner.epoch(number, segments)
         steps = np.arange(sum(choose) // nodes)  # without the samples that fill up the last one
-        ids = epoch.ids(World(nodes, 1, 1, node), batch, steps)
-        return set((np.searchsorted(starts, ids, side="right") - 1).reshape(-1).tolist())
+        ids, _ = epoch.ids(World(nodes, 1, 1, node), steps)
+        return set((np.searchsorted(starts, ids, side="right") - 1).tolist())
 
     return [[shards_of(number, node) for node in range(nodes)] for number in range(EPOCHS)]
 

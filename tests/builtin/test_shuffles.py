@@ -17,7 +17,7 @@ from streamplug_testing.memory import takes_less
 
 from streamplug.builtin.shuffles import bijection, draws, window
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Order
+from streamplug.interfaces import Permutation
 from streamplug.plugin import make
 from streamplug.plugin_kit.shuffle_order import ArrayOrder, canonical_node_bounds
 
@@ -38,7 +38,7 @@ def order(
     seed: int = 9176,
     epoch: int = 0,
     block: int = 16,
-) -> Order:
+) -> Permutation:
     return make("shuffle", name).order(
         np.cumsum([0, *sizes], dtype=np.int64),
         canonical_nodes=canonical_nodes,
@@ -48,14 +48,14 @@ def order(
     )
 
 
-def canonical_nodes_in(it: Order, total: int, canonical_nodes: int) -> list[list[int]]:
+def canonical_nodes_in(it: Permutation, total: int, canonical_nodes: int) -> list[list[int]]:
     lengths = np.diff(canonical_node_bounds(total, canonical_nodes)).tolist()
     return [
         it.take(canonical_node, 0, length).tolist() for canonical_node, length in enumerate(lengths)
     ]
 
 
-def digest(it: Order, total: int, canonical_nodes: int) -> str:
+def digest(it: Permutation, total: int, canonical_nodes: int) -> str:
     ids = np.concatenate(
         [
             np.array(canonical_node, np.int64)

@@ -53,7 +53,7 @@ def ours_whole(world, batch, partition):
     whole = np.full(shape, -1, np.int64)
     for rank in range(world.ranks):
         place = World(world.nodes, world.ranks_per_node, 1, rank)
-        entries = partition.entries(place, batch, np.arange(partition.steps))
+        entries = partition.entries(place, np.arange(partition.steps))
         for step, row in enumerate(entries):
             whole[place.node, place.rank_of_node, step % workers, step // workers] = row
     return whole

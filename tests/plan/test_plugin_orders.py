@@ -1,4 +1,4 @@
-"""What shuffles, partitions and batching methods return is checked before samples are read."""
+"""What shuffles and orders return is checked before samples are read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, StreamingDataset, register_shuffle
-from streamplug.errors import PluginError
-from streamplug.interfaces import Order, ShuffleAlgorithm
-from streamplug.plan import PartitionedEpoch, check_ids
+from streamplug.errors import ConfigError, PluginError
+from streamplug.interfaces import Permutation, ShuffleAlgorithm
+from streamplug.plan import (
+    Epoch,
+    Planner,
+    Position,
+    Segment,
+    checked_batches,
+    checked_epoch,
+    checked_identity,
+)
 from streamplug.plugin.registry import unregister
 from streamplug.types import World
 
 
-class OddOrder(Order):
+class OddOrder(Permutation):
     def __init__(self, at):
         self._at = at
 
@@ -61,35 +69,75 @@ def test_shuffle_that_returns_no_permutation(written, at, what, nodes):
             read()
 
 
+class OddEpoch(Epoch):
+    units, global_batch = range(20), 4
+
+    def __init__(self, result):
+        self._result = result
+
+    def ids(self, world, steps):
+        return self._result
+
+    def where(self, world, sample):
+        return []
+
+
+IDS, OFFSETS = np.array([0, 6, 3]), np.array([0, 1, 3])
+
+
 @pytest.mark.parametrize(
-    ("ids", "what"),
+    ("result", "what"),
     [
-        (np.array([[0, 7]]), "returned 7: expected numbers of samples in"),
-        (np.array([[-2, 0]]), "returned -2"),
-        (np.array([0, 1]), r"int64 of shape \(2,\)"),
-        (np.array([[0.0]]), "float64"),
-        ([[0]], "list: expected an array"),
+        ((np.array([0, 7, 1]), OFFSETS), "returned 7: expected sample ids in"),
+        ((np.array([-1, 0, 1]), OFFSETS), "returned -1: expected sample ids in"),
+        ((IDS.reshape(1, 3), OFFSETS), r"returned ids of int64 of shape \(1, 3\)"),
+        ((IDS.astype(float), OFFSETS), "returned ids of float64"),
+        ((IDS.tolist(), OFFSETS), "returned ids of list"),
+        ((IDS, OFFSETS[:2]), "returned 2 offsets"),
+        ((IDS, OFFSETS + 1), "returned 3 offsets from .1. to .4. for 2 steps and 3 ids"),
+        ((IDS, np.array([0, 4, 3])), "offsets that decrease"),
+        (IDS, "returned ndarray: expected ids and offsets"),
+        (None, "returned NoneType: expected ids and offsets"),
     ],
 )
-def test_ids_of_no_samples(ids, what):
-    with pytest.raises(PluginError, match=what):
-        check_ids(ids, 1, 7, World())
+def test_batches_of_no_samples(result, what):
+    with pytest.raises(PluginError, match=rf"OddEpoch: ids\(\) .*{what}"):
+        checked_batches(OddEpoch(result), World(), np.arange(2), 7)
 
 
-def test_ids_of_samples():
-    check_ids(np.array([[0, 6], [3, -1]]), 2, 7, World())
-    check_ids(np.empty((0, 4), np.int64), 0, 7, World())
+def test_batches_of_samples():
+    for ids, offsets in ((IDS, OFFSETS), (IDS[:0], np.array([0, 0, 0]))):
+        assert checked_batches(OddEpoch((ids, offsets)), World(), np.arange(2), 7) == (ids, offsets)
 
 
-def test_partition_that_returns_foreign_entries():
-    class Partition:
-        steps = 1
+def test_ranks_must_divide_a_global_batch():
+    with pytest.raises(ConfigError, match="a global batch of 4 cannot be divided among 3 ranks"):
+        OddEpoch(None).units_per_step(World(3))
 
-        def entries(self, world, batch, steps):
-            return np.array([[0, 12]])
 
-    class Ordered:
-        size = 10
+class OddPlanner(Planner):
+    def __init__(self, epoch, identity=None):
+        self._result, self._identity = epoch, identity
 
-    with pytest.raises(PluginError, match=r"Partition returned 12: expected .*\[0, 10\)"):
-        PartitionedEpoch(Ordered(), Partition()).ids(World(), 2, np.array([0]))
+    def epoch(self, number, segments):
+        return self._result
+
+    def identity(self, segment):
+        return self._identity
+
+
+@pytest.mark.parametrize("attributes", [{"units": 20}, {"global_batch": 0}, {"global_batch": None}])
+def test_epochs_that_are_none(attributes):
+    wrong = type("WrongEpoch", (OddEpoch,), attributes)(None)
+    for epoch, what in ((None, "NoneType: expected an Epoch"), (wrong, "an Epoch with units=")):
+        with pytest.raises(PluginError, match=rf"OddPlanner: epoch\(\) returned {what}"):
+            checked_epoch(OddPlanner(epoch), 0, [])
+    assert isinstance(checked_epoch(OddPlanner(OddEpoch(None)), 0, []), OddEpoch)
+
+
+def test_identities_are_what_a_state_will_have():
+    segment = Segment(Position(), World(), 4, 1)
+    assert checked_identity(OddPlanner(None, {"a": (1, 2)}), segment) == {"a": [1, 2]}
+    for identity in ({"a": {1}}, {"a": np.int64(3)}):
+        with pytest.raises(PluginError, match=r"OddPlanner: identity\(\) returned .*JSON"):
+            checked_identity(OddPlanner(None, identity), segment)

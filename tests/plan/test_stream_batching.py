@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,17 +13,9 @@ from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.errors import ConfigError
-from streamplug.plan import (
-    Curriculum,
-    CurriculumChange,
-    ElasticPartitionAlgorithm,
-    EpochConfig,
-    Mixture,
-    Place,
-    Planner,
-    ShardSampler,
-)
+from streamplug.plan import Curriculum, CurriculumChange, Mixture, ShardSampler
 from streamplug.types import World
+from tests.plan.plans import Plan, batches_of, places_of, ranks_of
 
 algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
 methods = st.sampled_from(["random", "per_stream", "stratified", "device_per_stream"])
@@ -33,56 +25,10 @@ totals = st.sampled_from([1, 2, 6, 12, 64])
 
 @st.composite
 def worlds(draw, total):
-    """A world and a batch size with so many samples per global batch."""
+    """A world whose ranks divide a global batch of so many samples."""
     ranks = draw(st.sampled_from([r for r in range(1, total + 1) if total % r == 0]))
     nodes = draw(st.sampled_from([n for n in range(1, ranks + 1) if ranks % n == 0]))
-    return World(nodes, ranks // nodes), total // ranks
-
-
-class Plan:
-    """A planner of some streams, and what it was made of."""
-
-    def __init__(self, shards, mixture, algorithm=None, **config):
-        sizes = [size for stream in shards for size in stream]
-        self.starts = np.cumsum([0, *sizes], dtype=np.int64)
-        self.streams = np.cumsum([0, *(len(stream) for stream in shards)]).tolist()
-        self.firsts = self.starts[self.streams]
-        algorithm = algorithm or WindowShuffle()
-        self.planner = Planner(
-            self.starts,
-            self.streams,
-            mixture,
-            algorithm,
-            ElasticPartitionAlgorithm(),
-            shuffled=True,
-        )
-        given = {
-            "seed": 5,
-            "canonical_nodes": 3,
-            "block_size": 16,
-            "partition_algo": "elastic",
-            "initial_nodes": 1,
-        }
-        self.config = EpochConfig(
-            **{**given, "batching_method": "stratified", "initial_batch_size": 1, **config}
-        )
-
-    def epoch(self, number, world, batch):
-        return self.planner.epoch(number, world, batch, self.config)
-
-    def ids(self, number, world, batch):
-        """Sample ids of a whole epoch, shape [ranks, steps, batch]."""
-        epoch = self.epoch(number, world, batch)
-        ranks = [World(world.nodes, world.ranks_per_node, 1, r) for r in range(world.ranks)]
-        return np.array([epoch.ids(rank, batch, np.arange(epoch.steps)) for rank in ranks])
-
-    def batches(self, number, world, batch):
-        return np.sort(
-            np.concatenate(list(self.ids(number, world, batch)), axis=1), axis=1
-        ).tolist()
-
-    def stream_of(self, ids):
-        return np.searchsorted(self.firsts, ids, side="right") - 1
+    return World(nodes, ranks // nodes)
 
 
 def mixture_of(shards, factor=1.0):
@@ -100,32 +46,22 @@ def test_a_global_batch_is_the_same_in_every_world(
     unit = data.draw(st.sampled_from([u for u in (1, 2, 3, 4) if total % u == 0]))
     expected = None
     for _ in range(3):
-        world, batch = data.draw(worlds(total))
-        plan = Plan(
-            shards,
-            mixture,
-            algorithm,
-            batching_method=method,
-            initial_batch_size=unit,
-            canonical_nodes=canonical_nodes,
-        )
-        found = plan.batches(1, world, batch)
+        options = {"method": method, "total": total, "unit": unit}
+        plan = Plan(shards, mixture, algorithm, canonical_nodes=canonical_nodes, **options)
+        found = plan.batches(1, data.draw(worlds(total)))
         expected = expected or found
         assert found == expected
 
 
 @given(methods, shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_every_sample_appears_and_is_found(method, shards, total, data):
-    world, batch = data.draw(worlds(total))
-    plan = Plan(shards, mixture_of(shards), batching_method=method, initial_batch_size=batch)
-    ids = plan.ids(0, world, batch)
-    seen = defaultdict(list)
-    for (rank, step, place), sample in np.ndenumerate(ids):
-        seen[int(sample)].append(Place(step, rank, place))
+    world = data.draw(worlds(total))
+    plan = Plan(shards, mixture_of(shards), method=method, total=total, unit=total // world.ranks)
+    epoch = plan.epoch(0)
+    seen = places_of(epoch, world)
     assert set(seen) == set(range(int(plan.starts[-1])))
-    epoch = plan.epoch(0, world, batch)
     for sample, places in seen.items():
-        found = epoch.where(world, batch, sample)
+        found = epoch.where(world, sample)
         assert [p.step for p in found] == sorted(p.step for p in found)
         assert Counter(found) == Counter(places)
 
@@ -146,30 +82,20 @@ def test_a_run_goes_on_at_any_step_in_any_world(method, algorithm, shards, total
             for step in steps
         }
         mixture = Curriculum.parse(changes, sizes, sum(sizes))
-    plan = Plan(shards, mixture, algorithm, batching_method=method, initial_batch_size=1)
-    whole = plan.batches(3, *data.draw(worlds(total)))
-    world, batch = data.draw(worlds(total))
-    epoch = plan.epoch(3, world, batch)
-    steps = np.arange(data.draw(st.integers(0, epoch.steps)), epoch.steps)
-    parts = [
-        np.concatenate(
-            [
-                epoch.ids(World(world.nodes, world.ranks_per_node, 1, rank), batch, steps[begin::3])
-                for rank in range(world.ranks)
-            ],
-            axis=1,
-        )
-        for begin in range(3)
-    ]
-    for begin, part in enumerate(parts):  # as of three workers
-        assert np.sort(part, axis=1).tolist() == [whole[step] for step in steps[begin::3]]
+    plan = Plan(shards, mixture, algorithm, method=method, total=total)
+    whole, world = plan.batches(3, data.draw(worlds(total))), data.draw(worlds(total))
+    epoch = plan.epoch(3)
+    steps = np.arange(data.draw(st.integers(0, epoch.steps(world))), epoch.steps(world))
+    for begin in range(3):  # as of three workers
+        parts = [batches_of(epoch, rank, steps[begin::3]) for rank in ranks_of(world)]
+        found = [sorted(n for batch in step for n in batch) for step in zip(*parts)]
+        assert found == [whole[step] for step in steps[begin::3]]
 
 
 @given(shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_a_global_batch_of_per_stream_is_of_one_stream(shards, total, data):
-    world, batch = data.draw(worlds(total))
-    plan = Plan(shards, mixture_of(shards), batching_method="per_stream")
-    ids = plan.ids(0, world, batch)
+    plan = Plan(shards, mixture_of(shards), method="per_stream", total=total)
+    ids = plan.ids(0, data.draw(worlds(total)))
     streams = [
         set(step.tolist())
         for step in plan.stream_of(ids).transpose(1, 0, 2).reshape(ids.shape[1], -1)
@@ -181,19 +107,18 @@ def test_a_global_batch_of_per_stream_is_of_one_stream(shards, total, data):
 
 @given(shards_of.filter(lambda s: sum(map(sum, s))), totals, st.data())
 def test_a_batch_of_device_per_stream_is_of_one_stream(shards, total, data):
-    world, batch = data.draw(worlds(total))
-    plan = Plan(
-        shards, mixture_of(shards), batching_method="device_per_stream", initial_batch_size=batch
-    )
-    streams = plan.stream_of(plan.ids(0, world, batch))
+    world = data.draw(worlds(total))
+    options = {"method": "device_per_stream", "total": total, "unit": total // world.ranks}
+    plan = Plan(shards, mixture_of(shards), **options)
+    streams = plan.stream_of(plan.ids(0, world))
     assert (streams == streams[:, :, :1]).all()
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=5), totals, st.data())
 def test_batches_of_stratified_have_all_streams_by_their_shares(sizes, total, data):
-    world, batch = data.draw(worlds(total))
-    plan = Plan([[size] for size in sizes], mixture_of([[size] for size in sizes]))
-    streams = plan.stream_of(plan.ids(0, world, batch))[:, : sum(sizes) // total]
+    world = data.draw(worlds(total))
+    plan = Plan([[size] for size in sizes], mixture_of([[size] for size in sizes]), total=total)
+    streams = plan.stream_of(plan.ids(0, world))[:, : sum(sizes) // total]
     shares = np.array(sizes) / sum(sizes)
     for step in streams.transpose(1, 0, 2):
         counts = np.array([np.bincount(rank, minlength=len(sizes)) for rank in step])
@@ -207,16 +132,9 @@ def test_nodes_keep_to_their_own_canonical_nodes():
     shards = [[100] * 16, [100] * 8]
     for method in ("stratified", "per_stream", "device_per_stream"):
         for nodes in (2, 4):
-            world = World(nodes, 2)
-            plan = Plan(
-                shards,
-                mixture_of(shards),
-                batching_method=method,
-                canonical_nodes=4,
-                initial_batch_size=5,
-                block_size=200,
-            )
-            ids = plan.ids(0, world, 5)
+            options = {"method": method, "total": 10 * nodes, "unit": 5}
+            plan = Plan(shards, mixture_of(shards), canonical_nodes=4, block_size=200, **options)
+            ids = plan.ids(0, World(nodes, 2))
             shard = np.searchsorted(plan.starts, ids, side="right") - 1
             opened = [len(np.unique(shard[2 * node : 2 * node + 2])) for node in range(nodes)]
             assert max(opened) <= 24 / nodes * 1.7, (method, nodes, opened)
@@ -245,16 +163,16 @@ def lessons(changes=CHANGES, epoch_size=144, **config):
 def test_a_curriculum_is_the_same_in_every_world(method, data):
     expected, total = None, data.draw(st.sampled_from([12, 48, 64]))
     for _ in range(2):
-        world, batch = data.draw(worlds(total))
-        plan = lessons(batching_method=method, initial_batch_size=4)
-        found = [plan.batches(number, world, batch) for number in range(3)]
+        world = data.draw(worlds(total))
+        plan = lessons(method=method, unit=4, total=total)
+        found = [plan.batches(number, world) for number in range(3)]
         expected = expected or found
         assert found == expected
 
 
 def test_streams_have_their_shares_before_and_after_each_change():
     plan = lessons()
-    ids = np.concatenate([plan.ids(number, World(), 12)[0] for number in range(3)])
+    ids = np.concatenate([plan.ids(number, World())[0] for number in range(3)])
     streams = plan.stream_of(ids)
     bounds = [*CHANGES, len(ids)]
     for first, last, shares in zip(bounds, bounds[1:], CHANGES.values()):
@@ -266,8 +184,8 @@ def test_streams_have_their_shares_before_and_after_each_change():
 
 @pytest.mark.parametrize("method", ["stratified", "per_stream", "device_per_stream"])
 def test_nothing_is_repeated_or_lost_within_a_pass(method):
-    plan = lessons(batching_method=method, initial_batch_size=4)
-    ids = np.concatenate([plan.ids(number, World(), 12)[0].reshape(-1) for number in range(4)])
+    plan = lessons(method=method, unit=4)
+    ids = np.concatenate([plan.ids(number, World())[0].reshape(-1) for number in range(4)])
     for stream, size in enumerate(SIZES):
         own = ids[plan.stream_of(ids) == stream]
         first = int(plan.firsts[stream])
@@ -281,45 +199,36 @@ def test_nothing_is_repeated_or_lost_within_a_pass(method):
 @settings(deadline=None, max_examples=20)
 @given(st.sampled_from(["stratified", "per_stream", "device_per_stream"]), st.data())
 def test_where_a_sample_is_seen_in_an_epoch_of_a_curriculum(method, data):
-    world, batch = data.draw(worlds(12))
-    plan = lessons(batching_method=method, initial_batch_size=4)
-    number = data.draw(st.integers(0, 2))
-    seen = defaultdict(set)
-    for (rank, step, place), sample in np.ndenumerate(plan.ids(number, world, batch)):
-        seen[int(sample)].add(Place(step, rank, place))
-    epoch = plan.epoch(number, world, batch)
+    world, plan = data.draw(worlds(12)), lessons(method=method, unit=4)
+    epoch = plan.epoch(data.draw(st.integers(0, 2)))
+    seen = places_of(epoch, world)
     for sample in range(sum(SIZES)):
-        assert set(epoch.where(world, batch, sample)) == seen[sample]
+        assert set(epoch.where(world, sample)) == set(seen[sample])
 
 
 def test_shares_are_taken_as_they_are_written():
-    ids = Plan([[100], [100]], curriculum_of({0: [0.7, 0.3]}, (100, 100))).ids(0, World(), 10)[0]
+    ids = Plan([[100], [100]], curriculum_of({0: [0.7, 0.3]}, (100, 100)), total=10).ids(
+        0, World()
+    )[0]
     assert ((ids < 100).sum(1) == 7).all()
 
 
 def test_shares_of_no_short_ratio_are_rounded():
     shares = [0.1234567890123456, 1 / 3, 1e-9]
-    plan = Plan([[50]] * 3, curriculum_of({0: shares}, (50, 50, 50), 5000))
-    counts = np.bincount(plan.stream_of(plan.ids(0, World(), 10)).reshape(-1), minlength=3)
+    plan = Plan([[50]] * 3, curriculum_of({0: shares}, (50, 50, 50), 5000), total=10)
+    counts = np.bincount(plan.stream_of(plan.ids(0, World())).reshape(-1), minlength=3)
     assert (np.abs(counts - np.array(shares) / sum(shares) * 5000) <= 1.5).all()
-
-
-def test_what_a_run_cannot_do_is_refused():
-    mixture = mixture_of([[20], [30]])
-    plan = Plan([[20], [30]], mixture, batching_method="device_per_stream", initial_batch_size=5)
-    with pytest.raises(ConfigError, match="global batch of 12 is no multiple of 5"):
-        plan.epoch(0, World(), 12)
 
 
 def test_a_curriculum_has_no_selection_of_an_epoch():
     with pytest.raises(ConfigError, match="pass after pass"):
-        lessons().planner.selection(0, seed=5)
+        lessons().streams.select(0)
 
 
 def test_selections_of_streams_are_each_stream_of_the_selection():
     plan = Plan(SHARDS, mixture_of(SHARDS))
-    whole = plan.planner.selection(1, seed=5)
-    each = [plan.planner.selection(1, seed=5, stream=stream) for stream in range(len(SHARDS))]
+    whole = plan.streams.select(1)
+    each = [plan.streams.select(1, stream) for stream in range(len(SHARDS))]
     taken = [selection.samples(np.arange(selection.size)) for selection in each]
     assert [len(samples) for samples in taken] == [sum(stream) for stream in SHARDS]
     for stream, samples in enumerate(taken):

@@ -10,13 +10,13 @@ from streamplug_files import FileListFormat, IndexImportFormat, MultiFileFormat,
 
 from streamplug import interfaces
 from streamplug.interfaces import (
-    Order,
+    Permutation,
     RangeReadableFormat,
     ShardReader,
     ShardWriter,
     WritableFormat,
 )
-from streamplug.plan import BatchPlanner, Epoch, Partition
+from streamplug.plan import Epoch, Planner
 from streamplug.plugin.kinds import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,9 +32,8 @@ RETURNED_CLASSES = {
         FileListFormat,
         IndexImportFormat,
     ],
-    "shuffle": [Order],
-    "partition": [Partition],
-    "batching": [BatchPlanner, Epoch],
+    "shuffle": [Permutation],
+    "order": [Planner, Epoch],
 }
 """Classes that authors write besides the interface."""
 

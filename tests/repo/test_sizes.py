@@ -28,7 +28,7 @@ PLAN = [path for path in FILES if CORE / "plan" in path.parents]
 # Nothing of the machine: no files, no threads, no clock, no chance.
 PURE = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "fractions", "functools", "hashlib", "heapq",
-    "itertools", "math",
+    "itertools", "json", "math",
     "numpy", "reprlib", "typing",
 }  # fmt: skip
 PURE_OURS = ("errors", "interfaces", "plan", "types")

@@ -76,8 +76,7 @@ def installed(made, tmp_path_factory):
 
 
 def test_there_is_an_example_of_each_kind():
-    # Partitions are made of more of the core than the interfaces for other authors.
-    assert set(EXAMPLES) == set(KINDS) - {"batching", "partition"}
+    assert set(EXAMPLES) == set(KINDS)
 
 
 def test_their_own_tests_pass(made, installed, tmp_path):
@@ -107,6 +106,26 @@ def test_they_are_listed(installed):
             "reason": "",
             "manifest": "",
         }
+
+
+ORDERED = """
+import sys
+from streamplug import MDSWriter, StreamingDataset, World
+
+with MDSWriter(out=sys.argv[1], columns={"n": "int"}) as out:
+    for n in range(10):
+        out.write({"n": n})
+world = World(ranks_per_node=2, rank=1)
+dataset = StreamingDataset(
+    local=sys.argv[1], batching_method="tiny-order", batch_size=2, world=world
+)
+print([batch["n"].tolist() for batch in dataset.batches()], len(dataset))
+"""
+
+
+def test_an_order_is_used_by_its_name(installed, tmp_path):
+    shown = succeed("-c", ORDERED, tmp_path / "set", PYTHONPATH=installed)
+    assert shown == "[[2, 3], [6, 7], [0, 1]] 6\n"
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StorageError
-from streamplug.run.position import Position
+from streamplug.plan import Position
 from tests.run.loops_model import END, ERROR, Change, Model, ModelLoop, Place
 
 SIZES, GLOBAL_BATCH = (44, 31), 6

@@ -10,6 +10,7 @@ import pytest
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import ConfigError
+from tests.states import values
 
 SIZES = (70, 30, 100)
 SHARES = (0.5, 0.25, 0.25)
@@ -67,8 +68,8 @@ def test_a_changed_run_goes_on_anywhere(folders, method):
     assert len(after[1]) == len(before[0])
     streams = Counter(stream for epoch in after for step in epoch for stream, _ in step)
     assert set(streams) == {1, 2}
-    assert run.state_dict()["curriculum"] == [
-        {"step": len(before[0]) + 4, "proportions": [0.0, 1.0, 1.0], "by_hand": True}
+    assert values(run.state_dict())["segments"] == [
+        {"epoch": 1, "done": 4 * 16, "proportions": [0.0, 1.0, 1.0]}
     ]
     for epoch, step, expected in (
         (1, 4, after[0]),
@@ -77,7 +78,7 @@ def test_a_changed_run_goes_on_anywhere(folders, method):
         (1, 2, before[1][2:]),  # a state of before the change knows nothing of it
     ):
         state = state_at(run, epoch, step)
-        assert ("curriculum" in state) == ((epoch, step) >= (1, 4))
+        assert ("segments" in values(state)) == ((epoch, step) >= (1, 4))
         for world in ((1, 1), (2, 2)):
             assert epoch_of(ranks_of(folders, world, state, **changes)) == expected
     # Steps before and after are known, also to a data set that was resumed.
@@ -135,7 +136,8 @@ def test_a_resize_that_rewinds_past_a_change_undoes_it(folders, mixture, rewind,
     next(batches)
     run.resize(World(), rewind=rewind)
     state = run.state_dict()
-    assert len([c for c in state.get("curriculum", []) if c.get("by_hand")]) == kept
+    changes_by_hand = [c for c in values(state).get("segments", []) if "planned" not in c]
+    assert len(changes_by_hand) == kept
     expected = epoch_of(ranks_of(folders, (1, 1), state, **changes))
     rest = [sorted(zip(b["stream"].tolist(), b["n"].tolist())) for b in batches]
     assert rest == expected
@@ -154,7 +156,8 @@ def test_a_change_at_the_end_of_an_epoch_and_again(folders):
     assert [{s for step in epoch for s, _ in step} for epoch in (first, second, third)] == [
         {0, 1, 2}, {2}, {0},
     ]  # fmt: skip
-    assert [change["step"] for change in run.state_dict()["curriculum"]] == [13, 26]
+    segments = values(run.state_dict())["segments"]
+    assert [(change["epoch"], change["done"]) for change in segments] == [(1, 0), (2, 0)]
     again = ranks_of(folders, (2, 2), state_at(run, 1, 5))
     assert epoch_of(again) == second[5:]
 
@@ -234,3 +237,22 @@ def test_a_loader_of_torch_goes_on(folders, workers):
     later.load_state_dict(state)
     got += [sorted(zip(b["stream"].tolist(), b["n"].tolist())) for b in later]
     assert got == steps
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_change_by_hand_at_the_end_of_an_epoch_replaces_a_planned_one(folders, method):
+    changes = {**MIXTURES["curriculum"], "curriculum": {0: [1, 1, 2], 13: [0, 1, 0]}}
+    run = make(folders, batching_method=method, **changes)
+    batches = run.batches()
+    for _ in range(13):
+        next(batches)
+    run.set_proportions([1, 0, 0])  # after the last batch, before the end
+    state = run.state_dict()
+    assert list(batches) == []
+    following = epoch_of([run])
+    assert {stream for step in following for stream, _ in step} == {0}
+    for saved in (state, state_at(run, 1, 0), state_at(run, 1, 4)):
+        [again] = ranks_of(folders, (1, 1), saved, batching_method=method, **changes)
+        if saved["epoch"] == 0:
+            assert epoch_of([again]) == []
+        assert epoch_of([again]) == following[4 * (saved.get("sample_in_epoch") == 64) :]

@@ -53,11 +53,14 @@ WRONG = [
     ({"shuffle_block_size": 0}, "shuffle_block_size=0: must be a whole number of at least 1"),
     ({"num_canonical_nodes": 0}, "num_canonical_nodes=0: must be a whole number of at least 1"),
     ({"num_canonical_nodes": "2"}, "num_canonical_nodes='2': must be a whole number"),
-    ({"partition_algo": "elastik"}, r"unknown partition 'elastik'\. Did you mean 'elastic'"),
+    (
+        {"partition_algo": "elastik"},
+        "partition_algo='elastik': expected 'elastic', or an order",
+    ),
     ({"partition_algo": ["orig"]}, "partition_algo=.*: expected the name of a partition"),
     (
         {"batching_method": "per-stream"},
-        r"unknown batching 'per-stream'\. Did you mean 'per_stream'",
+        r"unknown order 'per-stream'\. Did you mean 'per_stream'",
     ),
     ({"sampling_method": "balance"}, "sampling_method='balance': choose one of balanced, fixed"),
     ({"sampling_granularity": 0}, "sampling_granularity=0: must be a whole number"),

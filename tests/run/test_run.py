@@ -12,9 +12,9 @@ import pytest
 
 from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
+from streamplug.plan import Position
 from streamplug.run import run
 from streamplug.run.loop import Part
-from streamplug.run.position import Position
 
 SIZE, BATCH = 40, 4
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
+from streamplug.plan import Position
 from streamplug.run import shared_epoch
-from streamplug.run.position import Position
 from streamplug.run.shared_epoch import (
     CELLS,
     MAX_EPOCHS,

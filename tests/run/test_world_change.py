@@ -12,7 +12,7 @@ import pytest
 
 from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StateError
 from streamplug.interfaces import Callback, EpochEnded, EpochStarted
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
@@ -116,6 +116,85 @@ def test_global_batches_are_those_of_a_run_that_was_left_alone(folder):
         changes += changed
         assert batches == plain[nodes], seed
     assert changes > 3 * RUNS
+
+
+@pytest.mark.parametrize("by_sample", [False, True])
+def test_global_batches_may_change_with_the_world(folder, by_sample):
+    """The sequence of samples stays, whatever the batches; ranks that join know the batches of now."""
+    options = {"num_canonical_nodes": 2}
+    data = make(folder, **options)
+    orders = [[n for b in data.batches() for n in b["id"].tolist()] for _ in range(2)]
+    draw = random.Random(int(by_sample))
+    group, batch_size = Group(folder, (1, 2), by_sample=by_sample, **options), 6
+    changes = {2: ((1, 5), 3), 4: ((2, 2), 1), 9: ((1, 1), 7), 12: ((1, 3), 2)}
+    for order in orders:
+        done = 0
+        for step in itertools.count(1):
+            batch = group.step()
+            if batch is None:
+                break
+            count = len(batch)
+            expected = [order[(done + at) % SIZE] for at in range(count)]
+            assert batch == sorted(expected)
+            done += count
+            if step in changes:
+                world, batch_size = changes[step]
+                ranks = World(*world).ranks
+                survivors = draw.sample(range(len(group.data)), draw.randint(1, len(group.data)))
+                group.data = [group.data[n] for n in survivors[:ranks]]
+                group.loops = [group.loops[n] for n in survivors[:ranks]]
+                for rank, data in enumerate(group.data):
+                    data.resize(World(*world, rank=rank), batch_size=batch_size)
+                    assert data.batch_size == batch_size
+                state = group.data[0].state_dict()
+                assert state["sample_in_epoch"] == done
+                for rank in range(len(group.data), ranks):
+                    joined = make(folder, world, rank, **options, batch_size=batch_size)
+                    joined.load_state_dict(state)
+                    group.data.append(joined)
+                    group.loops.append(iter(joined if by_sample else joined.batches()))
+        assert done >= SIZE
+        group.start_epoch()
+
+
+def test_a_rewind_crosses_a_change_of_the_global_batch(folder):
+    data = make(folder)
+    order = [n for b in make(folder).batches() for n in b["id"].tolist()]
+    loop, read = data.batches(), []
+    for _ in range(3):
+        read += next(loop)["id"].tolist()
+    data.resize(World(), batch_size=5)
+    for _ in range(2):
+        read += next(loop)["id"].tolist()
+    assert read == order[: 36 + 10]
+    data.resize(World(), rewind=3)  # both batches of 5, and one of 12
+    assert data.batch_size == 12
+    assert data.state_dict()["sample_in_epoch"] == 24
+    assert [n for b in loop for n in b["id"].tolist()][: SIZE - 24] == order[24:SIZE]
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "message"),
+    [
+        ({}, {}, "no multiple of 5; go on with .*, or give the batch_size= of a rank"),
+        ({}, {"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
+        (
+            {"batching_method": "stratified"},
+            {"batch_size": 3},
+            "12 becomes 15, which needs batching_",
+        ),
+        ({"curriculum": {0: [1]}}, {"batch_size": 3}, "without a curriculum; go on with as many"),
+    ],
+)
+def test_a_global_batch_that_cannot_change_is_refused(folder, options, arguments, message):
+    data = make(folder, **options)
+    loop = data.batches()
+    next(loop)
+    before = data.state_dict()
+    with pytest.raises(ConfigError, match=message):
+        data.resize(World(1, 5), **arguments)
+    assert data.state_dict() == before
+    assert len(next(loop)["id"]) == 12
 
 
 @pytest.mark.parametrize("num_threads", [0, 2])
@@ -438,3 +517,79 @@ def test_a_loop_of_another_epoch_that_was_left_within_a_batch_is_no_harm(folder)
     with pytest.raises(ConfigError, match="in the middle of the batch of step 0"):
         data.resize(World())
     del left
+
+
+def test_states_after_a_change_of_the_global_batch_load(folder):
+    for steps, size, more in ((2, 7, 11), (8, 17, 1), (9, 5, 0), (1, 40, 2)):
+        data = make(folder)
+        loop = data.batches()
+        for _ in range(steps):
+            next(loop)
+        data.resize(World(), batch_size=size)
+        for _ in range(more):
+            next(loop)
+        again = make(folder, batch_size=size)
+        again.load_state_dict(data.state_dict())
+        assert again.state_dict() == data.state_dict()
+        rest = [b["id"].tolist() for b in loop]
+        assert [b["id"].tolist() for b in again.batches()] == rest
+        assert [b["id"].tolist() for b in again.batches()] == [
+            b["id"].tolist() for b in data.batches()
+        ]
+
+
+def test_numbers_of_samples_are_those_between_the_batches_of_now(folder):
+    data = make(folder)
+    loop = data.batches()
+    next(loop)
+    data.resize(World(), batch_size=7)
+    next(loop)
+    assert data.state_dict(19) == data.state_dict()
+    for samples in (14, 24, 7, -12):
+        with pytest.raises(StateError, match="exists only between global batches"):
+            data.state_dict(samples)
+
+
+def test_substitutes_are_of_the_global_batch_of_now(folder):
+    pytest.importorskip("torch")
+    from streamplug import StreamingDataLoader
+    from streamplug import StreamingDataset as TorchDataset
+    from streamplug.errors import DecodeError
+
+    def loader(size, bad):
+        def transform(sample):
+            if sample["id"] == bad:
+                raise DecodeError("it is bad")
+            return sample
+
+        dataset = TorchDataset(local=folder, shuffle=True, batch_size=size, on_error="substitute")
+        return StreamingDataLoader(dataset, transform=transform)
+
+    order = [n for batch in loader(12, -1) for n in batch["id"].tolist()]
+    for bad in order[24:28]:
+        running = loader(12, bad)
+        loop = iter(running)
+        for _ in range(3):
+            next(loop)
+        running.resize(World(), rewind=1, batch_size=4)
+        resumed = loader(4, bad)
+        resumed.load_state_dict(running.state_dict())
+        got = next(loop)["id"].tolist()
+        assert got == next(iter(resumed))["id"].tolist()
+        assert set(got) <= set(order[24:28]) - {bad}
+
+
+def test_a_batch_size_that_a_loader_gave_is_not_that_of_a_state(folder):
+    pytest.importorskip("torch")
+    from streamplug import StreamingDataLoader
+    from streamplug import StreamingDataset as TorchDataset
+
+    def loader(size):
+        return StreamingDataLoader(TorchDataset(local=folder, shuffle=True), batch_size=size)
+
+    saved = loader(8)
+    next(iter(saved))
+    state, other = saved.state_dict(), loader(4)
+    with pytest.raises(StateError, match="global_batch: saved 8, now 4"):
+        other.load_state_dict(state)
+    assert [len(batch["id"]) for batch in other][:2] == [4, 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from streamplug_budget.bin_order import BinOrder
@@ -16,7 +17,8 @@ def test_sequences_take_turns_until_they_end(counts):
         for sequence, count in enumerate(counts)
         if number < count
     ]
-    assert [order.locate(position) for position in range(order.size)] == expected
+    sequences, numbers = order.locate(np.arange(order.size))
+    assert list(zip(sequences.tolist(), numbers.tolist())) == expected
     assert [order.position(*place) for place in expected] == list(range(order.size))
     for position in range(order.size + 1):
         before = [sequence for sequence, _ in expected[:position]]

@@ -7,6 +7,7 @@ import pickle
 from collections import Counter
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,10 +25,9 @@ from streamplug_budget.windows import CostModel
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import ConfigError, StateError
-from streamplug.plan import Curriculum, EpochConfig, Planner
-from streamplug.plan.partition_algorithm import ElasticPartitionAlgorithm
+from streamplug.plan import Curriculum, Position, Segment, Streams, rows_of
+from streamplug.plan.state import unpack
 from streamplug.plugin import make
-from streamplug.run.position import Position
 
 WORLDS = [World(nodes, ranks) for nodes in (1, 2, 4, 8) for ranks in (1, 2, 3, 8)]
 GLOBAL_BATCHES = (1, 6, 8, 24, 64)
@@ -43,6 +43,12 @@ def model_of(streams, budget, max_samples):
     return CostModel(SampleLengths(parts), budget, max_samples)
 
 
+def rows(plan, world, steps=None):
+    """Return the samples of each batch of a rank."""
+    steps = np.arange(plan.steps(world)) if steps is None else np.array(steps)
+    return [row.tolist() for row in rows_of(*plan.ids(world, steps))]
+
+
 class Run:
     """A run over some streams with a curriculum."""
 
@@ -54,40 +60,36 @@ class Run:
         self.global_batch, self.firsts = global_batch, [0, *accumulate(sizes)]
         self.budget = BatchBudget(**{"limit": 60, "column": "tokens", **budget})
         self.lengths = np.concatenate(streams)
-        self.planner = Planner(
+        streams_of_run = Streams(
             np.array(self.firsts, np.int64),
             list(range(len(sizes) + 1)),
             Curriculum.parse(curriculum, sizes, epoch_size),
             make("shuffle", shuffle),
-            ElasticPartitionAlgorithm(),
             shuffled=shuffle != "none",
-            batches=BudgetPlanner(model_of(streams, self.budget, max_samples), None),
+            seed=7,
+            shuffle_block_size=100,
         )
-        self.config = EpochConfig(7, canonical_nodes, 100, "elastic", 1, "budget", 1, global_batch)
+        self.planner = BudgetPlanner(
+            streams_of_run, model_of(streams, self.budget, max_samples), None
+        )
+        self.segments = [Segment(Position(), World(), global_batch, canonical_nodes)]
 
-    def plan(self, epoch, world=None):
-        return self.planner.epoch(epoch, world or World(), 1, self.config)
+    def plan(self, epoch):
+        return self.planner.epoch(epoch, self.segments)
 
     def batches(self, epoch, world=None):
         """Return the batches of each global batch of an epoch."""
         world = world or World()
-        plan = self.plan(epoch, world)
-        tables = [
-            plan.ids(replace(world, rank=rank), 1, np.arange(plan.steps))
-            for rank in range(world.ranks)
-        ]
+        plan = self.plan(epoch)
+        tables = [rows(plan, replace(world, rank=rank)) for rank in range(world.ranks)]
         per_rank = self.global_batch // world.ranks
         return [
-            sorted(
-                sorted(row[row >= 0].tolist())
-                for table in tables
-                for row in table[first : first + per_rank]
-            )
-            for first in range(0, plan.steps, per_rank)
+            sorted(sorted(row) for table in tables for row in table[first : first + per_rank])
+            for first in range(0, plan.steps(world), per_rank)
         ]
 
-    def steps_before(self, epoch, most=1 << 60):
-        return self.planner.curriculum_epochs(self.config).steps_before(epoch, most)
+    def position_of(self, step):
+        return self.planner.position_of(step, self.segments)
 
     def stream_of(self, sample):
         return int(np.searchsorted(self.firsts, sample, side="right")) - 1
@@ -134,10 +136,14 @@ def test_global_batches_are_the_same_in_every_world_and_process(options, epoch):
     again.planner = pickle.loads(pickle.dumps(run.planner))
     assert again.batches(epoch) == expected
     assert again.batches(0) == Run(**options).batches(0)
-    assert again.steps_before(epoch + 1) - again.steps_before(epoch) == len(expected)
+    before = sum(len(again.batches(number)) for number in range(epoch))
+    assert again.position_of(before) == Position(epoch)
+    last = len(expected) - 1
+    assert again.position_of(before + last) == Position(epoch, last * run.global_batch)
+    assert again.position_of(before + last + 1) == Position(epoch + 1)
     samples = sum(len(batch) for step in expected for batch in step)
-    if samples != run.planner.size:  # too few samples for the batches of the last part
-        assert samples > run.planner.size
+    if samples != options["epoch_size"]:  # too few samples for the batches of the last part
+        assert samples > options["epoch_size"]
     for batch in (batch for step in expected for batch in step):
         costs = run.budget.costs(run.lengths[batch])
         cost = costs.sum() if run.budget.pad_to == "none" else len(batch) * costs.max()
@@ -151,18 +157,16 @@ def test_where_is_the_inverse_of_ids_and_any_steps_can_be_asked_for(options, epo
     run = Run(**options)
     worlds = [world for world in WORLDS if run.global_batch % world.ranks == 0]
     world, found = data.draw(st.sampled_from(worlds)), {}
-    plan = run.plan(epoch, world)
+    plan = run.plan(epoch)
     for rank in range(world.ranks):
-        rows = plan.ids(replace(world, rank=rank), 1, np.arange(plan.steps))
-        for (step, position), sample in np.ndenumerate(rows):
-            found.setdefault(int(sample), []).append((step, rank, position))
+        for step, row in enumerate(rows(plan, replace(world, rank=rank))):
+            for position, sample in enumerate(row):
+                found.setdefault(sample, []).append((step, rank, position))
     for sample in data.draw(st.lists(st.integers(0, run.firsts[-1] - 1), max_size=5)):
-        places = [(p.step, p.rank, p.position) for p in plan.where(world, 1, sample)]
+        places = [(p.step, p.rank, p.position) for p in plan.where(world, sample)]
         assert sorted(places) == sorted(found.get(sample, []))
-    step = data.draw(st.integers(0, plan.steps - 1))
-    (row,) = Run(**options).plan(epoch, world).ids(world, 1, np.array([step]))
-    expected = plan.ids(world, 1, np.arange(plan.steps))[step]
-    assert row[row >= 0].tolist() == expected[expected >= 0].tolist()
+    step = data.draw(st.integers(0, plan.steps(world) - 1))
+    assert rows(Run(**options).plan(epoch), world, [step]) == [rows(plan, world)[step]]
 
 
 @settings(max_examples=15)
@@ -206,7 +210,9 @@ def test_shares_change_at_their_step_and_passes_stay_whole(options, first, secon
     read = Counter()
     for epoch in range(epochs + 3):
         read.update(sample for step in one.batches(epoch) for batch in step for sample in batch)
-    if one.steps_before(epochs + 1) > first + second:  # all that was left has been read since
+    if one.position_of(first + second) < Position(
+        epochs + 1
+    ):  # all that was left has been read since
         for start, end in zip(one.firsts, one.firsts[1:]):
             times = [read[sample] for sample in range(start, end)]
             assert max(times) - min(times) <= 1
@@ -234,11 +240,12 @@ def test_nodes_read_their_own_canonical_nodes():
     streams = [rng.integers(1, 50, 20_000) for _ in range(2)]
     run = Run(streams, {0: [1, 3], 60: [1, 1]}, 20_000, 8, 4, limit=500, shuffle="none")
     world, read = World(4, 2), []
-    plan = run.plan(0, world)
-    assert plan.steps > 120
+    plan = run.plan(0)
+    steps = plan.steps(world)
+    assert steps > 120
     for node in range(4):
-        rows = plan.ids(replace(world, rank=2 * node), 1, np.arange(plan.steps - 10))
-        read.append({int(sample) // 5000 for sample in rows[rows >= 0]})
+        ids, _ = plan.ids(replace(world, rank=2 * node), np.arange(steps - 10))
+        read.append({sample // 5000 for sample in ids.tolist()})
     assert read == [{node, 4 + node} for node in range(4)]
 
 
@@ -290,12 +297,13 @@ def test_a_run_is_resumed_at_any_step_on_other_ranks(folders, position, ranks):
     dataset = open_dataset(folders)
     whole = read(dataset) + read(dataset)
     dataset, done = open_dataset(folders), 8 * (position % (len(whole) // 8))
-    first = dataset.session.run.epoch(0, World()).steps
+    first = dataset.session.run.steps(World())
     if done >= first:
         read(dataset)
     take(dataset, done % first if done < first else done - first)
     state = json.loads(json.dumps(dataset.state_dict()))
-    assert state["curriculum_changes"] == sum(8 * step <= done for step in CHANGES)
+    changes = unpack(state)["segments"]
+    assert len(changes) == sum(8 * step <= done for step in CHANGES)
     parts = []
     for rank in range(ranks):
         dataset = open_dataset(folders, World(1, ranks, rank=rank))
@@ -314,7 +322,8 @@ def test_proportions_are_set_and_planned_anew_between_global_batches(folders):
     begun.load_state_dict(state)
     begun.set_proportions([0, 1, 1])
     by_hand = begun.state_dict()
-    assert by_hand["curriculum"][1] == {"step": 3, "proportions": [0.0, 1.0, 1.0], "by_hand": True}
+    change = {"epoch": 0, "done": 24, "proportions": [0.0, 1.0, 1.0]}
+    assert unpack(by_hand)["segments"][1] == change
     rest = read(begun)
     assert streams_of(rest) == {1, 2}
     assert sum(map(len, done + rest)) == 400
@@ -347,29 +356,97 @@ def test_changes_that_do_not_fit_are_refused(folders):
     with pytest.raises(ConfigError, match=r"begin the run with a curriculum=, such as \{0: "):
         mixed.set_proportions([1, 0, 0])
     for changes in ({0: [1, 0, 0]}, {**CHANGES, 0: [1, 2, 0]}):
-        with pytest.raises(StateError, match="curriculum up to step 0"):
+        with pytest.raises(StateError, match="curriculum up to "):
             open_dataset(folders, World(1, 4), curriculum=changes).load_state_dict(state)
-    with pytest.raises(StateError, match="not loaded whole"):
-        open_dataset(folders, World(1, 4)).load_state_dict({**state, "curriculum": None})
     with pytest.raises(StateError, match="choose"):
         mixed.load_state_dict(state)
 
 
-@pytest.mark.parametrize(("epoch", "step"), [(10**12, 10**11), (10**6, 10**11), (10**6, 10**9)])
-def test_a_state_that_needs_too_many_epochs_planned_is_refused(folders, epoch, step):
+def test_a_change_at_any_epoch_is_found_without_the_epochs_before_it(folders):
     dataset = open_dataset(folders, curriculum={0: [1, 1, 1]})
+    far = {**dataset.state_dict(), "epoch": 10**9}
+    dataset.load_state_dict(far)
+    batches = dataset.batches()
+    before = [next(batches)["id"].tolist() for _ in range(16)]
+    dataset.set_proportions([1, 0, 0])
     state = json.loads(json.dumps(dataset.state_dict()))
-    change = {"step": step, "proportions": [1, 1, 1], "by_hand": True}
-    changes = [*state["curriculum"], change]
-    far = {**state, "epoch": epoch, "curriculum": changes, "curriculum_changes": 2}
-    refused = f"epoch {epoch} .*more than 100000 epochs of 400 samples"
-    with pytest.raises(StateError, match=refused):
-        dataset.load_state_dict(far)
-    dataset.load_state_dict({**state, "epoch": epoch})
-    with pytest.raises(StateError, match=refused):
-        dataset.set_proportions([1, 0, 0])
-    dataset.load_state_dict(state)
-    assert dataset.session.run.next() == Position(0)
+    rest = [batch["id"].tolist() for batch in batches] + read(dataset)
+    assert (streams_of(before), streams_of(rest)) == ({0, 1, 2}, {0})
+    resumed = open_dataset(folders, curriculum={0: [1, 1, 1]})
+    resumed.load_state_dict(state)
+    assert resumed.session.run.next() == Position(10**9, 16)
+    assert read(resumed) + read(resumed) == rest
+
+
+def test_a_change_at_the_end_of_an_epoch_takes_the_place_of_a_planned_one(folders):
+    length = len(read(open_dataset(folders, curriculum={0: [1, 1, 0]})))
+    curriculum = {0: [1, 1, 0], length // 8: [0, 1, 0]}
+    expected = open_dataset(folders, curriculum={0: [1, 1, 0], length // 8: [0, 0, 1]})
+    read(expected)
+    epochs = [read(expected) for _ in range(2)]
+    dataset = open_dataset(folders, curriculum=curriculum)
+    batches = dataset.batches()
+    for _ in range(length):
+        next(batches)
+    dataset.set_proportions([0, 0, 1])
+    states = [dataset.state_dict()]
+    assert next(batches, None) is None
+    states.append(dataset.state_dict())
+    assert read(dataset) == epochs[0]
+    states.append(dataset.state_dict())
+    assert read(dataset) == epochs[1]
+    for state, rest in zip(states, [[[], *epochs], epochs, epochs[1:]]):
+        resumed = open_dataset(folders, curriculum=curriculum)
+        resumed.load_state_dict(json.loads(json.dumps(state)))
+        assert [read(resumed) for _ in rest] == rest
+
+
+STATES = json.loads(Path(__file__).with_name("states_version_1.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_of_version_1_are_resumed(folders, name):
+    dataset, changes = open_dataset(folders), []
+    if name == "planned":
+        read(dataset)
+        take(dataset, 16)
+    else:
+        batches = dataset.batches()
+        for _ in range(24):
+            next(batches)
+        dataset.set_proportions([0, 0, 1])
+        changes.append(Position(0, 24))
+    if name in ("after 44", "next epoch"):
+        for _ in range(20):
+            next(batches)
+    if name == "next epoch":
+        assert len(list(batches)) == 4
+        take(dataset, 8)
+        dataset.set_proportions([3, 1, 0])
+        batches = dataset.batches()
+        for _ in range(8):
+            next(batches)
+        changes.append(Position(2))
+    resumed = open_dataset(folders)
+    resumed.load_state_dict(STATES[name])
+    assert resumed.state_dict() == dataset.state_dict()
+    segments = unpack(resumed.state_dict())["segments"]
+    by_hand = [Position(s["epoch"], s["done"]) for s in segments if "planned" not in s]
+    assert by_hand == changes
+    dataset.load_state_dict(dataset.state_dict())
+    assert [read(resumed) for _ in range(3)] == [read(dataset) for _ in range(3)]
+
+
+def test_an_incomplete_state_of_version_1_is_refused(folders):
+    state = STATES["planned"]
+    with pytest.raises(StateError, match="not loaded whole"):
+        open_dataset(folders).load_state_dict({**state, "curriculum": None})
+    far = {"step": 10**9, "proportions": [1, 1, 1], "by_hand": True}
+    changes = {"curriculum": [*state["curriculum"], far], "curriculum_changes": 4}
+    with pytest.raises(
+        StateError, match=r"batch 1000000000 .*more than 100000 epochs of 400 samples"
+    ):
+        open_dataset(folders).load_state_dict({**state, **changes, "epoch": 10**6})
 
 
 def test_as_many_epochs_are_planned_as_a_run_may_have(folders, monkeypatch):
@@ -411,7 +488,7 @@ def test_counts_are_kept_for_other_processes(folders, monkeypatch, tmp_path):
     whole = read(open_dataset(folders, curriculum=changes))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("streamplug_budget.bin_counts._SAMPLES_PER_PROCESS", 100)
-    monkeypatch.setattr("streamplug_budget.planner._MIN_CACHED_SAMPLES", 100)
+    monkeypatch.setattr("streamplug_budget.part_planner._MIN_CACHED_SAMPLES", 100)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert read(open_dataset(folders, curriculum=changes)) == whole
     monkeypatch.setattr("streamplug_budget.bin_counts.map_processes", None)
@@ -422,15 +499,6 @@ def test_each_shuffle_has_its_own_plan(folders, monkeypatch, tmp_path):
     shuffles = [{"shuffle_algo": "window"}, {"shuffle_algo": "global"}, {"shuffle": False}]
     orders = [read(open_dataset(folders, **shuffle)) for shuffle in shuffles]
     assert len({str(order) for order in orders}) == 3
-    run = open_dataset(folders, **shuffles[0]).session.run
-    run.epoch(0, World())
-    for shuffle, order in zip(shuffles, orders):
-        assert run.with_options(**shuffle).epoch(0, World()).steps == len(order)
-    first_steps = [
-        run.with_options(**shuffle).epoch(0, World()).ids(World(), 1, np.arange(3)).tolist()
-        for shuffle in shuffles
-    ]
-    assert len({str(ids) for ids in first_steps}) == 3
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("streamplug_budget.planner._MIN_CACHED_SAMPLES", 100)
+    monkeypatch.setattr("streamplug_budget.part_planner._MIN_CACHED_SAMPLES", 100)
     assert [read(open_dataset(folders, **shuffle)) for shuffle in shuffles] == orders

@@ -34,6 +34,7 @@ from streamplug.errors import (
     TooManyBadSamplesError,
     UnsafeTypeError,
 )
+from streamplug.plan.state import unpack
 from streamplug.plugin.registry import unregister
 from streamplug.source import OpenStream
 
@@ -210,10 +211,10 @@ def test_bins_are_counted_in_processes_and_kept(folder, monkeypatch, tmp_path):
     expected = read(make(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("streamplug_budget.bin_counts._SAMPLES_PER_PROCESS", 200)
-    monkeypatch.setattr("streamplug_budget.planner._MIN_CACHED_SAMPLES", 100)
+    monkeypatch.setattr("streamplug_budget.part_planner._MIN_CACHED_SAMPLES", 100)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert read(make(folder)) == expected
-    monkeypatch.setattr("streamplug_budget.planner.count_bins_until", refuse)
+    monkeypatch.setattr("streamplug_budget.part_planner.count_bins_until", refuse)
     assert read(make(folder)) == expected  # now from the file
     with pytest.raises(NotImplementedError):
         read(make(folder, shuffle_seed=8))  # another order has other bins
@@ -335,7 +336,7 @@ def test_a_state_is_resumed_on_other_ranks(folder):
     for _ in range(8):
         next(it)
     state = json.loads(json.dumps(dataset.state_dict()))
-    assert (state["batch_in_epoch"], state["micro_batches"]) == (8, 8)
+    assert (state["batch_in_epoch"], unpack(state)["micro_batches"]) == (8, 8)
     rest = [batch["n"].tolist() for batch in batches]
     found = []
     for rank in range(4):
@@ -441,7 +442,11 @@ def test_a_budget_that_cannot_be_used_is_refused(folder, budget, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"partition_algo": "relaxed"}, "needs partition_algo='elastic', not 'relaxed'"),
+        (
+            {"partition_algo": "relaxed"},
+            "batching_method='budget' and partition_algo='relaxed': needs 'budget' and 'elastic'",
+        ),
+        ({"partition_algo": "budget"}, "partition_algo='budget': give it as batching_method="),
         ({"batching_method": "random"}, "batch_budget= with batching_method='random'"),
     ],
 )

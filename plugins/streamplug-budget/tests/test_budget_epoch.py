@@ -21,8 +21,7 @@ from streamplug_budget.windows import CostModel
 
 from streamplug import World
 from streamplug.errors import ConfigError
-from streamplug.plan import EpochConfig, Mixture, Planner, ShardSampler
-from streamplug.plan.partition_algorithm import ElasticPartitionAlgorithm
+from streamplug.plan import Mixture, Position, Segment, ShardSampler, Streams, rows_of
 from streamplug.plugin import make
 
 WORLDS = [World(nodes, ranks) for nodes in (1, 2, 4, 8) for ranks in (1, 2, 4, 8)]
@@ -41,36 +40,39 @@ def lengths_of(*streams):
 
 def planner_of(lengths, starts, budget, *, choose=None, shuffle="window", max_samples=None):
     samples = [int(starts[-1])] if choose is None else list(choose)
-    return Planner(
+    streams = Streams(
         np.array(starts, np.int64),
         [0, len(starts) - 1],
         Mixture(tuple(samples), "balanced", 1, ShardSampler()),
         make("shuffle", shuffle),
-        ElasticPartitionAlgorithm(),
         shuffled=shuffle != "none",
-        batches=BudgetPlanner(CostModel(lengths, budget, max_samples), None),
+        seed=7,
+        shuffle_block_size=100,
     )
+    return BudgetPlanner(streams, CostModel(lengths, budget, max_samples), None)
 
 
-def config(canonical_nodes, global_batch):
-    return EpochConfig(7, canonical_nodes, 100, "elastic", 1, "budget", 1, global_batch)
+def segments(canonical_nodes, global_batch):
+    return [Segment(Position(), World(), global_batch, canonical_nodes)]
+
+
+def rows(plan, world, steps=None):
+    """Return the samples of each batch of a rank."""
+    steps = np.arange(plan.steps(world)) if steps is None else np.array(steps, np.int64)
+    return [row.tolist() for row in rows_of(*plan.ids(world, steps))]
 
 
 def global_batches(plan, world, global_batch):
     """Return the samples of each batch, by global batch."""
-    table = {}
-    for rank in range(world.ranks):
-        rows = plan.ids(replace(world, rank=rank), 1, np.arange(plan.steps))
-        for step, row in enumerate(rows):
-            table[step, rank] = row[row >= 0].tolist()
+    tables = [rows(plan, replace(world, rank=rank)) for rank in range(world.ranks)]
     per_rank = global_batch // world.ranks
     return [
         [
-            table[step, rank]
-            for step in range(first, first + per_rank)
-            for rank in range(world.ranks)
+            row
+            for step in zip(*(table[first : first + per_rank] for table in tables))
+            for row in step
         ]
-        for first in range(0, plan.steps, per_rank)
+        for first in range(0, plan.steps(world), per_rank)
     ]
 
 
@@ -98,16 +100,16 @@ def runs(draw):
 
 @given(runs(), st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([8, 64]), st.integers(0, 3))
 def test_global_batches_are_the_same_in_every_world(run, canonical_nodes, global_batch, epoch):
-    planner, options = planner_of(**run), config(canonical_nodes, global_batch)
+    planner = planner_of(**run)
     worlds = [world for world in WORLDS if global_batch % world.ranks == 0]
-    plans = {world: planner.epoch(epoch, world, 1, options) for world in worlds}
+    plan = planner.epoch(epoch, segments(canonical_nodes, global_batch))
     expected = None
-    for world, plan in plans.items():
+    for world in worlds:
         batches = [sorted(batch) for batch in global_batches(plan, world, global_batch)]
         expected = batches if expected is None else expected
         assert batches == expected
     samples = np.concatenate([batch for step in expected for batch in step])
-    taken = np.bincount(samples, minlength=planner.samples)
+    taken = np.bincount(samples, minlength=planner.streams.samples)
     if run["choose"] is None:
         assert taken.min() >= 1
         assert taken.max() - taken.min() <= 1
@@ -122,14 +124,14 @@ def test_global_batches_are_the_same_in_every_world(run, canonical_nodes, global
 @given(runs(), st.sampled_from([1, 2, 4]), st.sampled_from(WORLDS), st.data())
 def test_where_is_the_inverse_of_ids(run, canonical_nodes, world, data):
     planner = planner_of(**run)
-    plan = planner.epoch(1, world, 1, config(canonical_nodes, 64))
+    plan = planner.epoch(1, segments(canonical_nodes, 64))
     found = {}
     for rank in range(world.ranks):
-        rows = plan.ids(replace(world, rank=rank), 1, np.arange(plan.steps))
-        for (step, position), sample in np.ndenumerate(rows):
-            found.setdefault(int(sample), []).append((step, rank, position))
-    sample = data.draw(st.integers(0, planner.samples - 1))
-    places = [(p.step, p.rank, p.position) for p in plan.where(world, 1, sample)]
+        for step, row in enumerate(rows(plan, replace(world, rank=rank))):
+            for position, sample in enumerate(row):
+                found.setdefault(sample, []).append((step, rank, position))
+    sample = data.draw(st.integers(0, planner.streams.samples - 1))
+    places = [(p.step, p.rank, p.position) for p in plan.where(world, sample)]
     assert sorted(places) == sorted(found.get(sample, []))
 
 
@@ -137,21 +139,21 @@ def test_where_is_the_inverse_of_ids(run, canonical_nodes, world, data):
 def test_any_steps_can_be_asked_for(run, data):
     planner = pickle.loads(pickle.dumps(planner_of(**run)))
     world = World(2, 2, rank=data.draw(st.integers(0, 3)))
-    plan = planner.epoch(0, world, 1, config(2, 8))
-    steps = data.draw(st.lists(st.integers(0, plan.steps - 1), max_size=5))
-    whole = plan.ids(world, 1, np.arange(plan.steps))
-    for step, row in zip(steps, plan.ids(world, 1, np.array(steps, np.int64))):
-        assert row[row >= 0].tolist() == whole[step][whole[step] >= 0].tolist()
+    plan = planner.epoch(0, segments(2, 8))
+    steps = data.draw(st.lists(st.integers(0, plan.steps(world) - 1), max_size=5))
+    whole = rows(plan, world)
+    assert rows(plan, world, steps) == [whole[step] for step in steps]
 
 
 def test_nodes_read_their_own_canonical_nodes():
     lengths = lengths_of(np.random.default_rng(0).integers(1, 50, 40_000))
     planner = planner_of(lengths, range(0, 40_001, 100), BatchBudget(limit=500, column="tokens"))
-    world, options = World(4, 2), config(4, 8)
-    plan, shards = planner.epoch(0, world, 1, options), []
+    world, shards = World(4, 2), []
+    plan = planner.epoch(0, segments(4, 8))
     for node in range(4):
-        rows = plan.ids(replace(world, rank=2 * node), 1, np.arange(plan.steps - 20))
-        shards.append(set((rows[rows >= 0] // 100).tolist()))
+        rank = replace(world, rank=2 * node)
+        ids, _ = plan.ids(rank, np.arange(plan.steps(world) - 20))
+        shards.append(set((ids // 100).tolist()))
     shared = sum(len(a & b) for a in shards for b in shards if a is not b)
     assert shared < 10
 
@@ -159,7 +161,7 @@ def test_nodes_read_their_own_canonical_nodes():
 def test_ranks_must_divide_the_global_batch():
     planner = planner_of(lengths_of([3] * 50), [0, 50], BatchBudget(limit=9, column="tokens"))
     with pytest.raises(ConfigError, match="a step of 8 batches cannot be divided among 3 ranks"):
-        planner.epoch(0, World(1, 3), 1, config(1, 8))
+        planner.epoch(0, segments(1, 8)).steps(World(1, 3))
 
 
 def test_costs_of_several_streams():

@@ -1,4 +1,4 @@
-"""The batching method as a plugin."""
+"""The order as a plugin."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from typing import ClassVar
 
 import pytest
 from streamplug_budget import BatchBudget
-from streamplug_testing import BatchingTests
+from streamplug_testing import OrderTests
 
 
-class TestBudget(BatchingTests):
+class TestBudget(OrderTests):
     name = "budget"
+    counts_batches = True
     options: ClassVar = {"batch_budget": {"limit": 100, "column": "tokens"}}
 
 
-class TestPaddedBudget(BatchingTests):
+class TestPaddedBudget(OrderTests):
     name = "budget"
+    counts_batches = True
     options: ClassVar = {
-        "batch_budget": BatchBudget(limit=2000, column="tokens", pad_to="batch", quadratic=0.1),
+        "batch_budget": BatchBudget(
+            limit=2000, column="tokens", pad_to="batch", quadratic=0.1, micro_batches=8
+        ),
         "batch_size": 9,
     }
 

@@ -56,8 +56,9 @@ def test_a_changed_state_does_not_allow_pickles(folder, tmp_path):
         for length in range(1, 200):
             out.write({"tokens": [0] * length})
     state = json.loads(path.read_text())
-    del state["batch_budget"]
-    path.write_text(json.dumps(state))
+    order = json.loads(state["order"])
+    del order["batch_budget"]
+    path.write_text(json.dumps({**state, "order": json.dumps(order)}))
     code, output = explain(tmp_path / "pickled", "--step", 2, "--state", path)
     assert code == 2
     assert "'pkl' can run code from the data" in output

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from streamplug_mosaic.batching import MOSAIC_BATCHING_METHODS, MosaicBatching
+from streamplug_mosaic.batching import MOSAIC_BATCHING_METHODS, MosaicBatching, WeightedStream
 from streamplug_mosaic.sampling import MosaicSampler
 
 from streamplug.errors import ConfigError
 from streamplug.plan import (
     Mixture,
     OrderedSamples,
-    Parallelism,
     Place,
     Weight,
-    WeightedStream,
     choose_per_stream,
     proportion_per_stream,
+    rows_of,
 )
 from streamplug.plugin import make
 from streamplug.types import World
@@ -57,7 +57,8 @@ def parts_of(
         WeightedStream(
             OrderedSamples(
                 selection,
-                shuffle.order(
+                partial(
+                    shuffle.order,
                     selection.starts,
                     canonical_nodes=canonical_nodes,
                     seed=seed,
@@ -78,23 +79,29 @@ def parts_of(
     ]
 
 
+def rows(epoch, world, steps, batch):
+    """Return the ids of a rank's batches, shape ``[steps, batch]``, -1 at the end of short ones."""
+    found = np.full((len(steps), batch), -1, np.int64)
+    for row, ids in zip(found, rows_of(*epoch.ids(world, steps))):
+        row[: len(ids)] = ids
+    return found
+
+
 def layout(epoch, world, batch, first):
     """Return an epoch from a step on in the shape that mosaicml-streaming gives it."""
     workers = world.workers_per_rank
-    steps = np.arange(first, epoch.steps)
+    steps = np.arange(first, epoch.steps(world))
     numbers = -(-len(steps) // workers)
     found = np.full((world.nodes, world.ranks_per_node, workers, numbers, batch), -1, np.int64)
     for rank in range(world.ranks):
         place = World(world.nodes, world.ranks_per_node, workers, rank)
-        for number, row in enumerate(epoch.ids(place, batch, steps)):
+        for number, row in enumerate(rows(epoch, place, steps, batch)):
             found[place.node, place.rank_of_node, number % workers, number // workers] = row
     return found
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"])
 def test_an_epoch_is_that_of_mosaicml_streaming(case):
-    if case["shuffle"]:
-        pytest.importorskip("streamplug_mosaic")
     seed, batch, world = GOLDEN["seed"], GOLDEN["batch_size"], World(*case["world"])
     choose, parts = parts_of(
         GOLDEN["samples_per_shard"],
@@ -109,8 +116,7 @@ def test_an_epoch_is_that_of_mosaicml_streaming(case):
     )
     assert choose == case["choose"]
     turns = seed + (case["epoch"] if case["shuffle"] and case["sampling"] == "balanced" else 0)
-    together = MosaicBatching("relaxed", Parallelism(case["ncn"], world, batch), turns)
-    epoch = together.epoch(case["batching"], parts)
+    epoch = MosaicBatching(world, batch, case["ncn"], turns).epoch(case["batching"], parts)
     first = case["sample_in_epoch"] // (batch * world.ranks)
     found = layout(epoch, world, batch, first)
     theirs = np.full(case["shape"], -1, np.int64)  # may end with empty batches
@@ -118,15 +124,15 @@ def test_an_epoch_is_that_of_mosaicml_streaming(case):
     assert hashlib.sha1(theirs.astype("<i8").tobytes()).hexdigest() == case["sha1"]
 
 
-def batching(world=WORLD, *, canonical_nodes=2, batch=4, algo="orig"):
-    return MosaicBatching(algo, Parallelism(canonical_nodes, world, batch), 5)
+def batching(world=WORLD, *, canonical_nodes=2, batch=4, seed=5):
+    return MosaicBatching(world, batch, canonical_nodes, seed)
 
 
 def whole(epoch, world, batch):
     """Return all ids, shape ``[steps, ranks, batch]``."""
-    steps = np.arange(epoch.steps)
+    steps = np.arange(epoch.steps(world))
     places = [World(world.nodes, world.ranks_per_node, 1, rank) for rank in range(world.ranks)]
-    return np.stack([epoch.ids(place, batch, steps) for place in places], axis=1)
+    return np.stack([rows(epoch, place, steps, batch) for place in places], axis=1)
 
 
 def streams_of(ids):
@@ -155,30 +161,37 @@ def test_an_epoch_can_be_asked_both_ways(method):
     ids = whole(epoch, WORLD, 4)
     for sample in range(100):
         places = [Place(*place) for place in np.argwhere(ids == sample).tolist()]
-        assert epoch.where(WORLD, 4, sample) == places
-    ranks = [World(2, 2, rank=rank) for rank in range(4)]
-    assert [epoch.length(rank, 4) for rank in ranks] == (ids >= 0).sum((0, 2)).tolist()
+        assert epoch.where(WORLD, sample) == places
+    assert epoch.units == range(ids.size)
+
+
+@pytest.mark.parametrize("method", MOSAIC_BATCHING_METHODS)
+def test_another_world_cuts_the_global_batches_otherwise(method):
+    epoch, other = batching().epoch(method, parts_of(SHARDS)[1]), World(4, 2)
+    ids = whole(epoch, other, 2)
+    assert (
+        ids.reshape(len(ids), -1).tolist() == whole(epoch, WORLD, 4).reshape(len(ids), -1).tolist()
+    )
+    for sample in range(100):
+        places = [Place(*place) for place in np.argwhere(ids == sample).tolist()]
+        assert epoch.where(other, sample) == places
+    with pytest.raises(ConfigError, match="a global batch of 16 cannot be divided among 3 ranks"):
+        epoch.ids(World(3), np.array([0]))
 
 
 def test_ranks_may_get_fewer_batches_where_they_are_made_for_each():
     epoch = batching().epoch("device_per_stream", parts_of([[50], [30], [28]])[1])
     ranks = [World(2, 2, rank=rank) for rank in range(4)]
-    assert [epoch.length(rank, 4) for rank in ranks] == [28, 28, 24, 24]
-    assert epoch.ids(World(2, 2, rank=3), 4, np.array([epoch.steps - 1])).tolist() == [[-1] * 4]
+    steps = np.arange(epoch.steps(WORLD))
+    assert [len(epoch.ids(rank, steps)[0]) for rank in ranks] == [28, 28, 24, 24]
+    ids, offsets = epoch.ids(ranks[3], steps[-1:])
+    assert (ids.tolist(), offsets.tolist()) == ([], [0, 0])
 
 
 def test_the_order_of_the_streams_depends_on_the_seed_alone():
     parts = parts_of(SHARDS)[1]
-    first = whole(
-        MosaicBatching("orig", Parallelism(2, WORLD, 4), 5).epoch("per_stream", parts), WORLD, 4
-    )
-    again = whole(
-        MosaicBatching("relaxed", Parallelism(2, WORLD, 4, 2), 5).epoch("per_stream", parts),
-        WORLD,
-        4,
-    )
-    other = whole(
-        MosaicBatching("orig", Parallelism(2, WORLD, 4), 6).epoch("per_stream", parts), WORLD, 4
+    first, again, other = (
+        whole(batching(seed=seed).epoch("per_stream", parts), WORLD, 4) for seed in (5, 5, 6)
     )
     assert first.tolist() == again.tolist()
     assert sorted(first.tolist()) == sorted(other.tolist())
@@ -195,7 +208,6 @@ def test_nodes_take_turns_over_all_ranks():
 @pytest.mark.parametrize(
     ("method", "shards", "changes", "message"),
     [
-        ("mixed", [[9]], {}, "'mixed': choose one of stratified, per_stream, device_per_stream"),
         (
             "stratified",
             [[900], [3]],

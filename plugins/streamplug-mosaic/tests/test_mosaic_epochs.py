@@ -8,8 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from streamplug_mosaic.order import MosaicPlanner
+from streamplug_mosaic.sampling import MosaicSampler
 
-from streamplug.plan import Epoch, EpochConfig, Mixture, Planner, Weight, choose_per_stream
+from streamplug.plan import (
+    Epoch,
+    Mixture,
+    Position,
+    Segment,
+    Streams,
+    Weight,
+    choose_per_stream,
+    rows_of,
+)
 from streamplug.plugin.registry import make
 from streamplug.types import World
 
@@ -22,25 +33,17 @@ def epoch_of(case, world: World) -> Epoch:
     choose = choose_per_stream(sizes, weights, case["epoch_size"], case["seed"])
     assert choose == case["choose"]
     shards = [size for stream in case["samples_per_shard"] for size in stream]
-    partition = make("partition", "relaxed")
-    planner = Planner(
+    streams = Streams(
         np.cumsum([0, *shards], dtype=np.int64),
         np.cumsum([0, *map(len, case["samples_per_shard"])]).tolist(),
-        Mixture(tuple(choose), case["sampling"], 1, partition.sampler),
+        Mixture(tuple(choose), case["sampling"], 1, MosaicSampler()),
         make("shuffle", case["algo"] if case["shuffle"] else "none"),
-        partition,
-        shuffled=case["shuffle"],
+        case["shuffle"],
+        case["seed"],
+        case["block"],
     )
-    config = EpochConfig(
-        seed=case["seed"],
-        canonical_nodes=case["ncn"],
-        block_size=case["block"],
-        partition_algo="relaxed",
-        initial_nodes=world.nodes,
-        batching_method="random",
-        initial_batch_size=1,
-    )
-    return planner.epoch(case["epoch"], world, case["batch_size"], config)
+    segment = Segment(Position(), world, case["batch_size"] * world.ranks, case["ncn"])
+    return MosaicPlanner(streams, "relaxed", "random").epoch(case["epoch"], [segment])
 
 
 @pytest.mark.parametrize("case", GOLDEN)
@@ -51,8 +54,8 @@ def test_an_epoch_is_that_of_mosaicml_streaming(case):
     whole = np.full(case["shape"], -1, np.int64)
     for rank in range(world.ranks):
         place = World(world.nodes, world.ranks_per_node, world.workers_per_rank, rank)
-        ids = epoch.ids(place, case["batch_size"], np.arange(first, epoch.steps))
-        for step, row in enumerate(ids):
+        steps = np.arange(first, epoch.steps(world))
+        for step, ids in enumerate(rows_of(*epoch.ids(place, steps))):
             number, worker = divmod(step, world.workers_per_rank)
-            whole[place.node, place.rank_of_node, worker, number] = row
+            whole[place.node, place.rank_of_node, worker, number, : len(ids)] = ids
     assert hashlib.sha1(whole.astype("<i8").tobytes()).hexdigest() == case["sha1"]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from streamplug_mosaic.partition import make_partition
+from streamplug_mosaic.partition import Partition, make_partition
 
 from streamplug.errors import ConfigError
-from streamplug.plan import Partition, Place
+from streamplug.plan import Place
 from streamplug.types import World
 
 GOLDEN = json.loads((Path(__file__).parent / "mosaic_partitions.json").read_text())
@@ -34,14 +34,14 @@ def handed_out(partition: Partition, world: World, batch: int) -> dict[int, list
     """Return the places of each entry, by asking for everything, and compare `Partition.places`."""
     found = defaultdict(list)
     for rank in ranks(world):
-        entries = partition.entries(rank, batch, np.arange(partition.steps))
+        entries = partition.entries(rank, np.arange(partition.steps))
         assert entries.shape == (partition.steps, batch)
         for (step, position), entry in np.ndenumerate(entries):
             if entry >= 0:
                 found[int(entry)].append(Place(step, rank.rank, position))
     for entry, places in found.items():
-        assert set(partition.places(world, batch, entry)) == set(places)
-        assert len(partition.places(world, batch, entry)) == len(places)
+        assert set(partition.places(entry)) == set(places)
+        assert len(partition.places(entry)) == len(places)
     return found
 
 
@@ -68,7 +68,7 @@ def test_the_partitions_of_mosaicml_streaming(case):
     )
     whole = np.full(case["shape"], -1, np.int64)
     for place in ranks(world):
-        entries = partition.entries(place, case["batch"], np.arange(partition.steps))
+        entries = partition.entries(place, np.arange(partition.steps))
         for step, row in enumerate(entries):
             number, worker = divmod(step, world.workers_per_rank)
             whole[place.node, place.rank_of_node, worker, number] = row
@@ -78,7 +78,7 @@ def test_the_partitions_of_mosaicml_streaming(case):
     found = handed_out(partition, world, case["batch"])
     assert sum(map(len, found.values())) == partition.per_rank * world.ranks
     dropped = set(range(case["N"])) - set(found)
-    assert not any(partition.places(world, case["batch"], entry) for entry in dropped)
+    assert not any(partition.places(entry) for entry in dropped)
 
 
 @settings(deadline=None)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from streamplug_testing import ShuffleTests
 
-from streamplug.interfaces import Order
+from streamplug.interfaces import Permutation
 from streamplug.plugin import make
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 
@@ -21,7 +21,7 @@ NAMES = ("naive", "py1s", "py2s", "py1br", "py1e")
 
 def order(
     name: str, sizes: list[int], canonical_nodes: int, seed: int, epoch: int, block: int
-) -> Order:
+) -> Permutation:
     starts = np.cumsum([0, *sizes], dtype=np.int64)
     return make("shuffle", name).order(
         starts, canonical_nodes=canonical_nodes, seed=seed, epoch=epoch, block_size=block

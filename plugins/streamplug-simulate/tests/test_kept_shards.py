@@ -63,9 +63,9 @@ def test_kept_samples_are_what_is_lost_in_mixing(shuffle, kept):
         make_epoch(starts, make("shuffle", shuffle), world, 4, epoch=epoch, **options)
         for epoch in range(2)
     ]
-    found = measure_kept_samples(*epochs, world, 4, int(starts[-1]))
+    found = measure_kept_samples(*epochs, world, int(starts[-1]))
     assert found == pytest.approx(kept, abs=0.02)
     # A global batch still has samples of all nodes: it draws from as many shards as the blocks hold.
     if shuffle == "window":
-        quality = measure(epochs[0], world, 4, starts)
+        quality = measure(epochs[0], world, starts)
         assert quality.shards_per_batch > 0.6 * world.ranks * 4

@@ -15,7 +15,6 @@ from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.errors import ConfigError
-from streamplug.plugin import make
 from streamplug.types import World
 
 algorithms = st.sampled_from([NoShuffle(), WindowShuffle(), GlobalShuffle()])
@@ -29,7 +28,7 @@ def starts_of(*sizes: int) -> np.ndarray:
 
 def measured(algorithm, starts, world, batch, *, canonical_nodes=None, **arguments) -> Measures:
     epoch = make_epoch(starts, algorithm, world, batch, canonical_nodes=canonical_nodes, seed=1)
-    return measure(epoch, world, batch, starts, **arguments)
+    return measure(epoch, world, starts, **arguments)
 
 
 def test_stored_order_moves_nothing_and_downloads_each_shard_once():
@@ -92,7 +91,8 @@ def test_a_sample_of_the_steps_tells_about_the_whole():
 
 @given(algorithms, sizes_of_shards, worlds, st.integers(1, 5), st.sampled_from(["elastic", "orig"]))
 def test_looking_at_fewer_rows_at_a_time_changes_nothing(algorithm, sizes, world, batch, partition):
-    pytest.importorskip("streamplug_mosaic")
+    order = pytest.importorskip("streamplug_mosaic.order")
+    planners = {"orig": lambda streams: order.MosaicPlanner(streams, "orig", "random")}
     starts = starts_of(*sizes)
     epoch = make_epoch(
         starts,
@@ -100,14 +100,14 @@ def test_looking_at_fewer_rows_at_a_time_changes_nothing(algorithm, sizes, world
         world,
         batch,
         block_size=8,
-        partition_algorithm=make("partition", partition),
+        make_planner=planners.get(partition),
     )
     if partition == "orig":  # samples are repeated there, and none is left out
-        seen = np.concatenate([ids.ravel() for _, ids in iter_reads(epoch, world, batch)])
+        seen = np.concatenate([ids.ravel() for _, ids in iter_reads(epoch, world)])
         assert set(seen.tolist()) - {-1} == set(range(sum(sizes)))
-    whole = measure(epoch, world, batch, starts, cache_limit=20)
+    whole = measure(epoch, world, starts, cache_limit=20)
     with mock.patch.object(measures, "SAMPLES_PER_CHUNK", 7):
-        assert measure(epoch, world, batch, starts, cache_limit=20) == whole
+        assert measure(epoch, world, starts, cache_limit=20) == whole
 
 
 @settings(deadline=None)
@@ -140,10 +140,8 @@ def test_ids_come_in_the_order_of_the_epoch(sizes, world, batch):
     canonical_nodes = {"canonical_nodes": 2}
     several = make_epoch(starts, WindowShuffle(), world, batch, **canonical_nodes)
     single = make_epoch(starts, WindowShuffle(), alone, batch * world.ranks, **canonical_nodes)
-    found = [measures.to_epoch_order(ids) for _, ids in iter_reads(several, world, batch)]
-    expected = [
-        measures.to_epoch_order(ids) for _, ids in iter_reads(single, alone, batch * world.ranks)
-    ]
+    found = [measures.to_epoch_order(ids) for _, ids in iter_reads(several, world)]
+    expected = [measures.to_epoch_order(ids) for _, ids in iter_reads(single, alone)]
     assert np.concatenate(found).tolist() == np.concatenate(expected).tolist()
 
 

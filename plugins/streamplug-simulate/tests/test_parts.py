@@ -161,11 +161,16 @@ def test_threads_and_jobs_have_what_is_never_needed_here():
     assert SimpleNamespace(done=job.done).done is False
 
 
-def test_chunks_are_the_epoch(plan):
+def test_chunks_are_the_epoch(plan, monkeypatch):
     world = World(nodes=2, rank=1)
     epoch = plan.training_run(plan.scenario(shuffle="window", block_size=50)).epoch(3, world)
-    chunks = ChunkedEpoch(epoch, world, 10)
-    steps = np.array([0, 5, 19, 2])
-    assert chunks.steps == epoch.steps == 20
-    assert np.array_equal(chunks.ids(world, 10, steps), epoch.ids(world, 10, steps))
-    assert chunks.where(world, 10, 7) == epoch.where(world, 10, 7)
+    monkeypatch.setattr("streamplug_simulate.model.chunks._CHUNK_SAMPLES", 30)
+    chunks = ChunkedEpoch(epoch, world)
+    assert chunks.steps(world) == epoch.steps(world) == 20
+    for steps in ([0, 5, 19, 2, 5], [7], []):
+        for found, expected in zip(
+            chunks.ids(world, np.array(steps, np.int64)),
+            epoch.ids(world, np.array(steps, np.int64)),
+        ):
+            assert found.tolist() == expected.tolist()
+    assert chunks.where(world, 7) == epoch.where(world, 7)

@@ -22,6 +22,7 @@ from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError, StateError, StreamplugError
 from streamplug.interfaces import Encoding, VectorColumn
+from streamplug.plan.state import unpack
 
 EXTRAS = ("targets", "documents", "positions", "mask")
 slow = settings(
@@ -411,7 +412,7 @@ def test_extra_columns_that_change_no_row_are_no_difference(tmp_path):
     datasets = [TokenDataset(tokens=view, local=folder) for view in views]
     saved = json.loads(json.dumps(datasets[0].state_dict()))
     fingerprint = datasets[1].session.run.identity(World()).fingerprint
-    message = fingerprint.describe_difference(saved)
+    message = fingerprint.describe_difference(unpack(saved))
     assert message == "documents: their lengths differ from those of the state, shard by shard"
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from streamplug import MDSWriter, Stream
 from streamplug.cli import main
 from streamplug.dataset import StreamingDataset
+from streamplug.plan.state import unpack
 
 
 @pytest.fixture
@@ -86,6 +87,35 @@ def test_a_state_tells_of_a_mixture(folder, tmp_path, changes):
     code, output = run(folder, "--step", 1, "--state", saved)
     assert code == 2
     assert "streams" in output
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_state_at_a_planned_change_tells_of_it(folder, tmp_path, version):
+    with MDSWriter(out=tmp_path / "more", columns={"n": "int"}) as out:
+        out.write_batch({"n": list(range(1000, 1300))})
+    places, curriculum = [folder, str(tmp_path / "more")], {0: [1, 0], 3: [0, 1]}
+    dataset = StreamingDataset(
+        streams=[Stream(local=place) for place in places],
+        shuffle=True,
+        batch_size=8,
+        curriculum=curriculum,
+        epoch_size=160,
+    )
+    batches = dataset.batches()
+    for _ in range(3):
+        next(batches)
+    state = dataset.state_dict()
+    if version == 1:
+        changes = [{"step": step, "proportions": shares} for step, shares in curriculum.items()]
+        past = {"curriculum": changes, "curriculum_changes": 2}
+        state = {**unpack(state), "version": 1, "segments": None, **past}
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(state))
+    for step in (2, 3):
+        code, output = run(*places, "--step", step, "--state", saved, "--json")
+        assert code == 0, output
+        samples = [use["sample"] for use in json.loads(output)]
+        assert samples == [use.sample for use in dataset.explain(step)]
 
 
 @pytest.mark.parametrize("method", ["random", "stratified"])
@@ -198,6 +228,8 @@ def test_a_file_that_holds_no_state_is_refused(folder, tmp_path, text, message):
         ({"curriculum": 3}, "curriculum=3"),
         ({"curriculum": [1]}, "1 in its curriculum"),
         ({"curriculum": [{"step": []}]}, "{'step': []} in its curriculum"),
+        ({"segments": 3}, "segments=3"),
+        ({"segments": [1]}, "1 in its segments"),
         ({"choose": [1], "shares": 3}, "shares=3"),
     ],
 )

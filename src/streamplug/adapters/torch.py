@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 from numpy.random import Generator
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, default_collate
@@ -179,7 +180,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
                 f"num_threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
                 "makes samples of its own"
             )
-        if dataset.session.run.varies and has_own_iter:
+        if dataset.session.run.counts_batches and has_own_iter:
             raise ConfigError(
                 f"batching_method={dataset.batching_method!r}: batches end where its steps end, but "
                 f"{type(dataset).__name__} has an __iter__ of its own; change samples in __getitem__ or in "
@@ -235,7 +236,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         """Return the number of batches of an epoch, of the next one if batches vary in size."""
         run = self.dataset.session.run
         self._follow_batch_size()  # of a change of the world by the data set
-        return run.steps(self.dataset.session.world) if run.varies else super().__len__()
+        return run.steps(self.dataset.session.world) if run.counts_batches else super().__len__()
 
     def _make_shared_arrays(self) -> list[SharedArrays]:
         if not SharedArrays.possible():
@@ -268,15 +269,23 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
             loop.end()
 
     def _is_complete(self, loop: Loop) -> bool:
+        """Return whether all batches were handed out, but perhaps for a last one that is dropped."""
         session = self.dataset.session
-        return session.is_complete(loop) if session.run.varies else loop.step >= len(self)
+        run, world = session.run, session.world
+        if loop.is_complete or not self.drop_last or run.counts_batches:
+            return loop.is_complete
+        plan = run.epoch(loop.epoch, world)
+        last = plan.steps(world) - 1
+        return loop.step == last and len(plan.ids(world, np.array([last]))[0]) < run.batch
 
     @contextmanager
     def _reading(self, loop: Loop) -> Iterator[Callable[[], GeneratorType[Any, None, None]]]:
         """Yield a function that returns the batches of a loop from its position on."""
         session = self.dataset.session
         self._follow_batch_size()
-        if session.run.varies:  # planned once here, in parallel: workers may not start processes
+        if (
+            session.run.counts_batches
+        ):  # planned once here, in parallel: workers may not start processes
             session.run.epoch(loop.epoch, session.world)
         if not self.num_workers and not self.pin_memory:
             reader = self._make_reader()  # torch's iterator would only add overhead
@@ -329,7 +338,7 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         session.own_counters()
         return session.run.state(session.world, ignore_others=True)
 
-    def resize(self, world: World, *, rewind: int = 0) -> None:
+    def resize(self, world: World, *, rewind: int = 0, batch_size: int | None = None) -> None:
         """Go on in another world from the next global batch on; see `StreamingDataset.resize`.
 
         A running loop goes on with the same workers, which drop what they have read ahead.
@@ -337,11 +346,12 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         Args:
             world: Place of this process from now on.
             rewind: Number of global batches, yielded last, that come again, because their step failed.
+            batch_size: Samples per batch of one rank from here on; None keeps the global batch.
 
         Raises:
             ConfigError: As for `StreamingDataset.resize`.
         """
-        self.dataset.session.resize(world, rewind, ignore_others=True)
+        self.dataset.session.resize(world, rewind, batch_size, ignore_others=True)
         self._follow_batch_size()
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:

@@ -105,7 +105,7 @@ class BatchReader:
         collate = cast("Callable[[list[Any]], Any]", self._collate)
         if collate is default_collate:
             collate = partial(collate_samples, collate=default_collate)
-        take_batch = self._take_step if self.session.run.varies else self._take_batch
+        take_batch = self._take_step if self.session.run.counts_batches else self._take_batch
         samples: Iterator[Any]
         states: Callable[[], AbstractContextManager[None]] = nullcontext
         transform = self._transform
@@ -182,7 +182,7 @@ class BatchReader:
         latest = part.latest_batch()
         if not isinstance(transform, RandomTransform) or latest is None:
             return [transform(sample) for sample in samples]
-        place = part.epoch, session.run.global_step(latest[0], session.world)
+        place = part.epoch, session.run.global_step(part.epoch, latest[0], session.world)
         rng = SampleRng(session.run.options.shuffle_seed)
         with transform.states():
             return [transform((s, rng.of_sample(*place, n))) for n, s in zip(ids, samples)]
@@ -207,7 +207,7 @@ class BatchReader:
     def _is_kept(self, size: int) -> bool:
         """Return whether a batch of some samples is not dropped as a short one."""
         run = self.dataset.session.run
-        return not self._drop_last or size == run.batch or run.varies
+        return not self._drop_last or size == run.batch or run.counts_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def compare_with_order(loader: adapters.StreamingDataLoader, epoch: int, step: i
     """Warn if an epoch that ended before a step has another one, by an `__iter__` that is not the order's."""
     session, cls = loader.dataset.session, type(loader.dataset)
     if cls.__iter__ is not StreamingDataset.__iter__ and not loader.drop_last:
-        steps = session.run.epoch(epoch, session.world).steps
+        steps = session.run.epoch(epoch, session.world).steps(session.world)
         warn_about_own_samples(cls.__name__, step, steps, session.world)
 
 

@@ -27,8 +27,8 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from streamplug.adapters.torch_transfers import share_memory
+from streamplug.plan import Position
 from streamplug.run.loop import Part
-from streamplug.run.position import Position
 from streamplug.run.run import RunSnapshot
 from streamplug.run.session import Session
 

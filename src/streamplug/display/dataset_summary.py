@@ -67,14 +67,16 @@ class DatasetRepr(SummaryRepr):
 def _describe_order(run: Run, world: World) -> list[tuple[str, str]]:
     order = run.identity(world)
     position = run.current()
-    epoch, step = position.epoch, position.done // run.units_per_step(world)
+    epoch, step = position.epoch, 0
+    if position.done:  # an empty data set has no epoch
+        step = run.epoch(epoch, world).step_at(world, position.done)
     shuffle = "as stored"
     if order.shuffle_algo is not None:
         shuffle = f"{order.shuffle_algo}, seed {order.shuffle_seed}"
-        if run.planner.algorithm.uses_block_size:
+        if run.planner.streams.algorithm.uses_block_size:
             shuffle += f", over {order.shuffle_block_size:,} samples"
     size = "not given" if run.batch_size is None else f"{run.batch_size:,} a rank"
-    in_all = f"{order.micro_batches:,} batches" if run.varies else f"{order.global_batch:,}"
+    in_all = f"{order.micro_batches:,} batches" if run.counts_batches else f"{order.global_batch:,}"
     return [
         ("epoch", f"{epoch:,}, from step {step:,}; {order.epoch_size:,} samples"),
         ("batch", f"{size}, {in_all} in all; {order.batching_method}"),

@@ -27,7 +27,7 @@ from streamplug.interfaces.lazy_value import LazyValue
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
 from streamplug.interfaces.shard_writer import ColumnarRows, EncodedRows, RowPiece, ShardWriter
-from streamplug.interfaces.shuffle import Order, ShuffleAlgorithm
+from streamplug.interfaces.shuffle import Permutation, ShuffleAlgorithm
 from streamplug.interfaces.storage import Storage
 from streamplug.interfaces.vector_column import VectorColumn
 
@@ -47,7 +47,7 @@ __all__ = [
     "GatherBuffer",
     "LazyValue",
     "MultiShardReader",
-    "Order",
+    "Permutation",
     "RangeReadableFormat",
     "RangesRead",
     "RequestRetried",

@@ -11,7 +11,7 @@ from streamplug.interfaces.plugin import Plugin
 from streamplug.types import Int64
 
 
-class Order(ABC):
+class Permutation(ABC):
     """The order of one epoch: a sequence of ids for each of C canonical nodes.
 
     Ids are positions in the concatenation of the shards. Each id occurs exactly once over all canonical
@@ -58,7 +58,7 @@ class ShuffleAlgorithm(Plugin):
     @abstractmethod
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
-    ) -> Order:
+    ) -> Permutation:
         """Return the order of one epoch.
 
         Args:

@@ -1,66 +1,62 @@
-"""Order of samples: mixtures, partitions, batching and states of a run, computed on integers."""
+"""Order of samples: mixtures, batches, segments and states of a run, computed on integers."""
 
-from streamplug.plan.batch_planner import BatchPlanner, CurriculumEpochs
 from streamplug.plan.curriculum import Curriculum, CurriculumChange
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
-from streamplug.plan.epoch import Epoch, PartitionedEpoch, check_ids
+from streamplug.plan.elastic import ElasticEpoch
+from streamplug.plan.epoch import (
+    Epoch,
+    JoinedEpoch,
+    Place,
+    batch_positions,
+    checked_batches,
+    equal_offsets,
+    position_owner,
+    rows_of,
+    worker_steps,
+)
 from streamplug.plan.mixture import Mixture, Weight, choose_per_stream, proportion_per_stream
-from streamplug.plan.mixture_change import (
-    ChangedMixture,
-    StreamMixture,
-    change_mixture,
-    keep_first_changes,
-    resume_mixture,
-)
+from streamplug.plan.mixture_planner import MIXTURE_METHODS, MixturePlanner
 from streamplug.plan.ordered_samples import OrderedSamples
-from streamplug.plan.partition import ElasticPartition, Partition, Place, worker_steps
-from streamplug.plan.partition_algorithm import (
-    ElasticPartitionAlgorithm,
-    Parallelism,
-    PartitionAlgorithm,
-    WeightedStream,
-)
-from streamplug.plan.planner import BATCHING_METHODS, EpochConfig, Planner
+from streamplug.plan.planner import Planner, checked_epoch, checked_identity
+from streamplug.plan.position import Position
 from streamplug.plan.row_selection import RowSelection, StreamSelections, parse_selection
+from streamplug.plan.segment import Segment
 from streamplug.plan.selection import AllSamples, Selection, ShardSampler
-from streamplug.plan.substitutes import global_batch, order_substitutes
+from streamplug.plan.streams import Streams
+from streamplug.plan.substitutes import order_substitutes
 
 __all__ = [
-    "BATCHING_METHODS",
+    "MIXTURE_METHODS",
     "AllSamples",
-    "BatchPlanner",
-    "ChangedMixture",
     "Curriculum",
     "CurriculumChange",
-    "CurriculumEpochs",
     "DatasetFingerprint",
-    "ElasticPartition",
-    "ElasticPartitionAlgorithm",
+    "ElasticEpoch",
     "Epoch",
-    "EpochConfig",
+    "JoinedEpoch",
     "Mixture",
+    "MixturePlanner",
     "OrderedSamples",
-    "Parallelism",
-    "Partition",
-    "PartitionAlgorithm",
-    "PartitionedEpoch",
     "Place",
     "Planner",
+    "Position",
     "RowSelection",
+    "Segment",
     "Selection",
     "ShardSampler",
-    "StreamMixture",
     "StreamSelections",
+    "Streams",
     "Weight",
-    "WeightedStream",
-    "change_mixture",
-    "check_ids",
+    "batch_positions",
+    "checked_batches",
+    "checked_epoch",
+    "checked_identity",
     "choose_per_stream",
-    "global_batch",
-    "keep_first_changes",
+    "equal_offsets",
     "order_substitutes",
     "parse_selection",
+    "position_owner",
     "proportion_per_stream",
-    "resume_mixture",
+    "rows_of",
     "worker_steps",
 ]

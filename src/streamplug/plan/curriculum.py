@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import Any
 
 import numpy as np
 
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError
 from streamplug.plan.interleave import MAX_SLOTS, Interleaving
 from streamplug.types import Int64
 
@@ -21,11 +21,10 @@ MAX_PROPORTION = 1e100
 
 @dataclass(frozen=True, slots=True)
 class CurriculumChange:
-    """Proportions of the streams from a step of the run on; `by_hand` if they were set at run time."""
+    """Proportions of the streams from a step of the run on."""
 
     step: int
     proportions: tuple[float, ...]
-    by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,70 +56,6 @@ class Curriculum:
     def identity(self) -> dict[str, Any]:
         return dict.fromkeys(("choose", "sampling_method", "sampling_granularity", "shares"))
 
-    def changes_until(self, step: int) -> list[dict[str, Any]]:
-        """Return the changes up to and including a step as JSON values."""
-        return [
-            {"step": change.step, "proportions": list(change.proportions)}
-            | ({"by_hand": True} if change.by_hand else {})
-            for change in self.changes
-            if change.step <= step
-        ]
-
-    def with_change(self, step: int, proportions: Sequence[float]) -> Curriculum:
-        new = CurriculumChange(step, check_proportions(proportions, self.sizes), by_hand=True)
-        others = [change for change in self.changes if change.step != step]
-        return replace(self, changes=_sort_changes([new, *others]))
-
-    def resume(self, saved: Mapping[str, Any], step: int, started: int) -> Curriculum:
-        """Return this curriculum with the saved changes that took effect, which include its planned ones.
-
-        Those are the ones before step `started`, the number of steps of the run that were begun, and those by
-        hand up to `step`, that of the state.
-
-        Raises:
-            StateError: If the saved changes are invalid, or lack planned ones that took effect.
-        """
-        past = [
-            change
-            for change in parse_changes(saved.get("curriculum"), self.sizes)
-            if change.step < started or (change.by_hand and change.step <= step)
-        ]
-        by_hand = {change.step for change in past if change.by_hand}
-        planned = [change for change in self.changes if change.step < started]
-        if any(change.step not in by_hand and change not in past for change in planned):
-            raise StateError(
-                f"the state is of another run: curriculum up to step {step}: "
-                f"saved {reprlib.repr(saved['curriculum'])}, now {reprlib.repr(self.changes_until(step))}"
-            )
-        future = [c for c in self.changes if c.step >= started and c.step not in by_hand]
-        return replace(self, changes=_sort_changes([*past, *future]))
-
-
-def parse_changes(
-    saved: Any, sizes: Sequence[int], *, from_start: bool = True
-) -> tuple[CurriculumChange, ...]:
-    """Parse the changes of a state, sorted by step, for streams of `sizes` samples.
-
-    Raises:
-        StateError: If they are invalid, or do not begin at step 0 with `from_start`.
-    """
-    try:
-        return _sort_changes(
-            (
-                CurriculumChange(
-                    _parse_step(change["step"]),
-                    check_proportions(change["proportions"], sizes),
-                    by_hand=change.get("by_hand") is True,
-                )
-                for change in saved
-            ),
-            from_start=from_start,
-        )
-    except (TypeError, KeyError, AttributeError, ConfigError) as error:
-        raise StateError(
-            f"the state's curriculum {reprlib.repr(saved)} is invalid: {reprlib.repr(error)}"
-        ) from None
-
 
 def _parse_step(key: Any) -> int:
     # Keys of JSON objects are strings.
@@ -131,12 +66,10 @@ def _parse_step(key: Any) -> int:
     return int(text)
 
 
-def _sort_changes(
-    changes: Iterable[CurriculumChange], *, from_start: bool = True
-) -> tuple[CurriculumChange, ...]:
+def _sort_changes(changes: Iterable[CurriculumChange]) -> tuple[CurriculumChange, ...]:
     ordered = sorted(changes, key=lambda change: change.step)
     steps = [change.step for change in ordered]
-    if not steps or (from_start and steps[0]) or len(set(steps)) < len(steps):
+    if not steps or steps[0] or len(set(steps)) < len(steps):
         raise ConfigError(f"curriculum: the steps {steps} must begin at 0 and be distinct")
     return tuple(ordered)
 

@@ -153,6 +153,19 @@ class Mixture:
     def epoch_size(self) -> int:
         return sum(self.choose)
 
+    def check_changeable(self) -> None:
+        """Raise `ConfigError` unless epochs are made of proportions of whole streams."""
+        if not self.is_relative:
+            raise ConfigError(
+                "set_proportions: epochs of this run take fixed numbers of samples (repeat=, choose=, or "
+                "each sample once); begin the run with proportion= of each stream, or with curriculum="
+            )
+        if (self.method, self.granularity) != ("balanced", 1):
+            raise ConfigError(
+                f"set_proportions reads all of every stream; the run has sampling_method={self.method!r} and "
+                f"sampling_granularity={self.granularity}: expected 'balanced' and 1"
+            )
+
     def identity(self) -> dict[str, Any]:
         return {
             "choose": list(self.choose),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+
 import numpy as np
 
 from streamplug.errors import PluginError
-from streamplug.interfaces import Order
+from streamplug.interfaces import Permutation
 from streamplug.plan.selection import Selection
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
@@ -17,26 +20,33 @@ class OrderedSamples:
     An entry is a position in the concatenation of the canonical nodes.
     """
 
-    def __init__(self, selection: Selection, order: Order, canonical_nodes: int) -> None:
+    def __init__(
+        self, selection: Selection, make_order: Callable[[], Permutation], canonical_nodes: int
+    ) -> None:
+        """Order a selection; `make_order` is called at the first use, as it may compute all positions."""
         self.size = selection.size
-        self._selection, self._order = selection, order
+        self._selection, self._make_order = selection, make_order
         self._canonical_nodes = canonical_nodes
         self._bounds = canonical_node_bounds(self.size, canonical_nodes)
         self._is_checked = False
 
+    @cached_property
+    def _order(self) -> Permutation:
+        return self._make_order()
+
     def samples(self, entries: Int64) -> Int64:
-        """Return the sample ids of entries, in any shape; -1 stays -1."""
+        """Return the sample ids of entries, in any shape."""
         flat = entries.reshape(-1)
         if not len(flat):
             return entries
-        if self._canonical_nodes == 1 and flat.min() >= 0:
+        if self._canonical_nodes == 1:
             ids = self._selection.samples(self._read_order(0, flat))
         else:
             ids = self._samples_by_canonical_node(flat)
         return ids.reshape(entries.shape)
 
     def _samples_by_canonical_node(self, entries: Int64) -> Int64:
-        nodes = np.searchsorted(self._bounds, entries, side="right") - 1  # -1 for no entry
+        nodes = np.searchsorted(self._bounds, entries, side="right") - 1
         if self._canonical_nodes < 1 << 15:
             nodes = nodes.astype(np.int16)  # NumPy sorts int16 much faster
         by_node = np.argsort(nodes, kind="stable")
@@ -45,10 +55,7 @@ class OrderedSamples:
         edges = [0, *(np.flatnonzero(np.diff(nodes)) + 1).tolist(), len(entries)]
         for node, begin, end in zip(nodes[edges[:-1]].tolist(), edges, edges[1:]):
             run = slice(begin, end)
-            if node >= 0:
-                positions[run] = self._selection.samples(self._read_order(node, positions[run]))
-            else:
-                positions[run] = -1
+            positions[run] = self._selection.samples(self._read_order(node, positions[run]))
         ids = np.empty_like(positions)
         ids[by_node] = positions
         return ids

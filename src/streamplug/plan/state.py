@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from streamplug.errors import StateError
+from streamplug.errors import ConfigError, StateError
+from streamplug.plan.curriculum import check_proportions
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint, describe_difference
-from streamplug.types import World
+from streamplug.plan.position import Position
+from streamplug.plan.segment import Segment
 
-STATE_VERSION = 1
+STATE_VERSION = 2
+ORDER_KEY = "order"
+"""Key of the text with all that the order depends on."""
+
 MAX_COUNT = 1 << 62
 
 VALUE_MEANINGS = {
@@ -77,74 +83,224 @@ class OrderIdentity:
 
 def save(
     identity: OrderIdentity,
-    epoch: int,
-    done: int,
-    initial_nodes: int,
-    initial_batch_size: int | None = None,
+    position: Position,
+    segments: Sequence[Segment],
     *,
-    initial_world: World | None = None,
+    trainer_epoch: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    depends_on_world: bool = False,
 ) -> dict[str, Any]:
-    """Return a state as JSON values.
+    """Return a state: whole numbers that people read, named as by mosaicml-streaming, and a text of JSON.
 
-    `done` is the number of samples of the epoch that come before it over all ranks; with batches that vary in
-    size, that of batches.
+    Its keys are the same for all states of a run, and its values on all ranks, so that checkpoints that store
+    each key by itself, and load them in place, keep it whole.
 
-    ``epoch``, ``sample_in_epoch`` (over all ranks), ``num_canonical_nodes``, ``shuffle_seed`` and
-    ``initial_physical_nodes`` are named as in the state of mosaicml-streaming. `initial_batch_size` and
-    `initial_world` are None where the order does not depend on them.
+    Args:
+        identity: What the order depends on.
+        position: The position.
+        segments: The segments that hold at the position or before it.
+        trainer_epoch: Epoch of the trainer in which the position was reached; None if it named none.
+        options: Options of the data set, for tools that open it by a state.
+        depends_on_world: See `Planner`.
     """
-    initial = {
-        "initial_physical_nodes": initial_nodes,
-        "initial_batch_size": initial_batch_size,
-        "initial_world": initial_world and [initial_world.nodes, initial_world.ranks_per_node],
+    values = identity.to_state()
+    numbers = {key: values.pop(key) for key in ("num_canonical_nodes", "shuffle_seed")}
+    details, origin = identity.fingerprint, segments[0].world
+    optional = {
+        "initial_world": [origin.nodes, origin.ranks_per_node] if depends_on_world else None,
+        "segments": _describe_segments(segments, identity) or None,
+        "trainer_epoch": trainer_epoch if position.done else None,
     }
+    order = {**(options or {}), **values, **(details.to_state() if details else {})}
+    order |= {name: value for name, value in optional.items() if value is not None}
     return {
         "version": STATE_VERSION,
-        "epoch": epoch,
-        identity.position_key: done,
-        **{name: value for name, value in initial.items() if value is not None},
-        **identity.to_state(),
-        **({} if identity.fingerprint is None else identity.fingerprint.to_state()),
+        "epoch": position.epoch,
+        identity.position_key: position.done,
+        "initial_physical_nodes": origin.nodes,
+        **numbers,
+        ORDER_KEY: json.dumps(order, separators=(",", ":")),
     }
 
 
-def load(
-    state: Mapping[str, Any], identity: OrderIdentity, *, batches_per_step: int | None = None
-) -> tuple[int, int]:
-    """Return `epoch` and `done` of `save` at which a run resumes, or raise StateError naming differences.
+def _describe_segments(
+    segments: Sequence[Segment], identity: OrderIdentity
+) -> list[dict[str, Any]]:
+    """Return the changes with which segments begin, as JSON values."""
+    described, global_batch = [], identity.global_batch or identity.micro_batches
+    for segment in segments:
+        changes: dict[str, Any] = {}
+        if segment.global_batch != global_batch:
+            changes["global_batch"] = global_batch = segment.global_batch
+        if segment.proportions is not None:
+            changes["proportions"] = list(segment.proportions)
+            if not segment.by_hand:
+                changes["planned"] = True
+        if changes:
+            start = {"epoch": segment.start.epoch, "done": segment.start.done}
+            described.append({**start, **changes})
+    return described
 
-    `batches_per_step` is the number of batches of a step over all ranks if they vary in size; else None. A
-    state without ``version`` is treated as one of mosaicml-streaming, which has fewer values to compare.
+
+def unpack(saved: Any) -> dict[str, Any]:
+    """Return the values of a state by name, whatever version wrote it.
+
+    Raises:
+        StateError: If it is no state, or its text is damaged.
     """
-    version = state.get("version")
-    if version is not None and (type(version) is not int or version != STATE_VERSION):
+    if not isinstance(saved, Mapping):
+        raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
+    values, text = {**saved}, saved.get(ORDER_KEY)
+    version = saved.get("version")
+    if version is not None and (type(version) is not int or not 1 <= version <= STATE_VERSION):
         raise StateError(
-            f"the state has version {reprlib.repr(version)}; this streamplug loads {STATE_VERSION}"
+            f"the state has version {reprlib.repr(version)}; this streamplug loads 1 to {STATE_VERSION}"
         )
-    if version is None and state.get("epoch") == -1:
+    if version is None and text is not None:
+        raise StateError("the state has no version: it is truncated, or was changed")
+    if version != STATE_VERSION:
+        return values
+    try:
+        order = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        order = None
+    if not isinstance(order, dict):
+        raise StateError(
+            f"the state has {ORDER_KEY}={reprlib.repr(text)}; expected the text that state_dict() returned: "
+            "it is truncated, or was changed"
+        )
+    return {**order, **{key: value for key, value in values.items() if key != ORDER_KEY}}
+
+
+def load(values: Mapping[str, Any], identity: OrderIdentity) -> Position:
+    """Return the position of a state, see `unpack`, or raise StateError naming differences.
+
+    A state without ``version`` is treated as one of mosaicml-streaming, which has fewer values to compare.
+    """
+    version = values.get("version")
+    if version is None and values.get("epoch") == -1:
         # mosaicml-streaming saves this before the first batch, and begins anew when it loads it.
-        state = {**state, "epoch": 0, "sample_in_epoch": 0}
-    position = _read_position(state)
+        values = {**values, "epoch": 0, "sample_in_epoch": 0}
+    done = _read_position(values)
     current = identity.to_state()
     keys = [*current] if version else ["num_canonical_nodes", "shuffle_seed"]
     differences = [
-        _describe_shards(state, identity)
+        _describe_shards(values, identity)
         if key == "shards"
-        else describe_difference(key, state.get(key), current.get(key), VALUE_MEANINGS.get(key, ""))
+        else describe_difference(
+            key, values.get(key), current.get(key), VALUE_MEANINGS.get(key, "")
+        )
         for key in dict.fromkeys([*keys, "batch_budget"])
-        if state.get(key) != current.get(key)
+        if values.get(key) != current.get(key)
     ]
     if differences:
         raise StateError("the state is of another run: " + "; ".join(differences))
-    if not version and (identity.micro_batches or "batch_in_epoch" in state):
+    if not version and (identity.micro_batches or "batch_in_epoch" in values):
         raise StateError(
             "the state has no version, as one of mosaicml-streaming, whose batches all have one size; this "
             "run, or the state, has batches that vary in size"
         )
-    if not version and position >= identity.epoch_size:
-        position += -position % identity.global_batch  # the last batch may be short
-    _check_between_steps(position, identity, batches_per_step or identity.global_batch)
-    return state["epoch"], position
+    if not version and done >= identity.epoch_size:
+        done += -done % identity.global_batch  # the last batch may be short
+    return Position(values["epoch"], done)
+
+
+def read_segments(
+    values: Mapping[str, Any],
+    first: Segment,
+    sizes: Sequence[int],
+    position_of: Callable[[int, Sequence[Segment]], Position],
+) -> list[Segment]:
+    """Return the segments of a state.
+
+    Args:
+        values: The state, see `unpack`.
+        first: The segment with which its run began.
+        sizes: Number of samples of each stream.
+        position_of: Returns the position before a global batch of the run, see `Planner.position_of`.
+
+    Raises:
+        StateError: If they are invalid, or incomplete.
+    """
+    is_current = values.get("version") == STATE_VERSION
+    described = values.get("segments", []) if is_current else _old_changes(values)
+    segments = [first]
+    try:
+        if not isinstance(described, list):
+            raise TypeError(f"expected a list, not {type(described).__name__}")
+        for change in described:
+            latest = segments[-1]
+            new = _read_segment(
+                change,
+                latest,
+                sizes,
+                None if is_current else position_of(_count(change, "step"), segments),
+            )
+            _check_follows(new, latest, is_first=len(segments) == 1)
+            segments[-1 if new.start == latest.start else len(segments) :] = [new]
+    except (TypeError, KeyError, AttributeError, ConfigError) as error:
+        raise StateError(
+            f"the state's segments {reprlib.repr(described)} are invalid: {reprlib.repr(error)}"
+        ) from None
+    return segments
+
+
+def _check_follows(new: Segment, latest: Segment, *, is_first: bool) -> None:
+    """Raise `ConfigError` unless a segment begins between two global batches of the one before it."""
+    before, start = latest.start, new.start
+    if start < before or (start == before and not is_first):
+        raise ConfigError(f"its changes are not in order, at {start}")
+    done = start.done - (before.done if before.epoch == start.epoch else 0)
+    if done % latest.global_batch:
+        raise ConfigError(f"{start} is inside a global batch of {latest.global_batch}")
+
+
+def _read_segment(
+    change: Mapping[str, Any], latest: Segment, sizes: Sequence[int], start: Position | None
+) -> Segment:
+    """Return the segment that begins with a change; `start` is for states that have none."""
+    if not {"proportions", "global_batch"} & change.keys():
+        raise KeyError("proportions")
+    new = replace(
+        latest,
+        start=start or Position(_count(change, "epoch"), _count(change, "done")),
+        global_batch=_count(change, "global_batch", latest.global_batch, lowest=1),
+    )
+    if "proportions" not in change:
+        return new
+    is_planned = change.get("planned", False)
+    if type(is_planned) is not bool:
+        raise ConfigError(f"planned={reprlib.repr(is_planned)}: expected true or false")
+    proportions = check_proportions(change["proportions"], sizes)
+    return replace(new, proportions=proportions, by_hand=not is_planned)
+
+
+def _old_changes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the changes of proportions of a state of version 1, by the step of the run."""
+    past, count = values.get("curriculum"), values.get("curriculum_changes")
+    number = len(past) if isinstance(past, list) else 0
+    if count not in (None, number):
+        # Checkpoints by key loaded only the keys that the state of a new run had.
+        raise StateError(
+            f"the state has {number} of {count!r:.20} changes of its curriculum: it was not loaded whole; "
+            "save it as one value, such as json.dumps(state)"
+        )
+    if past is None:
+        return []
+    try:
+        return [{**change, "planned": change.get("by_hand") is not True} for change in past]
+    except (TypeError, AttributeError) as error:
+        raise StateError(
+            f"the state's curriculum {reprlib.repr(past)} is invalid: {error}"
+        ) from None
+
+
+def _count(values: Mapping[str, Any], key: str, default: int | None = None, lowest: int = 0) -> int:
+    """Return a whole number of a state; raise `ConfigError` if it is none."""
+    value = values.get(key, default)
+    if type(value) is not int or not lowest <= value < MAX_COUNT:
+        raise ConfigError(f"{key}={reprlib.repr(value)}: expected a whole number from {lowest}")
+    return value
 
 
 def read_trainer_epoch(state: Mapping[str, Any]) -> int | None:
@@ -157,17 +313,29 @@ def read_trainer_epoch(state: Mapping[str, Any]) -> int | None:
     return epoch
 
 
-def _check_between_steps(position: int, identity: OrderIdentity, step_size: int) -> None:
-    if identity.micro_batches % step_size:
+def check_between_steps(
+    position: Position, segment: Segment, identity: OrderIdentity, units_per_step: int
+) -> None:
+    """Raise `StateError` if a position is within a step.
+
+    Args:
+        position: The position.
+        segment: The segment that holds there.
+        identity: What the order depends on.
+        units_per_step: Units of a step over all ranks.
+    """
+    size = segment.global_batch
+    if size % units_per_step:
         raise StateError(
-            f"the state is of steps of {identity.micro_batches} batches, which cannot be divided among "
-            f"{step_size} ranks; use a number of ranks that divides it"
+            f"the state is of steps of {size} batches, which cannot be divided among {units_per_step} ranks; "
+            "use a number of ranks that divides it"
         )
-    if position % step_size:
+    start = segment.start.done if segment.start.epoch == position.epoch else 0
+    if (position.done - start) % units_per_step:
         inside = (
-            f"batch {position}, inside a step of {step_size} batches"
+            f"batch {position.done}, inside a step of {units_per_step} batches"
             if identity.micro_batches
-            else f"sample {position}, inside a global batch of {step_size} samples"
+            else f"sample {position.done}, inside a global batch of {units_per_step} samples"
         )
         raise StateError(f"the state is at {inside}; states are taken between global batches")
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from streamplug.plan.epoch import Epoch
-from streamplug.plan.partition import Place, batch_positions, position_owner
+from streamplug.errors import ConfigError
+from streamplug.plan.epoch import Epoch, Place, batch_positions, equal_offsets, position_owner
 from streamplug.plan.stream_samples import StreamSamples
 from streamplug.types import Int64, World
 
@@ -34,7 +34,8 @@ class ScheduledEpoch(Epoch):
     """Epoch whose slots a schedule assigns to streams; a slot is `unit` samples of one stream.
 
     The global batch is a multiple of the unit. The last step may extend past `slots`. `first_ids` has the
-    first sample id of each stream, and the total.
+    first sample id of each stream, and the total. `first_step` is the step of its epoch with which the slots
+    begin.
     """
 
     def __init__(
@@ -46,15 +47,23 @@ class ScheduledEpoch(Epoch):
         unit: int,
         global_batch: int,
         slots: range,
+        first_step: int = 0,
     ) -> None:
+        if global_batch % unit:
+            raise ConfigError(
+                f"batching_method='device_per_stream': a global batch of {global_batch} is no multiple of "
+                f"{unit}, the batch size with which the run began"
+            )
         self._schedule, self._samples, self._first_ids = schedule, samples, first_ids
         self._unit, self._first_slot = unit, slots.start
-        self._slots_per_step = global_batch // unit
-        self.steps = -(-len(slots) // self._slots_per_step)
+        self._slots_per_step, self.global_batch = global_batch // unit, global_batch
+        self._num_steps = -(-len(slots) // self._slots_per_step)
+        start = first_step * global_batch
+        self.units = range(start, start + self._num_steps * global_batch)
 
-    def where(self, world: World, batch: int, sample: int) -> list[Place]:
+    def where(self, world: World, sample: int) -> list[Place]:
         stream = int(np.searchsorted(self._first_ids, sample, side="right")) - 1
-        end_slot = self._first_slot + self.steps * self._slots_per_step
+        end_slot = self._first_slot + self._num_steps * self._slots_per_step
         first, end = (
             self._schedule.turns_before(slot)[stream] * self._unit
             for slot in (self._first_slot, end_slot)
@@ -65,10 +74,11 @@ class ScheduledEpoch(Epoch):
             slot = self._schedule.slot_of(stream, turn) - self._first_slot
             step, slot_in_step = divmod(slot, self._slots_per_step)
             position = slot_in_step * self._unit + offset
-            places.append(Place(step, *self._owner(world, batch, step, position)))
+            places.append(Place(step, *self._owner(world, step, position)))
         return sorted(places, key=lambda place: place.step)
 
-    def ids(self, world: World, batch: int, steps: Int64) -> Int64:
+    def ids(self, world: World, steps: Int64) -> tuple[Int64, Int64]:
+        batch = self.units_per_step(world) // world.ranks
         slots, offsets = np.divmod(self._positions(world, batch, steps), self._unit)
         slots += self._first_slot + steps[:, None] * self._slots_per_step
         streams, turns = self._schedule.streams_at(slots.reshape(-1))
@@ -77,14 +87,14 @@ class ScheduledEpoch(Epoch):
         for stream in np.unique(streams).tolist():
             of_stream = streams == stream
             ids[of_stream] = self._samples[stream].samples(numbers[of_stream])
-        return ids.reshape(len(steps), batch)
+        return ids, equal_offsets(len(steps), batch)
 
     @abstractmethod
     def _positions(self, world: World, batch: int, steps: Int64) -> Int64:
         """Return the positions in each global batch that a rank reads, shape ``[n, batch]``."""
 
     @abstractmethod
-    def _owner(self, world: World, batch: int, step: int, position: int) -> tuple[int, int]:
+    def _owner(self, world: World, step: int, position: int) -> tuple[int, int]:
         """Return the rank that reads a position of a global batch, and the position in the rank's batch."""
 
 
@@ -94,7 +104,7 @@ class PerStreamEpoch(ScheduledEpoch):
     def _positions(self, world: World, batch: int, steps: Int64) -> Int64:
         return np.broadcast_to(batch_positions(world, batch), (len(steps), batch))
 
-    def _owner(self, world: World, batch: int, step: int, position: int) -> tuple[int, int]:
+    def _owner(self, world: World, step: int, position: int) -> tuple[int, int]:
         return position_owner(world, position)
 
 
@@ -113,8 +123,9 @@ class MixedEpoch(ScheduledEpoch):
         ]
         return np.sort(np.array(rows, np.int64).reshape(-1, batch))
 
-    def _owner(self, world: World, batch: int, step: int, position: int) -> tuple[int, int]:
+    def _owner(self, world: World, step: int, position: int) -> tuple[int, int]:
         (positions,) = self._positions_by_node(world, np.array([step]))
+        batch = self.global_batch // world.ranks
         rank = int(np.flatnonzero(positions.reshape(-1) == position)[0]) // batch
         of_rank = positions.reshape(-1, batch)[rank]
         return rank, int((of_rank < position).sum())

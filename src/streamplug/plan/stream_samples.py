@@ -89,3 +89,34 @@ class RepeatedPasses(StreamSamples):
             for entry in self._make_pass(number).entries(sample)
         ]
         return [number for number in sorted(numbers) if first <= number < last]
+
+
+class Rest(StreamSamples):
+    """What is left of a pass after its first `used` samples, then further passes from their beginning."""
+
+    def __init__(self, piece: SinglePass, used: int, then: StreamSamples) -> None:
+        self._piece, self._used, self._then = piece, used, then
+        self._size = max(piece.size - used, 0)
+
+    def samples(self, numbers: Int64) -> Int64:
+        return self._of_both(numbers, lambda samples, own: samples.samples(own))
+
+    def canonical_nodes(self, numbers: Int64) -> Int64:
+        return self._of_both(numbers, lambda samples, own: samples.canonical_nodes(own))
+
+    def _of_both(self, numbers: Int64, get: Callable[[StreamSamples, Int64], Int64]) -> Int64:
+        values, is_rest = np.empty_like(numbers), numbers < self._size
+        if is_rest.any():
+            values[is_rest] = get(self._piece, numbers[is_rest] + self._used)
+        if not is_rest.all():
+            values[~is_rest] = get(self._then, numbers[~is_rest] - self._size)
+        return values
+
+    def numbers(self, sample: int, first: int, last: int) -> list[int]:
+        used, size = self._used, self._size
+        numbers = [
+            number - used
+            for number in self._piece.numbers(sample, first + used, min(last, size) + used)
+        ]
+        later = self._then.numbers(sample, max(first - size, 0), max(last - size, 0))
+        return numbers + [number + size for number in later]

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from streamplug.plan.epoch import Epoch
-from streamplug.types import Int64, World
-
-
-def global_batch(epoch: Epoch, world: World, batch: int, steps: Int64) -> Int64:
-    """Return the distinct sample ids of some steps over all ranks, ascending; `batch` is that of one rank."""
-    ranks = (replace(world, rank=rank) for rank in range(world.ranks))
-    ids = np.unique(np.concatenate([epoch.ids(rank, batch, steps).ravel() for rank in ranks]))
-    return ids[ids >= 0]
+from streamplug.types import Int64
 
 
 def order_substitutes(sample: int, ids: Int64, first_ids: Sequence[int]) -> Int64:

@@ -44,8 +44,7 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "webdataset": ("webdataset",),
     },
     "shuffle": {"mosaic": ("naive", "py1s", "py2s", "py1br", "py1e")},
-    "partition": {"mosaic": ("orig", "relaxed")},
-    "batching": {"budget": ("budget",)},
+    "order": {"budget": ("budget",), "mosaic": ("orig", "relaxed")},
     "source": {
         "delta": ("delta",),
         "files": ("files",),

@@ -73,16 +73,11 @@ KINDS: Mapping[str, Kind] = {
             | {"global": "streamplug.builtin.shuffles.bijection:GlobalShuffle"},
         ),
         Kind(
-            "partition",
-            "streamplug.plan.partition_algorithm:PartitionAlgorithm",
-            {"elastic": "streamplug.plan.partition_algorithm:ElasticPartitionAlgorithm"},
-        ),
-        Kind(
-            "batching",
-            "streamplug.run.batching_method:BatchingMethod",
+            "order",
+            "streamplug.run.order:Order",
             dict.fromkeys(
                 ("random", "per_stream", "stratified", "device_per_stream"),
-                "streamplug.run.batching_method:BuiltinBatching",
+                "streamplug.run.order:MixtureOrder",
             ),
         ),
         Kind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.interfaces.shuffle import Order
+from streamplug.interfaces.shuffle import Permutation
 from streamplug.types import Int64
 
 
@@ -33,7 +33,7 @@ def mix_bits(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mixed
 
 
-class ArrayOrder(Order):
+class ArrayOrder(Permutation):
     """An order held as an array of all ids, for algorithms that compute an epoch at once.
 
     It takes 8 bytes per sample, and 16 after the first `find`.

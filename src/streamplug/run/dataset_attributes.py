@@ -28,7 +28,7 @@ class DatasetAttributes(DatasetRepr):
     @property
     def epoch_size(self) -> int:
         """Number of samples of an epoch over all ranks, before padding to whole batches."""
-        return self._session.run.planner.size
+        return self._session.run.planner.streams.epoch_size
 
     @property
     def num_shards(self) -> int:
@@ -142,23 +142,27 @@ class DatasetAttributes(DatasetRepr):
         """
         return MapSource(self)
 
-    def resize(self, world: World, *, rewind: int = 0) -> None:
+    def resize(self, world: World, *, rewind: int = 0, batch_size: int | None = None) -> None:
         """Go on in another world from the next global batch on.
 
         Call it between two batches, on all ranks after the same step. A loop that runs in this process goes
-        on. The global batch stays the same, so `batch_size` becomes that of one of the ranks of `world`; what
-        defaults to the number of nodes stays as it was. Ranks that join load the state of another rank.
+        on. The global batch stays the same unless `batch_size` is given, and what defaults to the number of
+        nodes stays as it was. Ranks that join load the state of another rank.
 
         Args:
             world: Place of this process from now on.
             rewind: Number of global batches, yielded last, that come again, because their step failed.
+                Changes of the global batch and of proportions since are taken back.
+            batch_size: Samples per batch of one rank from here on, if the global batch changes, such as for
+                ranks that do not divide it. The sequence of samples stays the same; only one order over all
+                streams (``batching_method="random"``, without a curriculum) can be cut otherwise.
 
         Raises:
-            ConfigError: If the number of ranks does not divide the global batch, the order is not elastic,
-                `rewind` goes beyond the epoch, or a batch is used in part.
+            ConfigError: If the number of ranks does not divide the global batch, the order is not elastic or
+                has no other global batches, `rewind` goes beyond the epoch, or a batch is used in part.
             StateError: If loader workers read the data set: then use `StreamingDataLoader.resize`.
         """
-        self._session.resize(world, rewind)
+        self._session.resize(world, rewind, batch_size)
 
     def prepare_shard(self, shard_id: int) -> None:
         """Download a shard into the cache and decompress it, if it is not there; wait until it is done.

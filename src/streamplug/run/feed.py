@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from streamplug.errors import StreamplugError
-from streamplug.plan import Epoch, check_ids, worker_steps
+from streamplug.plan import Epoch, checked_batches, worker_steps
 from streamplug.read import SampleReader
 from streamplug.read.sample_range import FetchGroup
 from streamplug.read.shard_failures import SHARD_ERRORS
@@ -43,14 +43,17 @@ _COLUMN_BLOCK_ROWS = 4096
 class Block:
     """Some batches of one worker that are read together; `ids` are their sample ids, concatenated."""
 
-    def __init__(self, steps: Int64, ids: Int64) -> None:
-        """Create a block of the batches of `steps`; `ids` has shape ``[steps, batch]``, padded by -1."""
-        self._table = steps, ids
-        taken = ids >= 0
-        self.ids: Int64 = ids[taken]
+    def __init__(self, steps: Int64, ids: Int64, offsets: Int64) -> None:
+        """Create a block of the batches of `steps`; `ids` and `offsets` are as of `Epoch.ids`."""
+        self.ids, self._offsets = ids, offsets
         self._steps: list[int] = steps.tolist()
-        self._ends = np.cumsum(taken.sum(1)).tolist()
+        self._ends: list[int] = offsets[1:].tolist()
         self._num_yielded, self._is_truncated = 0, False
+
+    @classmethod
+    def of_batch(cls, step: int, ids: Sequence[int] | Int64) -> Block:
+        """Return a block of one batch."""
+        return cls(np.array([step]), np.asarray(ids, np.int64), np.array([0, len(ids)]))
 
     def batches(self) -> Iterator[tuple[int, slice]]:
         """Yield the step of each batch that is not empty, and the slice of its samples."""
@@ -65,8 +68,8 @@ class Block:
 
     def samples(self) -> Iterator[tuple[int, int]]:
         """Yield step and sample id of each sample, until `truncate`."""
-        steps, ids = self._table
-        numbers = zip(np.repeat(steps, (ids >= 0).sum(1)).tolist(), self.ids.tolist())
+        steps = np.repeat(self._steps, np.diff(self._offsets))
+        numbers = zip(steps.tolist(), self.ids.tolist())
         for count, number in enumerate(numbers):
             if self._is_truncated and count >= self._num_yielded:
                 return
@@ -106,21 +109,22 @@ class Block:
 
         About `rows` samples stay together, whatever they need.
         """
-        steps, ids = self._table
-        steps_at_once = max(rows // ids.shape[1], 1)
+        count, offsets = len(self._steps), self._offsets
+        steps_at_once = max(rows * count // max(len(self.ids), 1), 1)
         first, first_needs = 0, set[Hashable]()
-        for step in range(0, len(steps), steps_at_once):
-            part = ids[step : step + steps_at_once]
-            part_needs = set(needs(part[part >= 0]))
+        for step in range(0, count, steps_at_once):
+            end = min(step + steps_at_once, count)
+            part_needs = set(needs(self.ids[offsets[step] : offsets[end]]))
             if not part_needs <= first_needs:
                 if step:
                     yield self._cut(first, step)
                 first, first_needs = step, part_needs
-        yield self._cut(first, len(steps))
+        yield self._cut(first, count)
 
     def _cut(self, start: int, stop: int) -> Block:
-        steps, ids = self._table
-        return Block(steps[start:stop], ids[start:stop])
+        offsets = self._offsets[start : stop + 1]
+        ids = self.ids[offsets[0] : offsets[-1]]
+        return Block(np.array(self._steps[start:stop], np.int64), ids, offsets - offsets[0])
 
     def split(self) -> list[Block]:
         """Return a block for each batch that is not empty."""
@@ -129,7 +133,7 @@ class Block:
 
 
 def plan_blocks(
-    plan: Epoch, world: World, batch: int, first: int, rows: int, *, size: int
+    plan: Epoch, world: World, first: int, rows: int, *, size: int
 ) -> Generator[Block, None, None]:
     """Yield the blocks of a worker's epoch from step `first` on, of about `rows` samples each.
 
@@ -138,14 +142,12 @@ def plan_blocks(
     Raises:
         PluginError: If the plan returns ids of no samples.
     """
-    steps = worker_steps(world, first, plan.steps)
-    max_count = max(rows // plan.rows_per_step(batch), 1)
+    steps = worker_steps(world, first, plan.steps(world))
+    max_count = max(rows // max(plan.rows_per_step(world), 1), 1)
     start, count = 0, 1
     while start < len(steps):
         chunk = np.array(steps[start : start + count], np.int64)
-        ids = plan.ids(world, batch, chunk)
-        check_ids(ids, len(chunk), size, plan)
-        yield Block(chunk, ids)
+        yield Block(chunk, *checked_batches(plan, world, chunk, size))
         start, count = start + count, min(2 * count, max_count)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from math import gcd
 
-from streamplug.plan.planner import EpochConfig, Planner
+from streamplug.plan import Streams
 from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
@@ -20,11 +20,11 @@ def _warn_once(world: World, about: tuple[object, ...], text: str) -> None:
         _LOG.warning("%s", text)
 
 
-def warn_about_order(planner: Planner, config: EpochConfig, world: World) -> None:
+def warn_about_order(streams: Streams, canonical_nodes: int, world: World) -> None:
     """Warn about a small shuffle block size, or canonical nodes that do not divide by the number of nodes."""
-    block, canonical_nodes, shards = config.block_size, config.canonical_nodes, planner.shards
-    shard = planner.samples // max(shards, 1)
-    used = planner.shuffled and planner.algorithm.uses_block_size
+    block, shards = streams.block_size(canonical_nodes), streams.shards
+    shard = streams.samples // max(shards, 1)
+    used = streams.shuffled and streams.algorithm.uses_block_size
     if used and shards > 1 and block < shard:
         _warn_once(
             world,

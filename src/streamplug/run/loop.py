@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
+from streamplug.plan import Epoch, Position
 from streamplug.run.feed import Block
-from streamplug.run.position import Position
-from streamplug.types import Int64
+from streamplug.types import Int64, World
 
 if TYPE_CHECKING:
     from streamplug.run.run import Run
@@ -36,6 +36,11 @@ class Part:
     @property
     def is_outdated(self) -> bool:
         """Whether the run has changed since, so that the loop has to follow."""
+        return False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is known that all steps were handed out."""
         return False
 
     def add(self, block: Block) -> None:
@@ -87,20 +92,32 @@ class Loop(Part):
     """
 
     before: Loop | None = None
+    _planned: Epoch | None = None
     reason: str | None = None
 
-    def __init__(self, run: Run, start: Position, units: int, number: int) -> None:
-        """Begin at a position; `units` are those of a step in the world of the rank."""
+    def __init__(self, run: Run, start: Position, world: World, number: int) -> None:
+        """Begin at a position, in the world of the rank."""
         super().__init__(start, number)
-        self._run, self._units, self._version = run, units, run.version
+        self._run, self._version = run, run.version
+        self._world, self._planned = world, None
         self.origin = self.position = start
         self.trainer_epoch = run.trainer_epoch
         self.is_running, self.is_ahead = True, False
 
+    def _plan(self) -> Epoch:
+        if self._planned is None:
+            self._planned = self._run.epoch(self.epoch, self._world)
+        return self._planned
+
     @property
     def step(self) -> int:
         """The next step."""
-        return self.position.done // self._units
+        return self._plan().step_at(self._world, self.position.done)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has handed out all steps of its epoch."""
+        return self.position.epoch > self.epoch or self.position.done >= self._plan().units.stop
 
     @property
     def is_outdated(self) -> bool:
@@ -116,7 +133,7 @@ class Loop(Part):
         run = self._run
         if self._version != run.version:
             self._check()
-        self.position = Position(self.epoch, (step + 1) * self._units)
+        self.position = Position(self.epoch, self._plan().done_before(self._world, step + 1))
         self.trainer_epoch = run.trainer_epoch
         self.num_steps += 1
         self.before = None
@@ -140,7 +157,7 @@ class Loop(Part):
         if not self.is_outdated:
             return False
         self._check()
-        self._version = self._run.version
+        self._version, self._planned = self._run.version, None
         self.start = self.position
         return True
 
@@ -169,20 +186,24 @@ class Loop(Part):
         if not self.num_steps:
             self._run.undo(self)
 
-    def rewind(self, count: int, units: int) -> Position:
-        """Return the position `count` global batches before, of so many units each.
+    def rewind(self, count: int) -> Position:
+        """Return the position `count` global batches before.
 
         Raises:
             ConfigError: If the loop has not handed out as many of its epoch, or is within a batch.
         """
-        done = self.position.done - (whole_number("rewind", count, 0) or 0) * units
-        if done < 0:
+        plan, world = self._plan(), self._world
+        count = whole_number("rewind", count, 0) or 0
+        steps = count * plan.global_batch // plan.units_per_step(world)
+        if steps > self.step:
             raise ConfigError(
-                f"rewind={count}: the loop has yielded {self.position.done // units} batches of its epoch; "
-                "rewind no more than these"
+                f"rewind={count}: the loop has yielded {plan.global_step(world, self.step)} batches of its "
+                "epoch; rewind no more than these"
             )
         self.check_between_batches("resize()")
-        return Position(self.position.epoch, done)
+        if not steps:
+            return self.position
+        return Position(self.position.epoch, plan.done_before(world, self.step - steps))
 
     def check_between_batches(self, call: str) -> None:
         """Raise `ConfigError` if a batch is used in part when a call changes what comes next."""
@@ -194,9 +215,9 @@ class Loop(Part):
                 "the last sample of one and before the first of the next"
             )
 
-    def go_to(self, position: Position, units: int) -> None:
-        """Go on at a position, in a world with so many units a step."""
-        self._units, self.position = units, position
+    def go_to(self, position: Position, world: World) -> None:
+        """Go on at a position in another world."""
+        self._world, self.position, self._planned = world, position, None
 
 
 def ended_error(reason: str) -> ConfigError:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from streamplug.config import check_flags, parse_count, whole_number
-from streamplug.errors import ConfigError, UnknownNameError
+from streamplug.errors import ConfigError, PluginError, UnknownNameError, prefix_errors
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan import (
     Curriculum,
     Mixture,
-    PartitionAlgorithm,
+    Streams,
     Weight,
     choose_per_stream,
     proportion_per_stream,
 )
 from streamplug.plugin.catalog import CATALOG
 from streamplug.plugin.registry import make
-from streamplug.run.batching_method import BatchingMethod
+from streamplug.run.order import Order
+from streamplug.types import Int64
 
 _LOWEST_VALUES = {
     "batch_size": 1,
@@ -67,7 +69,10 @@ class OrderOptions:
             self.shuffle_algo,
             "expected the name of a shuffle; shuffle=False for none",
         )
-        self.partition_algorithm()  # raises for unknown names
+        _check_name(
+            "batching_method", self.batching_method, "expected the name of a batching method"
+        )
+        order = self.order()
         make("shuffle", self.shuffle_algo)  # must exist even if unused
         for name, lowest in _LOWEST_VALUES.items():
             number = whole_number(name, getattr(self, name), lowest)
@@ -81,7 +86,7 @@ class OrderOptions:
             object.__setattr__(self, "epoch_size", parse_count(self.epoch_size, "epoch_size"))
         if self.curriculum is not None:
             self._check_curriculum()
-        self.batching().check(self)
+        order.check(self)
 
     def _check_curriculum(self) -> None:
         if not self.elastic:
@@ -95,30 +100,28 @@ class OrderOptions:
     @property
     def elastic(self) -> bool:
         """Whether the order is independent of the world, unlike that of mosaicml-streaming."""
-        return self.partition_algorithm().elastic
+        return self.order().elastic
 
     @property
     def used_shuffle(self) -> str | None:
         """Name of the shuffle algorithm; None without shuffling."""
         return self.shuffle_algo if self.shuffle else None
 
-    def batching(self) -> BatchingMethod:
-        """Return the method that composes batches."""
-        name = self.batching_method
-        _check_name("batching_method", name, "expected the name of a batching method")
+    def order(self) -> Order:
+        """Return the order that the options name."""
+        if self.partition_algo != "elastic":
+            expected = "expected 'elastic', or an order of its own"
+            with prefix_errors(f"partition_algo={self.partition_algo!r}: {expected}", PluginError):
+                order: Order = make("order", self.partition_algo)
+                return order
         try:
-            method: BatchingMethod = make("batching", name)
+            order = make("order", self.batching_method)
         except UnknownNameError as error:
-            if name in CATALOG["batching"]:
+            if self.batching_method in CATALOG["order"]:
                 raise
             # A ValueError, as mosaicml-streaming raises.
             raise ConfigError(f"Invalid batching method: {error}") from None
-        return method
-
-    def partition_algorithm(self) -> PartitionAlgorithm:
-        """Return the algorithm that partitions epochs among ranks."""
-        algorithm: PartitionAlgorithm = make("partition", self.partition_algo)
-        return algorithm
+        return order
 
     def shuffle_algorithm(self) -> ShuffleAlgorithm:
         """Return the shuffle algorithm."""
@@ -146,22 +149,34 @@ class OrderOptions:
         else:
             choose_per_stream(sizes, weights, self.epoch_size, 0)
 
-    def mixture(self, weights: Sequence[Weight], sizes: Sequence[int]) -> Mixture | Curriculum:
-        """Return the mixture of an epoch, for streams with these weights and numbers of samples."""
+    def streams(
+        self, weights: Sequence[Weight], starts: Int64, stream_shards: Sequence[int]
+    ) -> Streams:
+        """Return the streams of a run, for their weights and shards; see `Streams`."""
+        sizes = [int(starts[last] - starts[first]) for first, last in pairwise(stream_shards)]
+        return Streams(
+            starts,
+            stream_shards,
+            self._mixture(weights, sizes),
+            self.shuffle_algorithm(),
+            self.shuffle,
+            self.shuffle_seed,
+            self.shuffle_block_size,
+        )
+
+    def _mixture(self, weights: Sequence[Weight], sizes: Sequence[int]) -> Mixture | Curriculum:
         size: int | None = self.epoch_size
         if self.curriculum is not None:
             return Curriculum.parse(self.curriculum, sizes, sum(sizes) if size is None else size)
-        algorithm = self.partition_algorithm()
-        choose = choose_per_stream(
-            sizes, weights, size, self.shuffle_seed, round_up_zeros=not algorithm.elastic
-        )
+        order, seed = self.order(), self.shuffle_seed
+        choose = choose_per_stream(sizes, weights, size, seed, round_up_zeros=not order.elastic)
         shares = proportion_per_stream(sizes, weights, size, choose)
         return Mixture(
             tuple(choose),
             self.sampling_method,
             self.sampling_granularity,
-            algorithm.sampler,
-            () if algorithm.elastic else tuple(shares),
+            order.sampler,
+            () if order.elastic else tuple(shares),
             is_relative=all(weight.proportion is not None for weight in weights),
         )
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
 from threading import RLock
 from typing import Any
 from weakref import WeakSet
@@ -16,29 +13,24 @@ from weakref import WeakSet
 from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, StateError, prefix_errors
 from streamplug.plan import (
-    BatchPlanner,
-    Curriculum,
     DatasetFingerprint,
-    Mixture,
+    Epoch,
     Planner,
-    StreamMixture,
-    Weight,
-    change_mixture,
-    keep_first_changes,
-    resume_mixture,
+    Position,
+    Segment,
+    checked_epoch,
+    checked_identity,
     state,
 )
-from streamplug.read import SampleReader
+from streamplug.run.hints import warn_about_batches, warn_about_order
 from streamplug.run.loop import Loop, ended_error
 from streamplug.run.order_options import OrderOptions
-from streamplug.run.position import Position
-from streamplug.run.run_order import RunOrder
-from streamplug.run.run_start import RunStart, positive_count
 from streamplug.run.shared_epoch import SharedEpoch, WorkerLoop, private_cells
 from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
-_MAX_RUN_SAMPLES = 1 << 62  # exclusive upper bound
+_MAX_RUN_UNITS = 1 << 62  # exclusive upper bound
+_MAX_COUNT = 1 << 20  # exclusive upper bound of counts of a state that options lack
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +38,16 @@ class RunSnapshot:
     """What of a run may have changed since its data set was made, for those that read for its loops.
 
     Attributes:
+        segments: None while they depend on the world alone.
         world: Place of the rank, not merged with its replicas.
     """
 
     batch_size: int | None
-    start: RunStart
-    mixture: StreamMixture
+    segments: Sequence[Segment] | None
     world: World
 
 
-class Run(RunOrder):
+class Run:
     """The order of a data set's epochs, the loops over them, and where the next one begins.
 
     Loops are independent: each owns its position. The next one begins an epoch after that of the loop that
@@ -74,8 +66,11 @@ class Run(RunOrder):
     def __init__(
         self, planner: Planner, fingerprint: DatasetFingerprint, options: OrderOptions
     ) -> None:
-        super().__init__(planner, fingerprint, options)
-        self._initial_mixture = planner.mixture
+        self.planner, self.options, self.batch_size = planner, options, options.batch_size
+        self._fingerprint = fingerprint
+        self._segments: Sequence[Segment] | None = None  # None until something has changed
+        self.first_epoch = 0  # with which the run began, or was resumed
+        self._epoch: tuple[object, Epoch] | None = None  # planned last, and its key
         self.start, self.version, self.num_resizes, self.num_loops = Position(), 0, 0, 0
         self.trainer_epoch: int | None = None
         self._start_trainer_epoch: int | None = None  # that of `start`
@@ -91,25 +86,128 @@ class Run(RunOrder):
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("latest", "_running", "shared")
-        saved = {k: v for k, v in super().__getstate__().items() if k not in own}
-        return {**saved, "start": self.next()}
+        saved = {key: value for key, value in self.__dict__.items() if key not in own}
+        return {**saved, "start": self.next(), "_epoch": None}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
         self.shared = SharedEpoch(private_cells())
         self._forget_loops()
 
-    def with_options(self, **changes: Any) -> Run:
-        """Return a new run over the same streams with changed `OrderOptions`."""
-        options = replace(self.options, **changes)
-        planner = replace(
-            self.planner,
-            algorithm=options.shuffle_algorithm(),
-            partition_algorithm=options.partition_algorithm(),
-            shuffled=options.shuffle,
-            mixture=self._initial_mixture,
+    # -- order -----------------------------------------------------------------------
+
+    @property
+    def batch(self) -> int:
+        """Samples per batch of one rank; 1 without a batch size."""
+        return self.batch_size or 1
+
+    @property
+    def counts_batches(self) -> bool:
+        """Whether positions count batches over all ranks, which vary in size, not samples."""
+        return self.planner.counts_batches
+
+    def use_batch_size(self, batch_size: int | None) -> None:
+        """Set the batch size to the loader's, or check that both are equal."""
+        batch_size = whole_number("batch_size", batch_size, 1)
+        if self.counts_batches and self.batch_size is None and batch_size is not None:
+            raise ConfigError(
+                f"batch_size={batch_size}: batching_method={self.options.batching_method!r}: the largest "
+                "number of samples of a batch is batch_size= of the data set; give it there, or leave it out"
+            )
+        if self.batch_size is None and batch_size is not None:
+            self.batch_size = batch_size
+            if self._segments is not None:  # of the default, one sample
+                self._segments = [
+                    replace(segment, global_batch=batch_size * segment.world.ranks)
+                    for segment in self._segments
+                ]
+        if batch_size not in (None, self.batch_size):
+            raise ConfigError(
+                f"batch_size={batch_size} differs from batch_size={self.batch_size} of the data set, on "
+                "which the order depends; give both the same number, or leave it out here"
+            )
+        if self.batch_size is None and not self.counts_batches:
+            raise ConfigError("no batch size: give it here, or as batch_size= of the data set")
+
+    def segments(self, world: World) -> Sequence[Segment]:
+        """Return the segments of the run; without any change, the one of a run that begins in this world."""
+        return self._segments or (self._first_segment(world),)
+
+    def _first_segment(
+        self, world: World, *, canonical_nodes: int | None = None, micro_batches: int | None = None
+    ) -> Segment:
+        """Return the segment of a run that begins in a world; the arguments replace defaults of options."""
+        planner = self.planner
+        nodes = self.options.canonical_nodes(world.nodes, canonical_nodes)
+        if self.options.elastic:  # more canonical nodes than samples would be empty
+            nodes = max(min(nodes, planner.streams.epoch_size), 1)
+        global_batch = self.batch * world.ranks
+        if self.counts_batches:
+            global_batch = planner.micro_batches or micro_batches or world.ranks
+        origin = World(world.nodes, world.ranks_per_node)
+        return Segment(Position(), origin, global_batch, nodes)
+
+    def length(self, world: World) -> int:
+        """Return the number of samples of a rank in an epoch, approximately if batches vary in size."""
+        self._check_size()
+        return self.planner.length(self.segments(world)[-1], world)
+
+    def epoch(self, number: int, world: World) -> Epoch:
+        """Return the plan of an epoch."""
+        self._check_size()
+        segments = [s for s in self.segments(world) if s.start.epoch <= number]
+        key, latest = (number, segments), self._epoch  # another thread may plan another epoch
+        if latest is None or latest[0] != key:
+            self._epoch = latest = (key, checked_epoch(self.planner, number, segments))
+        return latest[1]
+
+    def _boundary(self, position: Position, segments: Sequence[Segment]) -> Position:
+        """Return a position, or the start of the next epoch if it is the end of one: both are one place."""
+        if not position.done:
+            return position
+        known = [segment for segment in segments if segment.start.epoch <= position.epoch]
+        stop = self.planner.epoch(position.epoch, known).units.stop
+        return position if position.done < stop else Position(position.epoch + 1)
+
+    def warn(self, number: int, worker: World) -> None:
+        """Warn about options that perform badly, when a worker begins to read an epoch."""
+        if number > self.first_epoch:  # those of the first one have warned already
+            return
+        if not self.counts_batches:
+            warn_about_batches(self.batch_size, worker)
+        warn_about_order(self.planner.streams, self.segments(worker)[0].canonical_nodes, worker)
+
+    def _check_size(self) -> None:
+        if not self.planner.streams.epoch_size:
+            raise ConfigError("an epoch of the data set has no samples")
+
+    def global_step(self, epoch: int, step: int, world: World) -> int:
+        """Return the number of the global batch of a step; batches that vary may take several steps."""
+        return self.epoch(epoch, world).global_step(world, step)
+
+    def identity(self, world: World) -> state.OrderIdentity:
+        """Return what determines this run's order."""
+        return self._identity(self.segments(world))
+
+    def _identity(self, segments: Sequence[Segment]) -> state.OrderIdentity:
+        options, streams, latest = self.options, self.planner.streams, segments[-1]
+        return state.OrderIdentity(
+            size=streams.samples,
+            shards=self._fingerprint.digest,
+            global_batch=0 if self.counts_batches else latest.global_batch,
+            epoch_size=streams.epoch_size,
+            streams=streams.sizes,
+            shuffle_algo=options.used_shuffle,
+            shuffle_seed=streams.seed,
+            shuffle_block_size=streams.block_size(latest.canonical_nodes),
+            num_canonical_nodes=latest.canonical_nodes,
+            partition_algo=options.partition_algo,
+            batching_method=options.batching_method,
+            **streams.mixture.identity(),
+            micro_batches=latest.global_batch if self.counts_batches else 0,
+            batch_budget=checked_identity(self.planner, latest) or None,
+            fingerprint=self._fingerprint,
         )
-        return Run(planner, self._fingerprint, options)
 
     # -- loops -----------------------------------------------------------------------
 
@@ -128,7 +226,7 @@ class Run(RunOrder):
 
     def steps(self, world: World) -> int:
         """Return the number of steps of the next epoch."""
-        return self.epoch(self.next().epoch, world).steps
+        return self.epoch(self.next().epoch, world).steps(world)
 
     @property
     def num_jumps(self) -> int:
@@ -152,7 +250,7 @@ class Run(RunOrder):
                 position, number = self.next(), self.num_loops << 1
                 self.shared.tell(position)
                 self.shared.begin()
-            loop = Loop(self, position, self.units_per_step(world), number)
+            loop = Loop(self, position, world, number)
             self.latest, loop.before = loop, self.latest
             self._running.add(loop)
         return loop
@@ -202,12 +300,11 @@ class Run(RunOrder):
 
     def snapshot(self, world: World) -> RunSnapshot:
         """Return what others need to read for a loop of this run; `world` is as for `RunSnapshot`."""
-        return RunSnapshot(self.batch_size, self._start, self.planner.mixture, world)
+        return RunSnapshot(self.batch_size, self._segments, world)
 
     def adopt(self, snapshot: RunSnapshot) -> None:
         """Plan what the run of a snapshot does."""
-        self.batch_size, self._start = snapshot.batch_size, snapshot.start
-        self.planner.mixture = snapshot.mixture
+        self.batch_size, self._segments = snapshot.batch_size, snapshot.segments
 
     # -- changes ---------------------------------------------------------------------
 
@@ -251,16 +348,53 @@ class Run(RunOrder):
         return self._start_trainer_epoch if self.latest is None else self.latest.trainer_epoch
 
     def _is_over(self, position: Position, world: World) -> bool:
-        step = position.done // self.units_per_step(world)
-        if self.varies:
-            return step > 0 and step >= self.epoch(position.epoch, world).steps
-        return step > 0 and step * self.batch >= self.length(world)
+        return position.done > 0 and position.done >= self.epoch(position.epoch, world).units.stop
 
-    def resize(self, batch: int, before: World) -> None:
-        """Go on with the latest loop in another world than `before`, with batches of this size."""
-        self.change_world(batch, before)
+    def resize(
+        self, position: Position, before: World, world: World, batch_size: int | None
+    ) -> None:
+        """Go on with the latest loop at a position, in another world than `before`.
+
+        Raises:
+            ConfigError: If the ranks do not divide the global batch and there is no batch size, or the
+                position is within a global batch.
+        """
+        start = self._boundary(position, self.segments(before))
+        segments = [s for s in self.segments(before) if s.start <= start]
+        size = global_batch = segments[-1].global_batch
+        if batch_size is not None:
+            if self.counts_batches:
+                raise ConfigError(
+                    f"resize() with batch_size={batch_size}: batches vary in size, and a global batch stays "
+                    f"{size} batches; leave it out"
+                )
+            global_batch = (whole_number("batch_size", batch_size, 1) or 1) * world.ranks
+        elif size % world.ranks:
+            unit = "batches" if self.counts_batches else "samples"
+            give = "" if self.counts_batches else ", or give the batch_size= of a rank from here on"
+            raise ConfigError(
+                f"resize() to {world.ranks} ranks: the global batch of {size} {unit}, which stays the same, "
+                f"is no multiple of {world.ranks}; go on with a number of ranks that divides it{give}"
+            )
+        self.check_between_global_batches(position, before, "resize()")
+        if global_batch != size:
+            segments = self.planner.with_global_batch(segments, start, global_batch)
+        self._segments = segments
+        if not self.counts_batches:
+            self.batch_size = global_batch // world.ranks
         self.num_resizes += 1
         self._change("resize() was called, which only the loop that was advanced last follows")
+
+    def check_between_global_batches(self, position: Position, world: World, call: str) -> None:
+        """Raise `ConfigError` if a position is within a global batch, which may take several steps."""
+        if not self.counts_batches:
+            return
+        size = self.segments(world)[-1].global_batch
+        if position.done % size:
+            raise ConfigError(
+                f"{call} after {position.done} batches of an epoch, in the middle of a global batch of "
+                f"{size} batches: call it when all of these were read"
+            )
 
     def set_proportions(self, proportions: Sequence[float], world: World) -> None:
         """Change the proportions of the streams from the next step on: of the latest loop, if it runs."""
@@ -268,35 +402,16 @@ class Run(RunOrder):
             raise ConfigError(
                 f"set_proportions: partition_algo={self.options.partition_algo!r}: needs 'elastic'"
             )
-        planner = self.planner
-        if self.varies and isinstance(planner.mixture, Mixture):
-            raise ConfigError(
-                f"set_proportions: batching_method={self.options.batching_method!r}: begin the run with a "
-                "curriculum=, such as {0: [...]}"
-            )
         latest, position = self.latest, self.next()
         if latest is not None and latest.is_running:
             latest.check_between_batches("set_proportions()")
             position = latest.position
-        size = self.units_per_global_batch(world)
-        if position.done % size:
-            raise ConfigError(
-                f"set_proportions after {position.done} batches of an epoch, in the middle of a global batch "
-                f"of {size} batches: call it when all of these were read"
-            )
-        run_step = self._step_of_run(world, position, planner.mixture, exact=True)
-        planner.mixture = change_mixture(planner.mixture, planner.streams, run_step, proportions)
+        self.check_between_global_batches(position, world, "set_proportions")
+        segments = self.segments(world)
+        start = self._boundary(position, segments)
+        self._segments = self.planner.with_proportions(segments, start, proportions)
         self._change(
             "other proportions were set, which only the loop that was advanced last follows"
-        )
-
-    def forget_changes_after(self, position: Position, world: World) -> None:
-        """Drop the calls of `set_proportions` that a state at a position does not know of."""
-        planner = self.planner
-        changes = self.state_at(world, position).get("curriculum", [])
-        count = sum("by_hand" in change for change in changes)
-        planner.mixture = keep_first_changes(
-            planner.mixture, self._initial_mixture, planner.streams, count
         )
 
     # -- states ----------------------------------------------------------------------
@@ -354,7 +469,7 @@ class Run(RunOrder):
 
     @property
     def _unit(self) -> str:
-        return "batch" if self.varies else "sample"
+        return "batch" if self.counts_batches else "sample"
 
     def state_after(self, samples: int, world: World, *, from_beginning: bool) -> dict[str, Any]:
         """Return the state after `samples` of the current epoch, counted over all ranks.
@@ -362,25 +477,25 @@ class Run(RunOrder):
         With 0 samples after the end of an epoch, return the start of the next one.
         """
         check_flags(from_beginning=from_beginning)
-        if self.varies:
+        if self.counts_batches:
             raise StateError(
                 "num_samples= of batches that vary in size: use state_dict() of the data set or the loader"
             )
-        global_batch = self.batch * world.ranks
         current, latest = self.current(), None if self._read_by_others() else self.latest
         epoch, first = current.epoch, current.done
         own = Position(-1) if latest is None else latest.position
         is_over = own.epoch > epoch or (own.epoch == epoch and self._is_over(own, world))
         if not samples and is_over:
             epoch, first = epoch + 1, 0
-        if samples % global_batch or samples < 0:
+        done, plan = int(samples) + (0 if from_beginning else first), self.epoch(epoch, world)
+        if samples < 0 or plan.done_before(world, plan.step_at(world, done)) != done:
             raise StateError(
-                f"num_samples={samples} is not a multiple of the global batch size {global_batch}; a state "
-                "exists only between global batches"
+                f"num_samples={samples} is not a multiple of the global batch size {plan.global_batch}; a "
+                "state exists only between global batches"
             )
-        position = Position(epoch, int(samples) + (0 if from_beginning else first))
+        position = Position(epoch, done)
         with prefix_errors(f"num_samples={samples}", StateError):  # which could not be loaded
-            self._check_position(position, world)
+            self._check_position(position, self.segments(world))
         return self.state_at(world, position, self.trainer_epoch)
 
     def next_state(self, world: World) -> dict[str, Any]:
@@ -391,119 +506,123 @@ class Run(RunOrder):
         self, world: World, position: Position, trainer_epoch: int | None = None
     ) -> dict[str, Any]:
         """Return the state at a position, which a trainer reached in its epoch `trainer_epoch`."""
-        config = self._epoch_config(world)
-        initial_batch_size = (
-            config.initial_batch_size if config.batching_method == "device_per_stream" else None
+        segments = self.segments(world)
+        segments = self.planner.segments_until(self._boundary(position, segments), segments)
+        return state.save(
+            self._identity(segments),
+            position,
+            segments,
+            trainer_epoch=trainer_epoch,
+            options=self.planner.options(),
+            depends_on_world=self.planner.depends_on_world,
         )
-        saved = state.save(
-            self.identity(world),
-            position.epoch,
-            position.done,
-            config.initial_nodes,
-            initial_batch_size,
-            initial_world=config.initial_world,
-        )
-        if position.done > 0 and trainer_epoch is not None:
-            saved["trainer_epoch"] = trainer_epoch
-        batches, mixture = self.planner.batches, self.planner.mixture
-        if batches is not None:  # for tools that open the data set by a state
-            saved["batch_options"] = batches.options()
-        if isinstance(mixture, Mixture):
-            return {**saved, "curriculum_changes": 0}
-        changes = mixture.changes_until(self._step_of_run(world, position, mixture))
-        past = {"curriculum": changes} if changes else {}
-        return {**saved, "curriculum_changes": len(changes), **past}
-
-    def _step_of_run(
-        self, world: World, position: Position, mixture: StreamMixture, *, exact: bool = False
-    ) -> int:
-        """Return the global batches of the run before a position, or more than the step of any change."""
-        planner, config = replace(self.planner, mixture=mixture), self._epoch_config(world)
-        step = position.done // self.units_per_global_batch(world)
-        epochs = planner.curriculum_epochs(config)
-        if epochs is None:
-            steps = planner.length(world, self.batch, config) // self.batch
-            return position.epoch * steps + step
-        mixtures = (mixture, self._initial_mixture)
-        last = max(m.changes[-1].step for m in mixtures if isinstance(m, Curriculum))
-        return epochs.steps_before(position.epoch, _MAX_RUN_SAMPLES if exact else last) + step
 
     def load(self, saved: Mapping[str, Any], world: World) -> None:
         """Resume from a state; raise `StateError` if it belongs to a run with a different order."""
-        if not isinstance(saved, Mapping):
-            raise StateError(f"a state is what state_dict() returned, not {type(saved).__name__}")
-        if any(map(saved.get, ("packing", "pipeline", "parts", "loader"))):
+        values, planner = state.unpack(saved), self.planner
+        if any(map(values.get, ("packing", "pipeline", "parts", "loader"))):
             # A data set would repeat or lose samples.
             raise StateError(
                 "the state is of packs, or in the middle of batches of a pipeline: load it into packs, or "
                 "load it into that pipeline or its WebLoader, or save it at the end of an epoch"
             )
-        before = self._start, self.batch_size
-        # Options that were not given are taken from the state.
-        self._start = RunStart.from_state(saved)
-        batch = positive_count(saved, "global_batch")
-        if self.batch_size is None and not self.varies and batch and batch % world.ranks == 0:
-            self.batch_size = batch // world.ranks
+        before = self._segments, self.batch_size
+        self._segments = None
         try:
-            batches_per_step = world.ranks if self.varies else None
-            position = Position(
-                *state.load(saved, self.identity(world), batches_per_step=batches_per_step)
+            self._take_batch_size(values, world)
+            first = self._first_of_state(values, world)
+            own = first.global_batch if self.counts_batches else self.batch * world.ranks
+            identity = self._identity([replace(first, global_batch=own)])
+            position = state.load(values, identity)
+            saved_segments = state.read_segments(
+                values, first, planner.streams.sizes, planner.position_of
             )
-            self._check_position(position, world)
-            trainer_epoch = state.read_trainer_epoch(saved)
-            # States without a version are of mosaicml-streaming, which makes batches for each world anew.
-            if saved.get("version") is not None:
-                self._check_start(saved, world)
-            if self.options.elastic and not (
-                self.varies and isinstance(self._initial_mixture, Mixture)
-            ):
-                self.planner.mixture = resume_mixture(
-                    self._initial_mixture,
-                    saved,
-                    self.planner.streams,
-                    partial(self._step_of_run, world, position),
-                    within_step=position.done % self.units_per_global_batch(world) != 0,
+            self._check_position(position, saved_segments)
+            within = self.counts_batches and position.done % own != 0
+            start = self._boundary(position, saved_segments)
+            segments = planner.resume(saved_segments, start, within_step=within)
+            if segments[-1].global_batch != own:
+                raise StateError(
+                    f"the state's segments end with a global batch of {segments[-1].global_batch}, and its "
+                    f"order has {own}: it was changed"
                 )
+            per_step = world.ranks if self.counts_batches else own
+            state.check_between_steps(start, segments[-1], identity, per_step)
+            trainer_epoch = state.read_trainer_epoch(values)
         except BaseException:
-            self._start, self.batch_size = before
+            self._segments, self.batch_size = before
             raise
-        self.trainer_epoch = trainer_epoch
+        self._segments, self.trainer_epoch = segments, trainer_epoch
         self._go_to(position, "a state was loaded")
 
-    def _check_start(self, saved: Mapping[str, Any], world: World) -> None:
-        """Raise `StateError` if a state lacks what its batches depend on, which would be that of `world`."""
-        start, per_device = self._start, self.options.batching_method == "device_per_stream"
-        if start.world is None and self._initial_world(world) is not None:
-            key, expected = "initial_world", "numbers of nodes and of ranks per node"
-        elif per_device and (
-            start.batch_size is None or self.batch * world.ranks % start.batch_size
-        ):
+    def _take_batch_size(self, values: Mapping[str, Any], world: World) -> None:
+        """Take the batch size of a state if there is none."""
+        size = _positive_count(values, "global_batch")
+        if self.batch_size is None and not self.counts_batches and size and not size % world.ranks:
+            self.batch_size = size // world.ranks
+
+    def _first_of_state(self, values: Mapping[str, Any], world: World) -> Segment:
+        """Return the segment with which the run of a state began; its options are the defaults of this one.
+
+        Raises:
+            StateError: If the state lacks what its batches depend on.
+        """
+        origin = self._origin_of_state(values, world)
+        nodes = _positive_count(values, "num_canonical_nodes")
+        micro_batches = _positive_count(values, "micro_batches")
+        first = self._first_segment(origin, canonical_nodes=nodes, micro_batches=micro_batches)
+        global_batch = _positive_count(values, "global_batch")
+        if not self.counts_batches:
+            first = replace(first, global_batch=global_batch or self.batch * world.ranks)
+        initial_nodes = _positive_count(values, "initial_physical_nodes")
+        if values.get("version") is None and initial_nodes is not None:
+            first = self.planner.begun_on(initial_nodes, first)
+        return first
+
+    def _origin_of_state(self, values: Mapping[str, Any], world: World) -> World:
+        """Return the world in which the run of a state began, as far as its order depends on it.
+
+        Raises:
+            StateError: If the state lacks what its batches depend on.
+        """
+        if values.get("version") is None:
+            return world  # mosaicml-streaming makes batches for each world anew
+        nodes = _positive_count(values, "initial_physical_nodes") or world.nodes
+        if not self.planner.depends_on_world:
+            return World(nodes)
+        global_batch = _positive_count(values, "global_batch") or 1
+        key, expected = "initial_world", "numbers of nodes and of ranks per node"
+        sizes: Any = values.get(key)
+        if isinstance(sizes, list) and len(sizes) == 2 and all(map(_is_count, sizes)):
+            if not global_batch % (sizes[0] * sizes[1]):
+                return World(*sizes)
+        elif self.options.elastic and values["version"] == 1:  # which had the batch size alone
             key, expected = "initial_batch_size", "number of samples per batch of a rank"
-        else:
-            return
+            batch = _positive_count(values, key)
+            if batch and not global_batch % batch:
+                return World(1, global_batch // batch)
         raise StateError(
-            f"the state has {key}={reprlib.repr(saved.get(key))}; expected the {expected} for which its "
-            "batches were made: the state is truncated, was changed, or was saved by an earlier version"
+            f"the state has {key}={values.get(key)!r:.40}; expected the {expected} for which its batches "
+            "were made: the state is truncated, was changed, or was saved by an earlier version"
         )
 
-    def _check_position(self, position: Position, world: World) -> None:
-        size, total = self.planner.size, self.units_per_step(world)
-        # Each stream may pad a batch of its own, and ranks may repeat some.
-        steps = -(-size // total) + len(self.planner.streams) + world.ranks
-        if self.varies:  # the last global batch may be completed
-            steps += self.units_per_global_batch(world) // total
-        if not self.options.elastic:
-            # Each canonical node of a stream may be padded for any world with at most as many ranks as a
-            # batch has samples.
-            steps += 3 * self._epoch_config(world).canonical_nodes * len(self.planner.streams)
-        if (
-            position.done > steps * total
-            or (position.epoch + 1) * (size + steps * total) >= _MAX_RUN_SAMPLES
-        ):
+    def _check_position(self, position: Position, segments: Sequence[Segment]) -> None:
+        units = self.planner.max_units(segments)
+        if position.done > units or (position.epoch + 1) * 2 * units >= _MAX_RUN_UNITS:
             raise StateError(
-                f"the state is at epoch {position.epoch}, {self._unit} {position.done}; an epoch has {size} "
-                "samples"
+                f"the state is at epoch {position.epoch}, {self._unit} {position.done}; an epoch has "
+                f"{self.planner.streams.epoch_size} samples"
             )
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 < value < _MAX_COUNT
+
+
+def _positive_count(values: Mapping[str, Any], key: str) -> int | None:
+    """Return a positive count of a state; None if it has none, or an absurd one."""
+    value = values.get(key)
+    return value if _is_count(value) else None
 
 
 # Held while a thread begins or ends a loop, or looks at those of all threads. It is reentrant: a signal
@@ -517,28 +636,3 @@ def _renew_lock_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_lock_in_child)
-
-
-def make_run(
-    options: OrderOptions,
-    weights: Sequence[Weight],
-    reader: SampleReader,
-    fingerprint: DatasetFingerprint,
-    batches: BatchPlanner | None,
-) -> Run:
-    """Return the run over the streams that `reader` reads, which have these weights.
-
-    `batches` plans them if a plugin composes them.
-    """
-    starts, shards = reader.starts, reader.stream_shards
-    sizes = [int(starts[last] - starts[first]) for first, last in pairwise(shards)]
-    planner = Planner(
-        starts,
-        shards,
-        options.mixture(weights, sizes),
-        options.shuffle_algorithm(),
-        options.partition_algorithm(),
-        shuffled=options.shuffle,
-        batches=batches,
-    )
-    return Run(planner, fingerprint, options)

@@ -143,7 +143,7 @@ class RngIteration:
         session = self._session
         rng = SampleRng(session.run.options.shuffle_seed)
         blocks = part.blocks = deque[Block]()
-        global_step = lambda step: session.run.global_step(step, session.world)  # noqa: E731
+        global_step = lambda step: session.run.global_step(part.epoch, step, session.world)  # noqa: E731
         places = _places(part.epoch, blocks, global_step)
         for sample in self:
             if (place := next(places, None)) is None:

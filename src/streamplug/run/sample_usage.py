@@ -12,6 +12,7 @@ import numpy as np
 
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
+from streamplug.plan import checked_batches
 from streamplug.run.session import Session
 
 
@@ -54,7 +55,7 @@ def explain(
     run, world = session.run, session.world
     epoch = _epoch(session, epoch)
     plan = run.epoch(epoch, world)
-    step = _index("step", step, plan.steps, f"epoch {epoch} has the steps")
+    step = _index("step", step, plan.steps(world), f"epoch {epoch} has the steps")
     if rank is not None:
         there_are = "there are the ranks"
         if (replication := session.placement.replication) > 1:
@@ -64,11 +65,11 @@ def explain(
         rank = _index("rank", rank, world.ranks, there_are)
     uses = []
     for reading_rank in range(world.ranks) if rank is None else [rank]:
-        ids = plan.ids(replace(world, rank=reading_rank), run.batch, np.array([step]))[0]
+        reader, steps = replace(world, rank=reading_rank), np.array([step])
+        ids, _ = checked_batches(plan, reader, steps, session.size)
         uses += [
             SampleUse(epoch, step, reading_rank, place, sample, *session.reader.locate(sample))
             for place, sample in enumerate(ids.tolist())
-            if sample >= 0
         ]
     return uses
 
@@ -79,7 +80,7 @@ def where(session: Session, *, epoch: int | None, sample: int) -> Iterator[Sampl
     sample = _index("sample_id", sample, size, "there are the samples")
     run, world = session.run, session.world
     epoch = _epoch(session, epoch)
-    for place in run.epoch(epoch, world).where(world, run.batch, sample):
+    for place in run.epoch(epoch, world).where(world, sample):
         yield SampleUse(
             epoch, place.step, place.rank, place.position, sample, *session.reader.locate(sample)
         )

@@ -9,6 +9,7 @@ from threading import get_ident
 from typing import Any, TypeVar
 
 from streamplug.errors import ConfigError
+from streamplug.plan import Position
 from streamplug.read import SampleReader
 from streamplug.run import shared_epoch
 from streamplug.run.exit import closed_at_exit
@@ -16,7 +17,6 @@ from streamplug.run.feed import Block, Feed, plan_blocks
 from streamplug.run.loop import Loop, Part
 from streamplug.run.monitor import Monitor
 from streamplug.run.placement import Placement, check_workers
-from streamplug.run.position import Position
 from streamplug.run.run import Run, RunSnapshot
 from streamplug.run.shared_epoch import SharedEpoch
 from streamplug.run.substitution import Substitution, SubstitutionOptions
@@ -159,7 +159,7 @@ class Session:
                         if part.is_outdated:
                             self.leave(parts)
                             break
-                if self.is_complete(part) or not part.follow():
+                if part.is_complete or not part.follow():
                     part.end()
                     return
 
@@ -167,23 +167,17 @@ class Session:
     def monitoring(self, part: Part, *, fetches: bool | None = None) -> Generator[None, None, None]:
         """Emit the start and the end of an epoch, and show progress; see `Monitor.loop`."""
         fetches = self.feed.remote if fetches is None else fetches
-        step = part.start.done // self.run.units_per_step(self.world)
+        step = self.step_of(part.start)
         with self.monitor.loop(part.epoch, step, self.placement.worker(), fetches):
             yield
-
-    def is_complete(self, part: Part) -> bool:
-        """Return whether a loop of this process has handed out all steps of its epoch."""
-        if not isinstance(part, Loop):
-            return False
-        run, world = self.run, self.world
-        return part.position.done >= run.epoch(part.epoch, world).steps * run.units_per_step(world)
 
     def plan_blocks(self, part: Part, rows: int) -> Generator[Block, None, None]:
         """Return this worker's blocks of about `rows` samples, from the start of a part on."""
         world, run = self.placement.plan_worker(), self.run
-        first = part.start.done // run.units_per_step(world)
+        run.warn(part.epoch, world)
         plan = run.epoch(part.epoch, world)
-        return plan_blocks(plan, world, run.batch, first, rows, size=self.size)
+        first = plan.step_at(world, part.start.done)
+        return plan_blocks(plan, world, first, rows, size=self.size)
 
     def substitution_of(self, epoch: int) -> Substitution | None:
         """Return what substitutes samples of an epoch in the latest loop; None if errors are raised."""
@@ -203,7 +197,9 @@ class Session:
 
     # -- world -----------------------------------------------------------------------
 
-    def resize(self, world: World, rewind: int, *, ignore_others: bool = False) -> None:
+    def resize(
+        self, world: World, rewind: int, batch_size: int | None, *, ignore_others: bool = False
+    ) -> None:
         """Go on in another world; see `StreamingDataset.resize`, and `Run.position` for `ignore_others`."""
         self.own_counters()
         run, before = self.run, self.world
@@ -215,17 +211,14 @@ class Session:
             )
         position, loop = run.position(ignore_others=ignore_others), run.latest
         if loop is not None:
-            position = loop.rewind(rewind, run.units_per_global_batch(before))
+            position = loop.rewind(rewind)
         elif rewind:
             raise ConfigError(f"rewind={rewind}: no batch was read since the position was set")
-        batch = run.batch_in(self.placement.merge_replicas(world), before, position.done)
-        if loop is not None:
-            run.forget_changes_after(position, before)
+        run.resize(position, before, self.placement.merge_replicas(world), batch_size)
         self.placement.change_world(world)
-        run.resize(batch, before)
         self.monitor.observer.process = self.placement.worker()
         if loop is not None:
-            loop.go_to(position, run.units_per_step(self.world))
+            loop.go_to(position, self.world)
 
     def snapshot(self) -> RunSnapshot:
         """Return what another process needs to read for a loop of this run."""
@@ -256,11 +249,12 @@ class Session:
 
     def position_at(self, epoch: int, step: int) -> Position:
         """Return the position before a step."""
-        return Position(epoch, step * self.run.units_per_step(self.world))
+        return Position(epoch, self.run.epoch(epoch, self.world).done_before(self.world, step))
 
     def step_of(self, position: Position) -> int:
         """Return the step at a position."""
-        return position.done // self.run.units_per_step(self.world)
+        plan = self.run.epoch(position.epoch, self.world)
+        return plan.step_at(self.world, position.done)
 
     def next_step(self) -> tuple[int, int]:
         """Return the epoch and the step with which the next loop begins."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.run.position import Position
+from streamplug.plan import Position
 from streamplug.types import Int64
 
 MAX_WORKERS = 256

@@ -23,7 +23,7 @@ from streamplug.errors import (
     TooManyBadSamplesError,
 )
 from streamplug.interfaces.callback import SampleSubstituted
-from streamplug.plan import global_batch, order_substitutes
+from streamplug.plan import Epoch, order_substitutes
 from streamplug.read.shard_failures import SHARD_ERRORS
 from streamplug.run.feed import Block
 from streamplug.types import Int64
@@ -80,13 +80,14 @@ class Substitution:
     def __init__(self, session: Session, epoch: int, number: int) -> None:
         """Substitute samples of an epoch in a loop; its number is as that of `Part`."""
         run = session.run
-        if run.batch_size is None and not run.varies:
+        if run.batch_size is None and not run.counts_batches:
             raise ConfigError(
                 "on_error='substitute' takes another sample of the same global batch, and there is no batch "
                 "size: give batch_size="
             )
         self._session, self.epoch, self.number = session, epoch, number
-        self._latest: tuple[int, Int64] | None = None  # number and sample ids of a global batch
+        # Plan, number and sample ids of a global batch.
+        self._latest: tuple[Epoch, int, Int64] | None = None
         self._causes: dict[int, str] = {}  # by sample that cannot be read
         self._distinct: set[int] = set()
         self._listed: list[str] = []
@@ -150,7 +151,7 @@ class Substitution:
             if not substitutes:
                 raise
         ids = [substitutes.get(sample, sample) for sample in block.ids.tolist()]
-        values = _complete(read(_batch(block.step, ids)))
+        values = _complete(read(Block.of_batch(block.step, ids)))
         for sample, substitute in substitutes.items():
             self._record(block.step, sample, substitute)
         return values
@@ -232,7 +233,7 @@ class Substitution:
     def _try(self, step: int, ids: list[int], probe: Callable[[Block], object]) -> Exception | None:
         """Read samples; return the error, which is noted if it is that of a single one."""
         try:
-            _complete(probe(_batch(step, ids)))
+            _complete(probe(Block.of_batch(step, ids)))
         except Exception as error:  # noqa: BLE001 - decoders can raise anything
             _raise_others(error)
             if len(ids) == 1:
@@ -251,9 +252,8 @@ class Substitution:
     def _readable(self, step: int, sample: int, probe: Callable[[Block], object]) -> Iterator[int]:
         """Yield the substitutes of a sample that can be read, in order."""
         planner, outages = self._session.run.planner, set()
-        candidates = order_substitutes(sample, self._global_batch(step), planner.first_ids)
-        if planner.batches is not None:
-            candidates = planner.batches.order_substitutes(sample, candidates)
+        candidates = order_substitutes(sample, self._global_batch(step), planner.streams.first_ids)
+        candidates = planner.order_substitutes(sample, candidates)
         for candidate in candidates.tolist():
             if candidate in self._causes:
                 continue
@@ -266,14 +266,12 @@ class Substitution:
                 return
 
     def _global_batch(self, step: int) -> Int64:
-        session, latest = self._session, self._latest  # another thread may replace the latter
-        number = session.run.global_step(step, session.world)
-        if latest is None or latest[0] != number:
-            steps = session.run.steps_of_global_batch(step, session.world)
-            plan = session.run.epoch(self.epoch, session.world)
-            latest = number, global_batch(plan, session.world, session.batch, steps)
-            self._latest = latest
-        return latest[1]
+        latest, world = self._latest, self._session.world  # another thread may replace the former
+        plan = self._session.run.epoch(self.epoch, world)
+        number = plan.global_step(world, step)
+        if latest is None or latest[0] is not plan or latest[1] != number:
+            latest = self._latest = plan, number, plan.global_ids(world, step)
+        return latest[2]
 
     def _record(self, step: int, sample: int, substitute: int) -> None:
         """Count, log and emit a substitution; raise `TooManyBadSamplesError` if it exceeds the limit."""
@@ -309,10 +307,6 @@ class Substitution:
                 f"{count} samples of epoch {self.epoch} could not be read on this rank, more than "
                 f"max_errors={limit}; the first of this process: {'; '.join(self._listed)}"
             )
-
-
-def _batch(step: int, ids: list[int]) -> Block:
-    return Block(np.array([step]), np.array([ids], np.int64))
 
 
 def _complete(values: T) -> T:

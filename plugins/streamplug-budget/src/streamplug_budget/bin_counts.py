@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise
 
@@ -17,14 +17,11 @@ _SAMPLES_PER_PROCESS = 1 << 22
 """Samples from which on another process is worth its start."""
 
 
-def count_bins_until(
-    windows: EpochWindows, make_windows: Callable[[], EpochWindows], most: int | None
-) -> Int64:
+def count_bins_until(windows: EpochWindows, most: int | None) -> Int64:
     """Return the number of bins of each window, sequence by sequence, shape ``[windows]``.
 
     Args:
         windows: The windows.
-        make_windows: Returns the same windows in another process; it can be pickled.
         most: Number of bins, one of each sequence in turn, beyond which none are needed, so that windows
             after them may have the number 0; None for all bins.
     """
@@ -41,7 +38,7 @@ def count_bins_until(
             for sequence, total in enumerate(totals)
             for window in range(min(first, total), min(stop, total))
         ]
-        for (sequence, window), count in zip(tasks, _count_tasks(tasks, windows, make_windows)):
+        for (sequence, window), count in zip(tasks, _count_tasks(tasks, windows)):
             counts[sequence][window] = count
         if needed is not None and min(of_sequence.sum() for of_sequence in counts) >= needed:
             break
@@ -49,23 +46,19 @@ def count_bins_until(
     return np.concatenate(counts)
 
 
-def _count_tasks(
-    tasks: Sequence[tuple[int, int]],
-    windows: EpochWindows,
-    make_windows: Callable[[], EpochWindows],
-) -> list[int]:
+def _count_tasks(tasks: Sequence[tuple[int, int]], windows: EpochWindows) -> list[int]:
     samples = len(tasks) * windows.window_size
     processes = min(os.cpu_count() or 1, samples // _SAMPLES_PER_PROCESS)
+    count = partial(_count, windows)
     if processes < 2:
-        return _count(tasks, lambda: windows)
+        return count(tasks)
     # A process that reads many windows in order computes the order of the epoch only once.
     cuts = [len(tasks) * number // processes for number in range(processes + 1)]
     parts = [tasks[start:stop] for start, stop in pairwise(cuts)]
-    return list(chain(*map_processes(partial(_count, make_windows=make_windows), parts)))
+    return list(chain(*map_processes(count, parts)))
 
 
-def _count(tasks: Sequence[tuple[int, int]], make_windows: Callable[[], EpochWindows]) -> list[int]:
-    windows = make_windows()
+def _count(windows: EpochWindows, tasks: Sequence[tuple[int, int]]) -> list[int]:
     return [windows.count_bins(*task) for task in tasks]
 
 

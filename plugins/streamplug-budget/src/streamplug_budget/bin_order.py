@@ -23,15 +23,19 @@ class BinOrder:
         # Rounds with the same sequences: the first round of each run of them, and the bins before it.
         self._rounds = np.unique([0, *counts])[:-1]
         self._members = [np.flatnonzero(self._counts > first) for first in self._rounds.tolist()]
-        lengths = np.diff(self._rounds) * [len(members) for members in self._members[:-1]]
+        widths = np.array([len(members) for members in self._members[:-1]], np.int64)
+        lengths = np.diff(self._rounds) * widths
         self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
-    def locate(self, position: int) -> tuple[int, int]:
-        """Return the sequence of the bin at a position, and the number of the bin in it."""
-        run = int(np.searchsorted(self._starts, position, side="right")) - 1
-        members = self._members[run]
-        rounds, turn = divmod(position - int(self._starts[run]), len(members))
-        return int(members[turn]), int(self._rounds[run]) + rounds
+    def locate(self, positions: Int64) -> tuple[Int64, Int64]:
+        """Return the sequences of the bins at some positions, and the numbers of the bins in them."""
+        runs = np.searchsorted(self._starts, positions, side="right") - 1
+        sequences, numbers = np.empty_like(positions), np.empty_like(positions)
+        for run in np.unique(runs).tolist():
+            of_run, members = runs == run, self._members[run]
+            rounds, turns = np.divmod(positions[of_run] - self._starts[run], len(members))
+            sequences[of_run], numbers[of_run] = members[turns], self._rounds[run] + rounds
+        return sequences, numbers
 
     def position(self, sequence: int, number: int) -> int:
         """Return the position of a bin of a sequence."""

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.plan import Epoch, Place
-from streamplug.plan.partition import position_owner
+from streamplug.plan import Epoch, Place, position_owner
 from streamplug.types import Int64, World
 from streamplug_budget.bin_order import BinOrder
 from streamplug_budget.windows import EpochWindows, Window
@@ -52,11 +51,20 @@ class EpochPart:
         first, end = self._first_bins[sequence][window : window + 2].tolist()
         return self.windows.window(sequence, window, range(first, end)), first
 
-    def bin(self, position: int) -> Int64:
-        """Return the samples of a bin."""
-        sequence, number = self.order.locate(position)
-        window, first = self._window(sequence, self._window_of_bin(sequence, number))
-        return window.bin(number - first)
+    def bins(self, positions: Int64) -> list[Int64]:
+        """Return the samples of the bins at some positions."""
+        sequences, numbers = self.order.locate(positions)
+        windows = np.empty_like(numbers)
+        for sequence in np.unique(sequences).tolist():
+            of_sequence, firsts = sequences == sequence, self._first_bins[sequence]
+            windows[of_sequence] = np.searchsorted(firsts, numbers[of_sequence], side="right") - 1
+        bins, latest = [], (-1, -1)
+        for sequence, number, of_bin in zip(sequences.tolist(), numbers.tolist(), windows.tolist()):
+            if (sequence, of_bin) != latest:
+                latest = sequence, of_bin
+                window, first = self._window(sequence, of_bin)
+            bins.append(window.bin(number - first))
+        return bins
 
     def progress(self) -> Iterator[tuple[int, int, Int64]]:
         """Yield each sequence, the end of the windows that are read, and positions before it that are not."""
@@ -90,50 +98,49 @@ class BudgetEpoch(Epoch):
     If there are too few bins for the last global batch, it is completed with others of the last part.
     """
 
-    def __init__(self, parts: Sequence[EpochPart], micro_batches: int, world: World) -> None:
-        """Partition bins among ranks.
+    def __init__(self, parts: Sequence[EpochPart], micro_batches: int) -> None:
+        """Read the bins of all parts, `micro_batches` of them in a global batch."""
+        self._parts, self.global_batch = parts, micro_batches
+        self._ends = np.cumsum([part.size for part in parts])
+        self.units = range(-(-int(self._ends[-1]) // micro_batches) * micro_batches)
 
-        Args:
-            parts: The bins.
-            micro_batches: Bins of an optimizer step over all ranks.
-            world: The number of nodes and ranks.
-
-        Raises:
-            ConfigError: If the ranks do not divide the global batch.
-        """
-        if micro_batches % world.ranks:
+    def units_per_step(self, world: World) -> int:
+        if self.global_batch % world.ranks:
             raise ConfigError(
-                f"a step of {micro_batches} batches cannot be divided among {world.ranks} ranks; use "
+                f"a step of {self.global_batch} batches cannot be divided among {world.ranks} ranks; use "
                 "a number of ranks that divides it, or begin a run with other micro_batches="
             )
-        self._parts = parts
-        self._ends = np.cumsum([part.size for part in parts])
-        self._padded = -(-int(self._ends[-1]) // micro_batches) * micro_batches
-        self._ranks = world.ranks
-        self.steps = self._padded // world.ranks
+        return world.ranks
 
-    def ids(self, world: World, batch: int, steps: Int64) -> Int64:
-        position = world.node + world.nodes * world.rank_of_node
-        bins = [self._bin(step * self._ranks + position) for step in steps.tolist()]
-        ids = np.full((len(bins), max(map(len, bins), default=0)), -1, np.int64)
-        for row, samples in zip(ids, bins):
-            row[: len(samples)] = samples
-        return ids
+    def ids(self, world: World, steps: Int64) -> tuple[Int64, Int64]:
+        positions = (
+            steps * self.units_per_step(world) + world.node + world.nodes * world.rank_of_node
+        )
+        bins = self._bins(positions)
+        offsets = np.zeros(len(bins) + 1, np.int64)
+        np.cumsum([len(samples) for samples in bins], out=offsets[1:])
+        return np.concatenate([np.empty(0, np.int64), *bins]), offsets
 
-    def rows_per_step(self, batch: int) -> int:
+    def rows_per_step(self, world: World) -> int:
         return self._parts[0].windows.samples_per_bin
 
-    def where(self, world: World, batch: int, sample: int) -> list[Place]:
-        places = []
+    def where(self, world: World, sample: int) -> list[Place]:
+        ranks, places = self.units_per_step(world), []
         for part, end in zip(self._parts, self._ends.tolist()):
-            last = self._padded if part is self._parts[-1] else end
+            last = self.units.stop if part is self._parts[-1] else end
             for position, place in part.locate(sample):
                 for padded in range(end - part.size + position, last, part.size):
-                    step, turn = divmod(padded, self._ranks)
+                    step, turn = divmod(padded, ranks)
                     places.append(Place(step, position_owner(world, turn)[0], place))
         return sorted(places, key=lambda place: place.step)
 
-    def _bin(self, position: int) -> Int64:
-        number = int(np.searchsorted(self._ends[:-1], position, side="right"))
-        part = self._parts[number]
-        return part.bin((position - int(self._ends[number]) + part.size) % part.size)
+    def _bins(self, positions: Int64) -> list[Int64]:
+        if len(self._parts) == 1:
+            return self._parts[0].bins(positions % self._parts[0].size)
+        bins: dict[int, Int64] = {}
+        numbers = np.searchsorted(self._ends[:-1], positions, side="right")
+        for number in np.unique(numbers).tolist():
+            part, places = self._parts[number], np.flatnonzero(numbers == number)
+            own = (positions[places] - self._ends[number] + part.size) % part.size
+            bins.update(zip(places.tolist(), part.bins(own)))
+        return [bins[place] for place in range(len(positions))]

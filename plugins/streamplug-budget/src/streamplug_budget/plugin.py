@@ -7,5 +7,5 @@ from streamplug.plugin import Provider, hookimpl
 
 @hookimpl
 def streamplug_plugins() -> list[Provider]:
-    """List the batching method of this distribution."""
-    return [Provider("batching", "budget", "streamplug_budget.method:BudgetBatching")]
+    """List the order of this distribution."""
+    return [Provider("order", "budget", "streamplug_budget.order:BudgetOrder")]

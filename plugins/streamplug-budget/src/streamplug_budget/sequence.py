@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from streamplug.plan import OrderedSamples
+from streamplug.plan import OrderedSamples, Streams
 from streamplug.plan.canonical_nodes import CanonicalNodes
 from streamplug.plan.interleave import Interleaving
 from streamplug.plan.stream_samples import StreamSamples
@@ -34,12 +34,21 @@ class Sequences(ABC):
         """Return sequence and position of each occurrence of a sample."""
 
 
-class OrderedSequences(Sequences):
-    """Sequences of one order over all streams."""
+class EpochSequences(Sequences):
+    """Sequences of an epoch in one order over all streams."""
 
-    def __init__(self, ordered: OrderedSamples, canonical_nodes: int, count: int) -> None:
-        self._ordered, self._nodes = ordered, CanonicalNodes(ordered.size, canonical_nodes)
-        self.sizes = split_evenly(ordered.size, count)
+    def __init__(self, streams: Streams, epoch: int, canonical_nodes: int, count: int) -> None:
+        self._arguments = streams, epoch, canonical_nodes, count
+        self._nodes = CanonicalNodes(streams.epoch_size, canonical_nodes)
+        self.sizes = split_evenly(streams.epoch_size, count)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), self._arguments
+
+    @cached_property
+    def _ordered(self) -> OrderedSamples:
+        streams, epoch, canonical_nodes, _ = self._arguments
+        return streams.epoch(epoch, canonical_nodes)
 
     def samples(self, sequence: int, positions: Int64) -> Int64:
         entries = self._nodes.entries(positions * len(self.sizes) + sequence)
@@ -54,29 +63,22 @@ class OrderedSequences(Sequences):
 
 
 class RunStreams:
-    """Streams that are read pass after pass.
+    """Streams that are read pass after pass."""
 
-    Attributes:
-        first_ids: First sample id of each stream, and the total.
-    """
-
-    def __init__(
-        self, make_streams: Callable[[], Sequence[StreamSamples]], first_ids: Sequence[int]
-    ) -> None:
-        """Take the streams that a function returns, which can be pickled."""
-        self._make_streams, self.first_ids = make_streams, first_ids
+    def __init__(self, streams: Streams, canonical_nodes: int) -> None:
+        self._streams, self._canonical_nodes = streams, canonical_nodes
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self._make_streams, self.first_ids)
+        return type(self), (self._streams, self._canonical_nodes)
 
     @cached_property
     def samples(self) -> Sequence[StreamSamples]:
         """The samples of each stream."""
-        return self._make_streams()
+        return self._streams.repeat(self._canonical_nodes)
 
     def stream_of(self, sample: int) -> int:
         """Return the stream of a sample."""
-        return int(np.searchsorted(self.first_ids, sample, side="right")) - 1
+        return int(np.searchsorted(self._streams.first_ids, sample, side="right")) - 1
 
 
 @dataclass(frozen=True, slots=True)

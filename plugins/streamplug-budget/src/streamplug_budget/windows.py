@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,14 @@ class CostModel:
             if canonical_nodes % count == 0
             and (count == 1 or bins >= count * _MIN_BINS_PER_SEQUENCE)
         )
+
+    def identity(self) -> dict[str, Any]:
+        """Return what bins depend on besides the order of the samples, as JSON values."""
+        return {
+            **self.budget.identity(),
+            "max_samples": self.max_samples,
+            "lengths": self.lengths.digest,
+        }
 
     def _pack_costs(self, costs: Int64) -> tuple[Int64, int]:
         """Return costs and a limit by which bins have at most `max_samples` samples."""
@@ -118,7 +127,7 @@ class Window:
 
 
 class EpochWindows:
-    """Windows of the sequences of an epoch, or of a part of it.
+    """Windows of the sequences of an epoch, or of a part of it; they can be pickled.
 
     Attributes:
         sequences: The sequences.
@@ -147,6 +156,9 @@ class EpochWindows:
             for size in sequences.sizes
         ]
         self._packed: OrderedDict[tuple[int, int], Window] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_packed": OrderedDict()}
 
     def positions(self, sequence: int, window: int) -> range:
         """Return the positions of a window in its sequence."""

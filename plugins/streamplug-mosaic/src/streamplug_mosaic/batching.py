@@ -13,30 +13,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.plan.epoch import Epoch, PartitionedEpoch
-from streamplug.plan.partition import Place
-from streamplug.plan.partition_algorithm import Parallelism, WeightedStream
+from streamplug.plan import OrderedSamples
 from streamplug.types import Int64, World
-from streamplug_mosaic.partition import make_partition
+from streamplug_mosaic.epoch import ArrayEpoch
+from streamplug_mosaic.partition import OrigPartition
 
 
-class ArrayEpoch(Epoch):
-    """An epoch held as an array of all its sample ids: 8 bytes per sample, on every rank."""
+@dataclass(frozen=True, slots=True)
+class WeightedStream:
+    """Samples of a stream in an epoch, and the stream's `share` of it; all shares add up to 1."""
 
-    def __init__(self, ids: Int64) -> None:
-        """Hold the ids of all steps, shape ``[steps, ranks, batch]``, -1 where there is none."""
-        self.steps, ranks, batch = ids.shape
-        self._ids = ids.reshape(
-            self.steps, ranks * batch
-        )  # ranks of another world may cut it otherwise
-
-    def ids(self, world: World, batch: int, steps: Int64) -> Int64:
-        ids: Int64 = self._ids[steps, world.rank * batch : (world.rank + 1) * batch]
-        return ids
-
-    def where(self, world: World, batch: int, sample: int) -> list[Place]:
-        found = np.argwhere(self._ids == sample).tolist()
-        return [Place(step, *divmod(position, batch)) for step, position in found]
+    ordered: OrderedSamples
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +32,28 @@ class MosaicBatching:
     """Combines the streams of an epoch.
 
     Attributes:
-        partition_algo: Partition of each stream: ``"orig"`` or ``"relaxed"``.
-        parallelism: The processes and batches among which the epoch is split.
+        world: The numbers of nodes and of ranks per node for which batches are made.
+        batch: Samples per batch of one rank.
+        canonical_nodes: Number of canonical nodes of each stream.
         seed: Seed of the sequence of streams.
     """
 
-    partition_algo: str
-    parallelism: Parallelism
+    world: World
+    batch: int
+    canonical_nodes: int
     seed: int
-
-    @property
-    def world(self) -> World:
-        """The number of nodes and ranks."""
-        return self.parallelism.world
-
-    @property
-    def batch(self) -> int:
-        """Samples per batch of one rank."""
-        return self.parallelism.batch
 
     def epoch(self, method: str, streams: Sequence[WeightedStream]) -> ArrayEpoch:
         """Return an epoch.
 
         Args:
-            method: ``"stratified"``, ``"per_stream"`` or ``"device_per_stream"``.
+            method: One of `MOSAIC_BATCHING_METHODS`.
             streams: The streams.
 
         Raises:
-            ConfigError: If there is no such method, a stream has too few samples for a batch, or the
-                partition cannot serve this world.
+            ConfigError: If a stream has too few samples for a batch, or the partition cannot serve this
+                world.
         """
-        if method not in MOSAIC_BATCHING_METHODS:
-            choices = ", ".join(MOSAIC_BATCHING_METHODS)
-            raise ConfigError(f"batching_method={method!r}: choose one of {choices}")
         for number, stream in enumerate(streams):
             if not stream.ordered.size:
                 raise ConfigError(
@@ -132,7 +109,7 @@ class MosaicBatching:
 
     def device_per_stream(self, streams: Sequence[WeightedStream]) -> Int64:
         """Return ids, shape ``[steps, ranks, batch]``: batches of one stream for each rank."""
-        nodes, canonical_nodes = self.world.nodes, self.parallelism.canonical_nodes
+        nodes, canonical_nodes = self.world.nodes, self.canonical_nodes
         if canonical_nodes % nodes:
             raise ConfigError(
                 f"num_canonical_nodes={canonical_nodes} and {nodes} nodes: "
@@ -159,18 +136,14 @@ class MosaicBatching:
 
     def _partitioned_ids(self, stream: WeightedStream, world: World, batch: int) -> Int64:
         """Return the ids of one stream, partitioned for a world: shape ``[steps, ranks, batch]``."""
-        partition = make_partition(
-            self.partition_algo,
-            stream.ordered.size,
-            self.parallelism.canonical_nodes,
-            world,
-            batch,
-            initial_nodes=self.parallelism.initial_nodes,
-        )
-        epoch = PartitionedEpoch(stream.ordered, partition)
-        steps = np.arange(epoch.steps)
+        ordered = stream.ordered
+        partition = OrigPartition(ordered.size, self.canonical_nodes, world, batch)
+        steps = np.arange(partition.steps)
         ranks = (replace(world, rank=rank) for rank in range(world.ranks))
-        return np.stack([epoch.ids(rank, batch, steps) for rank in ranks], axis=1)
+        entries = np.stack([partition.entries(rank, steps) for rank in ranks], axis=1)
+        ids = np.full_like(entries, -1)
+        ids[entries >= 0] = ordered.samples(entries[entries >= 0])
+        return ids
 
 
 MOSAIC_BATCHING_METHODS = {

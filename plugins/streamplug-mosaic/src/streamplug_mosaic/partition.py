@@ -1,13 +1,18 @@
-"""The partitions of mosaicml-streaming, in closed form."""
+"""The partitions of mosaicml-streaming, in closed form.
+
+An entry is a position in the concatenation of the canonical nodes of an order. A partition maps (rank, step,
+position) to an entry of the interleaved canonical nodes, and back.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.plan.partition import Partition, Place
+from streamplug.plan import Place
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
 from streamplug.types import Int64, World
 
@@ -45,6 +50,44 @@ class PaddedCanonicalNodes:
         return positions
 
 
+def padded_size(size: int, canonical_nodes: int) -> int:
+    """Return the number of positions of interleaved canonical nodes, with repeated entries."""
+    return -(-size // canonical_nodes) * canonical_nodes
+
+
+def fits(canonical_nodes: int, nodes: int) -> bool:
+    """Return whether canonical nodes can be split among nodes evenly, or the reverse."""
+    return canonical_nodes % nodes == 0 or nodes % canonical_nodes == 0
+
+
+class Partition(ABC):
+    """Split of the entries of an order among the ranks of one world.
+
+    Attributes:
+        steps: Number of global batches; the last one may be short.
+        per_rank: Number of samples of each rank, or of the one that reads most.
+    """
+
+    steps: int
+    per_rank: int
+
+    @abstractmethod
+    def entries(self, world: World, steps: Int64) -> Int64:
+        """Return the entries of a rank's batches, -1 where a batch is short.
+
+        Args:
+            world: The world, with the rank.
+            steps: Global batches, shape ``[n]``.
+
+        Returns:
+            int64, shape ``[n, batch]``.
+        """
+
+    @abstractmethod
+    def places(self, entry: int) -> list[Place]:
+        """Return the places of an entry, sorted by step; several if it is repeated."""
+
+
 class OrigPartition(Partition):
     """The partition ``orig`` of mosaicml-streaming.
 
@@ -62,7 +105,7 @@ class OrigPartition(Partition):
                 more entries are dropped than there are.
         """
         nodes = world.nodes
-        if canonical_nodes % nodes and nodes % canonical_nodes:
+        if not fits(canonical_nodes, nodes):
             raise ConfigError(
                 f"num_canonical_nodes={canonical_nodes} and {nodes} nodes: partition_algo='orig' needs one "
                 "to be a multiple of the other; 'elastic' takes any"
@@ -86,8 +129,8 @@ class OrigPartition(Partition):
         self.per_rank = max(total // self._ranks for total in totals)
         self.steps = -(-self.per_rank // batch)
 
-    def entries(self, world: World, batch: int, steps: Int64) -> Int64:
-        numbers = steps[:, None] * batch + np.arange(batch, dtype=np.int64)
+    def entries(self, world: World, steps: Int64) -> Int64:
+        numbers = steps[:, None] * self._batch + np.arange(self._batch, dtype=np.int64)
         return self._entries_of_rank(world.node, world.rank_of_node, numbers)
 
     def _entries_of_rank(self, node: int, rank: int, numbers: Int64) -> Int64:
@@ -111,7 +154,7 @@ class OrigPartition(Partition):
         """Return the column that an extra one repeats."""
         return (column - self._extra - self._ratio + 1) % self._padded.length
 
-    def places(self, world: World, batch: int, entry: int) -> list[Place]:
+    def places(self, entry: int) -> list[Place]:
         places = []
         for position in self._positions(entry):
             index, node = divmod(position - self._drop, self._nodes)
@@ -172,7 +215,7 @@ class RelaxedPartition(Partition):
                 f"a global batch of {total} cannot be split among the {ranks} ranks on which the run began; "
                 "keep it a multiple of them, or use partition_algo='elastic'"
             )
-        self._initial_batch_size = total // ranks
+        self._batch, self._initial_batch_size = batch, total // ranks
         self._initial_world = World(initial_nodes, world.ranks_per_node)
         self._orig = OrigPartition(
             size, canonical_nodes, self._initial_world, self._initial_batch_size, drop_first
@@ -180,22 +223,22 @@ class RelaxedPartition(Partition):
         self.steps = self._orig.steps
         self.per_rank = -(-self._orig.per_rank * ranks // world.ranks)
 
-    def entries(self, world: World, batch: int, steps: Int64) -> Int64:
-        numbers = world.rank * batch + np.arange(batch, dtype=np.int64)
+    def entries(self, world: World, steps: Int64) -> Int64:
+        numbers = world.rank * self._batch + np.arange(self._batch, dtype=np.int64)
         ranks, positions = np.divmod(numbers, self._initial_batch_size)
-        entries = np.empty((len(steps), batch), np.int64)
+        entries = np.empty((len(steps), self._batch), np.int64)
         for rank in np.unique(ranks).tolist():
             of_rank = ranks == rank
             initial = World(self._initial_world.nodes, self._initial_world.ranks_per_node, 1, rank)
-            rows = self._orig.entries(initial, self._initial_batch_size, steps)
+            rows = self._orig.entries(initial, steps)
             entries[:, of_rank] = rows[:, positions[of_rank]]
         return entries
 
-    def places(self, world: World, batch: int, entry: int) -> list[Place]:
+    def places(self, entry: int) -> list[Place]:
         places = []
-        for place in self._orig.places(self._initial_world, self._initial_batch_size, entry):
+        for place in self._orig.places(entry):
             number = place.rank * self._initial_batch_size + place.position
-            places.append(Place(place.step, *divmod(number, batch)))
+            places.append(Place(place.step, *divmod(number, self._batch)))
         return places
 
 
@@ -225,8 +268,7 @@ def make_partition(
     """
     if algo not in PARTITIONS:
         raise ConfigError(f"partition_algo={algo!r}: choose one of {', '.join(PARTITIONS)}")
-    divides = not (canonical_nodes % world.nodes and world.nodes % canonical_nodes)
-    if algo == "orig" or initial_nodes is None or divides:
+    if algo == "orig" or initial_nodes is None or fits(canonical_nodes, world.nodes):
         return OrigPartition(size, canonical_nodes, world, batch, drop_first)
     return RelaxedPartition(
         size, canonical_nodes, world, batch, drop_first=drop_first, initial_nodes=initial_nodes

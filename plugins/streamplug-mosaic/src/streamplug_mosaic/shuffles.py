@@ -7,7 +7,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from streamplug.interfaces import Order, ShuffleAlgorithm
+from streamplug.interfaces import Permutation, ShuffleAlgorithm
 from streamplug.plugin_kit.shuffle_order import ArrayOrder
 from streamplug.types import Int64
 from streamplug_mosaic.shard_spans import Spans, cut, deal
@@ -18,7 +18,7 @@ class MosaicShuffle(ShuffleAlgorithm):
 
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
-    ) -> Order:
+    ) -> Permutation:
         ids = self.ids(np.diff(starts), canonical_nodes, seed, epoch, block_size)
         return ArrayOrder(ids, canonical_nodes)
 

@@ -101,7 +101,11 @@ def _unread_steps(
 ) -> Iterator[tuple[int, World, range]]:
     """Yield epoch, rank and steps of what each rank did not read before a position, epoch by epoch."""
     for epoch in range(min(state.epoch for _, state in ranks), last[0] + 1):
-        stop = last[1] if epoch == last[0] else session.run.epoch(epoch, session.world).steps
+        stop = (
+            last[1]
+            if epoch == last[0]
+            else session.run.epoch(epoch, session.world).steps(session.world)
+        )
         for world, state in ranks:
             start = state.step if epoch == state.epoch else 0
             if epoch >= state.epoch and start < stop:
@@ -111,11 +115,11 @@ def _unread_steps(
 def _places_of(
     session: Session, epoch: int, world: World, steps: Iterable[int]
 ) -> Iterator[SamplePlace]:
-    plan, batch = session.run.epoch(epoch, session.world), _rank_batch(session, world)
+    plan = session.run.epoch(epoch, session.world)
     for step in steps:
-        for sample in plan.ids(world, batch, np.array([step]))[0].tolist():
-            if sample >= 0:
-                yield SamplePlace(epoch, step, sample)
+        ids, _ = plan.ids(world, np.array([step]))
+        for sample in ids.tolist():
+            yield SamplePlace(epoch, step, sample)
 
 
 def _rank_batch(session: Session, world: World) -> int:

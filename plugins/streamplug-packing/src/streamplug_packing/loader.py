@@ -107,7 +107,7 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
     def collate_fn(self, collate_fn: Callable[[list[Any]], Any]) -> None:
         vars(self)["collate_fn"] = own_collate(collate_fn) or default_collate
 
-    def resize(self, world: World, *, rewind: int = 0) -> NoReturn:
+    def resize(self, world: World, *, rewind: int = 0, batch_size: int | None = None) -> NoReturn:
         """Refuse to go on in another world: the samples of open bins would be lost.
 
         Raises:

@@ -44,7 +44,7 @@ class PackSource:
                 f"{type(dataset).__name__} has an __iter__ of its own: packs are resumed by reading samples "
                 "by their ids"
             )
-        if dataset.session.run.varies:
+        if dataset.session.run.counts_batches:
             raise ConfigError(
                 f"batching_method={dataset.batching_method!r} makes batches of varying size: packs are made "
                 "of batches of a fixed number of samples"
@@ -128,9 +128,9 @@ class PackSource:
             raise DataError(f"step {rest[0]} of epoch {epoch} and those after it were not read")
 
     def _plan_steps(self, epoch: int, first: int) -> Iterator[tuple[int, list[SamplePlace]]]:
-        run, world = self.session.run, self.session.world
-        plan, size = run.epoch(epoch, world), self.session.size
-        for block in plan_blocks(plan, world, run.batch, first, _IDS_PER_BLOCK, size=size):
+        world, size = self.session.world, self.session.size
+        plan = self.session.run.epoch(epoch, world)
+        for block in plan_blocks(plan, world, first, _IDS_PER_BLOCK, size=size):
             for step, part in block.batches():
                 yield step, [SamplePlace(epoch, step, n) for n in block.ids[part].tolist()]
 
@@ -147,9 +147,7 @@ class PackSource:
         by_place: dict[SamplePlace, Any] = {}
         for (epoch, step), group in groupby(sorted(set(places)), lambda place: place[:2]):
             in_step = list(group)
-            block = Block(
-                np.array([step]), np.array([[place.sample for place in in_step]], np.int64)
-            )
+            block = Block.of_batch(step, [place.sample for place in in_step])
             substitution = self.session.substitution_of(epoch)
             if substitution is not None:
                 samples = substitution.read_batch(

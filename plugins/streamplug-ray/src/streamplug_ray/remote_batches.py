@@ -156,9 +156,7 @@ def remote_batches(
             for step, _ in loop.steps(block):
                 loop.advance(step)
                 yield batch
-        if loop.is_outdated and not session.is_complete(
-            loop
-        ):  # others have been asked for the rest
+        if loop.is_outdated and not loop.is_complete:  # others have been asked for the rest
             session.run.raise_ended()
 
     def read(block: Block, *, is_probe: bool = False) -> Any:

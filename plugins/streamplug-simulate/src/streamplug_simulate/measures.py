@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,14 +11,16 @@ import numpy as np
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan.epoch import Epoch, PartitionedEpoch
-from streamplug.plan.ordered_samples import OrderedSamples
-from streamplug.plan.partition_algorithm import (
-    ElasticPartitionAlgorithm,
-    Parallelism,
-    PartitionAlgorithm,
+from streamplug.plan import (
+    Epoch,
+    Mixture,
+    MixturePlanner,
+    Planner,
+    Position,
+    Segment,
+    ShardSampler,
+    Streams,
 )
-from streamplug.plan.selection import AllSamples
 from streamplug.types import Int64, World
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -96,7 +98,7 @@ def make_epoch(
     block_size: int | None = None,
     seed: int = 9176,
     epoch: int = 0,
-    partition_algorithm: PartitionAlgorithm | None = None,
+    make_planner: Callable[[Streams], Planner] | None = None,
 ) -> Epoch:
     """Return an epoch of a data set that need not exist.
 
@@ -109,11 +111,10 @@ def make_epoch(
         block_size: Block size in samples; None for the default of the shuffle.
         seed: Seed of the shuffle.
         epoch: Number of the epoch.
-        partition_algorithm: The partition algorithm; None for the elastic one.
+        make_planner: Returns the planner of an order; None for that of ``batching_method="random"``.
 
     Raises:
-        ConfigError: If there are no samples, a number is invalid, or the partition does not support this
-            world.
+        ConfigError: If there are no samples, a number is invalid, or the order does not support this world.
     """
     for name, value, lowest in (
         ("batch", batch, 1),
@@ -127,43 +128,42 @@ def make_epoch(
     if total < 1:
         raise ConfigError("a data set without samples has no epoch to measure")
     canonical_nodes = canonical_nodes or algorithm.default_canonical_nodes(world.nodes)
-    partition_algorithm = partition_algorithm or ElasticPartitionAlgorithm()
-    if partition_algorithm.elastic:
+    mixture = Mixture((total,), "balanced", 1, ShardSampler())
+    streams = Streams(starts, [0, len(starts) - 1], mixture, algorithm, True, seed, block_size)
+    if make_planner is None:
+        planner: Planner = MixturePlanner(streams, "random")
         canonical_nodes = min(canonical_nodes, total)
-    size = block_size or algorithm.default_block_size(canonical_nodes)
-    options = {"canonical_nodes": canonical_nodes, "seed": seed, "epoch": epoch}
-    order = algorithm.order(starts, **options, block_size=size)
-    partition = partition_algorithm.partition(total, Parallelism(canonical_nodes, world, batch))
-    return PartitionedEpoch(OrderedSamples(AllSamples(starts), order, canonical_nodes), partition)
+    else:
+        planner = make_planner(streams)
+    origin = World(world.nodes, world.ranks_per_node)
+    return planner.epoch(epoch, [Segment(Position(), origin, batch * world.ranks, canonical_nodes)])
 
 
 def iter_reads(
-    epoch: Epoch, world: World, batch: int, steps: Int64 | None = None
+    epoch: Epoch, world: World, steps: Int64 | None = None
 ) -> Iterator[tuple[Int64, Int64]]:
     """Yield the sample ids that all ranks read, in chunks of about a million samples.
 
     Args:
         epoch: The epoch.
         world: The number of nodes and ranks.
-        batch: Samples per batch of one rank.
         steps: Global batches, shape ``[n]``; None for all.
 
     Yields:
         Steps, shape ``[m]``, and ids, int64, shape ``[m, nodes, ranks per node, n]``; -1 at the end of a
         batch of less than n samples. All batches have n samples unless they vary in size.
     """
-    steps = np.arange(epoch.steps) if steps is None else np.asarray(steps, np.int64)
-    samples_per_step = epoch.rows_per_step(batch) * world.ranks
+    steps = np.arange(epoch.steps(world)) if steps is None else np.asarray(steps, np.int64)
+    samples_per_step = epoch.rows_per_step(world) * world.ranks
     steps_per_chunk = max(SAMPLES_PER_CHUNK // samples_per_step, 1)
     for first in range(0, len(steps), steps_per_chunk):
         chunk = steps[first : first + steps_per_chunk]
-        ids = [epoch.ids(replace(world, rank=rank), batch, chunk) for rank in range(world.ranks)]
-        width = max(part.shape[1] for part in ids)
-        padded = [
-            np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in ids
-        ]
-        shape = (len(chunk), world.nodes, world.ranks_per_node, width)
-        yield chunk, np.stack(padded, 1).reshape(shape)
+        ranks = [epoch.ids(replace(world, rank=rank), chunk) for rank in range(world.ranks)]
+        sizes = np.stack([np.diff(offsets) for _, offsets in ranks])
+        ids = np.full((world.ranks, len(chunk), sizes.max(initial=0)), -1, np.int64)
+        ids[np.arange(ids.shape[2]) < sizes[:, :, None]] = np.concatenate([ids for ids, _ in ranks])
+        shape = (len(chunk), world.nodes, world.ranks_per_node, ids.shape[2])
+        yield chunk, ids.swapaxes(0, 1).reshape(shape)
 
 
 def to_epoch_order(ids: Int64) -> Int64:
@@ -206,7 +206,6 @@ def count_distinct(shards: Int64) -> Int64:
 def measure(
     epoch: Epoch,
     world: World,
-    batch: int,
     starts: Int64,
     *,
     shard_bytes: Int64 | None = None,
@@ -218,7 +217,6 @@ def measure(
     Args:
         epoch: The epoch.
         world: The number of nodes and ranks.
-        batch: Samples per batch of one rank.
         starts: First sample id of each shard and the total, shape ``[shards + 1]``.
         shard_bytes: Size of each shard in bytes, shape ``[shards]``; None counts one byte per sample.
         cache_limit: Capacity of a node's cache in bytes; None is unlimited.
@@ -230,18 +228,16 @@ def measure(
     whole_number("cache_limit", cache_limit, 0)
     if steps is not None and not len(steps):
         raise ConfigError("no steps to measure: name at least one, or leave steps= out for all")
-    if steps is not None and not 0 <= np.min(steps) <= np.max(steps) < epoch.steps:
-        raise ConfigError(f"steps: the epoch has the steps 0 to {epoch.steps - 1}")
+    if steps is not None and not 0 <= np.min(steps) <= np.max(steps) < epoch.steps(world):
+        raise ConfigError(f"steps: the epoch has the steps 0 to {epoch.steps(world) - 1}")
     sizes = np.diff(starts) if shard_bytes is None else shard_bytes
     tally = _Tally(starts, [ShardCache(sizes, cache_limit) for _ in range(world.nodes)])
-    for chunk, ids in iter_reads(epoch, world, batch, steps):
-        tally.add(chunk, ids, epoch.rows_per_step(batch) * world.ranks)
+    for chunk, ids in iter_reads(epoch, world, steps):
+        tally.add(chunk, ids, epoch.rows_per_step(world) * world.ranks)
     return tally.total()
 
 
-def measure_kept_samples(
-    epoch: Epoch, next_epoch: Epoch, world: World, batch: int, samples: int
-) -> float:
+def measure_kept_samples(epoch: Epoch, next_epoch: Epoch, world: World, samples: int) -> float:
     """Return the fraction of samples that the same node reads in the next epoch as well.
 
     It is 1 where nodes keep their shards, and then samples of different nodes never meet in the part of a
@@ -251,12 +247,11 @@ def measure_kept_samples(
         epoch: An epoch.
         next_epoch: The epoch after it.
         world: The number of nodes and ranks.
-        batch: Samples per batch of one rank.
         samples: Number of samples of the data set; takes 4 bytes of memory for each.
     """
     nodes = np.full((2, samples), -1, np.int16)
     for row, each in zip(nodes, (epoch, next_epoch)):
-        for _, ids in iter_reads(each, world, batch):
+        for _, ids in iter_reads(each, world):
             for node in range(world.nodes):
                 of_node = ids[:, node]
                 row[of_node[of_node >= 0]] = node

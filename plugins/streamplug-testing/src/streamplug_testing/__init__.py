@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamplug_testing.answers import AnswerTests
-    from streamplug_testing.batching import BatchingTests
     from streamplug_testing.callback import CallbackTests
     from streamplug_testing.compression import CompressionTests
     from streamplug_testing.deviations import ConformanceBase
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from streamplug_testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
     from streamplug_testing.format import FormatTests
     from streamplug_testing.isolation import isolated_plugins
-    from streamplug_testing.partition import PartitionTests
+    from streamplug_testing.order import OrderTests
     from streamplug_testing.plugin import PluginTests
     from streamplug_testing.shuffle import ShuffleTests
     from streamplug_testing.source import SourceTests
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AnswerTests": "answers",
-    "BatchingTests": "batching",
     "CallbackTests": "callback",
     "CompressionTests": "compression",
     "ConformanceBase": "deviations",
@@ -34,7 +32,7 @@ _HOME = {
     "FlakyStorage": "fakes",
     "FormatTests": "format",
     "LatencyStorage": "fakes",
-    "PartitionTests": "partition",
+    "OrderTests": "order",
     "PluginTests": "plugin",
     "ShuffleTests": "shuffle",
     "SourceTests": "source",
@@ -44,7 +42,6 @@ _HOME = {
 
 __all__ = [
     "AnswerTests",
-    "BatchingTests",
     "CallbackTests",
     "CompressionTests",
     "ConformanceBase",
@@ -54,7 +51,7 @@ __all__ = [
     "FlakyStorage",
     "FormatTests",
     "LatencyStorage",
-    "PartitionTests",
+    "OrderTests",
     "PluginTests",
     "ShuffleTests",
     "SourceTests",

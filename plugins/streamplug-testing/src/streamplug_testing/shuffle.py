@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamplug.interfaces import Order, ShuffleAlgorithm
+from streamplug.interfaces import Permutation, ShuffleAlgorithm
 from streamplug.plugin import resolve
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
@@ -242,11 +242,11 @@ def digests(algorithm: ShuffleAlgorithm) -> dict[str, str]:
     return {name: digest(algorithm, *case) for name, case in CASES.items()}
 
 
-def _order(algorithm: ShuffleAlgorithm, sizes: Any, arguments: Mapping[str, int]) -> Order:
+def _order(algorithm: ShuffleAlgorithm, sizes: Any, arguments: Mapping[str, int]) -> Permutation:
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])
     starts.flags.writeable = False
     order = algorithm.order(starts, **arguments)
-    assert isinstance(order, Order)
+    assert isinstance(order, Permutation)
     return order
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from streamplug.config import is_integer, load
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
-from streamplug.plan import BATCHING_METHODS
+from streamplug.plan import MIXTURE_METHODS
 from streamplug.stream import Stream
 from streamplug.types import World
 from streamplug_tools.config_sections import check_loader
@@ -24,6 +24,7 @@ _STATE_TYPES: dict[str, type] = {
     "choose": list,
     "curriculum": list,
     "global_batch": int,
+    "segments": list,
     "shares": list,
 }
 """Types of the values of a state that are used here, not only passed to the data set."""
@@ -32,7 +33,7 @@ _STATE_TYPES: dict[str, type] = {
 def open_dataset(
     locations: Sequence[str], state: Mapping[str, Any], options: Mapping[str, Any]
 ) -> StreamingDataset:
-    """Open the data set of a config file, or of URLs and a state, without decoding and without torch."""
+    """Open the data set of a config file, or of URLs and the values of a state; nothing is decoded."""
     _check_types(state)
     world = _world(options["ranks"], options["nodes"])
     global_batch = state.get("global_batch")
@@ -75,11 +76,32 @@ def _check_types(state: Mapping[str, Any]) -> None:
     for change in state.get("curriculum") or ():
         if not (isinstance(change, Mapping) and is_integer(change.get("step"))):
             raise StateError(f"the state has {change!r:.60} in its curriculum: it was changed")
+    for segment in state.get("segments") or ():
+        if not isinstance(segment, Mapping):
+            raise StateError(f"the state has {segment!r:.60} in its segments: it was changed")
+
+
+def state_to_load(
+    locations: Sequence[str], saved: Mapping[str, Any], state: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a state for the data set of `open_dataset`.
+
+    Its changes of proportions hold without the curriculum that planned them, which only a config file has.
+
+    Args:
+        locations: Those of the data set.
+        saved: The state as it was saved.
+        state: Its values, see `streamplug.plan.state.unpack`.
+    """
+    segments = state.get("segments")
+    if is_config(locations) or not segments:
+        return {**saved}
+    return {**saved, "segments": [{**segment, "planned": False} for segment in segments]}
 
 
 def _batching(state: Mapping[str, Any], default: str) -> dict[str, Any]:
     method = state.get("batching_method", default)
-    if method in BATCHING_METHODS:
+    if method in MIXTURE_METHODS:
         return {"batching_method": method}
     if not state:
         raise ConfigError(
@@ -140,8 +162,13 @@ def _mixture(
 ) -> dict[str, Any]:
     choose = state.get("choose")
     if choose is None:
-        changes = state.get("curriculum")
+        segments, changes = (
+            state.get("segments"),
+            state.get("curriculum"),
+        )  # the latter in version 1
         curriculum = changes and {change["step"]: change["proportions"] for change in changes}
+        if segments:  # the others are in the state
+            curriculum = {0: segments[0].get("proportions")}
         return {
             "streams": [Stream(remote=place, storage_options=options) for place in locations],
             "epoch_size": state.get("epoch_size"),

@@ -129,8 +129,7 @@ class Table:
         """
         rows = rows or self.rows
         blocks = (
-            Block(np.array([at]), order.ids(at, min(at + rows, end)).reshape(1, -1))
-            for at in range(begin, end, rows)
+            Block.of_batch(at, order.ids(at, min(at + rows, end))) for at in range(begin, end, rows)
         )
         parts = self._source.parts(
             blocks, lambda block: self.take(block.ids), World(), Observer(), num_threads=0

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from streamplug.interfaces import Order as ShuffleOrder
+from streamplug.interfaces import Permutation
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import make
 from streamplug.transfer.disk_errors import map_disk_errors
@@ -70,8 +70,8 @@ class ShuffledOrder:
 
 
 @lru_cache(8)
-def _shuffle(size: int, seed: int) -> ShuffleOrder:
-    order: ShuffleOrder = make("shuffle", "global").order(
+def _shuffle(size: int, seed: int) -> Permutation:
+    order: Permutation = make("shuffle", "global").order(
         np.array([0, size]), canonical_nodes=1, seed=seed, epoch=0, block_size=1
     )
     return order

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.interfaces import Order, ShuffleAlgorithm
+from streamplug.interfaces import Permutation, ShuffleAlgorithm
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry, mix_bits
 from streamplug.types import Int64
 
@@ -73,7 +73,7 @@ class Bijection:
         return mixed
 
 
-class GlobalOrder(Order):
+class GlobalOrder(Permutation):
     """The order of one epoch; see the module."""
 
     def __init__(self, total: int, canonical_nodes: int, seed: int, epoch: int) -> None:
@@ -94,5 +94,5 @@ class GlobalShuffle(ShuffleAlgorithm):
 
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
-    ) -> Order:
+    ) -> Permutation:
         return GlobalOrder(int(starts[-1]), canonical_nodes, seed, epoch)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from streamplug.interfaces import Order, ShuffleAlgorithm
+from streamplug.interfaces import Permutation, ShuffleAlgorithm
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
 from streamplug.types import Int64
 
 
-class StoredOrder(Order):
+class StoredOrder(Permutation):
     """The stored order; each canonical node is a contiguous range of the data set."""
 
     def __init__(self, total: int, canonical_nodes: int) -> None:
@@ -27,5 +27,5 @@ class NoShuffle(ShuffleAlgorithm):
 
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
-    ) -> Order:
+    ) -> Permutation:
         return StoredOrder(int(starts[-1]), canonical_nodes)

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamplug.builtin.shuffles.blocks import MixedCanonicalNode
 from streamplug.builtin.shuffles.draws import MEMBERS, PIECES, SHARDS, SPANS, generator
-from streamplug.interfaces import Order, ShuffleAlgorithm
+from streamplug.interfaces import Permutation, ShuffleAlgorithm
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
 
@@ -58,7 +58,7 @@ class Groups:
         return (firsts + low - starts)[overlaps], (high - low)[overlaps]
 
 
-class WindowOrder(Order):
+class WindowOrder(Permutation):
     """The order of one epoch; see the module."""
 
     def __init__(
@@ -164,5 +164,5 @@ class WindowShuffle(ShuffleAlgorithm):
 
     def order(
         self, starts: Int64, *, canonical_nodes: int, seed: int, epoch: int, block_size: int
-    ) -> Order:
+    ) -> Permutation:
         return WindowOrder(starts, canonical_nodes, seed, epoch, min(block_size, 1 << 30))

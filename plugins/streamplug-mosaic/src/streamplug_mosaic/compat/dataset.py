@@ -113,7 +113,7 @@ class StreamingDataset(streamplug.StreamingDataset):
         Raises:
             ConfigError: If there is no batch size, or py1e has more canonical nodes than samples.
         """
-        if not self.session.run.varies:  # batches of a budget need none
+        if not self.session.run.counts_batches:  # batches of a budget need none
             check_batch_size(self.batch_size)
         if self.shuffle and self.shuffle_algo == "py1e":
             check_block_size(self._shuffle_block_size, self.samples_per_shard)
@@ -218,7 +218,9 @@ class StreamingDataset(streamplug.StreamingDataset):
     @property
     def initial_physical_nodes(self) -> int | None:
         """Number of nodes on which the run began; None without a loaded state."""
-        return self.session.run.initial_nodes
+        session = self.session
+        segments = session.run.snapshot(session.world).segments
+        return None if segments is None else segments[0].world.nodes
 
     @property
     def stream_per_shard(self) -> Int64:
@@ -253,7 +255,7 @@ class StreamingDataset(streamplug.StreamingDataset):
             StateError: If that many samples are no whole global batches, unless they complete the epoch.
         """
         session = self.session
-        if num_samples and not session.run.varies:
+        if num_samples and not session.run.counts_batches:
             ranks = session.world.ranks
             global_batch = session.batch * ranks
             first = 0 if from_beginning else session.run.current().done

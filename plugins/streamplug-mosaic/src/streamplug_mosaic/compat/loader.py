@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 import streamplug
 from streamplug.errors import ConfigError, StateError
-from streamplug.run.position import Position
+from streamplug.plan import Position
 from streamplug.types import World
 from streamplug_mosaic.compat.checks import check_batch_size
 from streamplug_mosaic.compat.dataset import StreamingDataset
@@ -139,7 +139,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
                 "save a state before, or use two data sets"
             )
         samples = loop.samples * ranks  # replicas count once
-        if loop.is_complete and not run.varies:  # the last batch of the epoch may be short
+        if loop.is_complete and not run.counts_batches:  # the last batch of the epoch may be short
             samples += -samples % (run.batch * ranks)
         elif self._is_plain:
             self._check_workers(run.batch)
@@ -167,7 +167,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         if isinstance(self.dataset, streamplug.StreamingDataset):
             super().set_epoch(epoch)
 
-    def resize(self, world: World, *, rewind: int = 0) -> None:
+    def resize(self, world: World, *, rewind: int = 0, batch_size: int | None = None) -> None:
         """Go on in another world; see `streamplug.StreamingDataLoader.resize`.
 
         Raises:
@@ -178,7 +178,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
                 f"resize() of a loader with batch_size={self.batch_size}, which is not that of a "
                 "StreamingDataset: give both the same batch size"
             )
-        super().resize(world, rewind=rewind)
+        super().resize(world, rewind=rewind, batch_size=batch_size)
 
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:
         """Continue from a state; a data set without states ignores it."""

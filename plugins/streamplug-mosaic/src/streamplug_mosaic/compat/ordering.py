@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,13 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan.selection import Selection
+from streamplug.plan import Selection, rows_of
 from streamplug.plugin.registry import make
 from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
 from streamplug.types import World as ProcessPlace
 from streamplug_mosaic.compat.checks import check_batch_size, check_block_size, warn
-from streamplug_mosaic.partition import make_partition
+from streamplug_mosaic.partition import fits, make_partition
 from streamplug_mosaic.sampling import choose_per_shard
 
 if TYPE_CHECKING:
@@ -107,16 +108,14 @@ def get_partitions(
         initial_nodes=initial_physical_nodes,
     )
     steps = np.arange(partition.steps)
-    return _by_worker(
-        world, batch_size, len(steps), lambda rank: partition.entries(rank, batch_size, steps)
-    )
+    return _by_worker(world, batch_size, len(steps), lambda rank: partition.entries(rank, steps))
 
 
 def _check_partition(
     samples: int, canonical_nodes: int, world: ProcessPlace, drop_first: int, *, is_relaxed: bool
 ) -> None:
     """Refuse what mosaicml-streaming refuses, and warn where samples are repeated often."""
-    if not is_relaxed and canonical_nodes % world.nodes and world.nodes % canonical_nodes:
+    if not is_relaxed and not fits(canonical_nodes, world.nodes):
         raise ConfigError(
             "Either canonical or physical nodes must be a multiple of the other: "
             f"num_canonical_nodes={canonical_nodes}, num_physical_nodes={world.nodes}"
@@ -219,10 +218,20 @@ def generate_work(
             f"sample_in_epoch={sample_in_epoch}: must be whole global batches, of "
             f"{batch * place.ranks} samples each"
         )
-    run = dataset.session.run.with_options(batch_size=batch, batching_method=batching_method)
-    plan = run.epoch(epoch, place)
-    steps = np.arange(first, plan.steps)
-    return _by_worker(place, batch, len(steps), lambda rank: plan.ids(rank, batch, steps))
+    session = dataset.session
+    options = replace(session.run.options, batch_size=batch, batching_method=batching_method)
+    planner = options.order().planner(options, session.run.planner.streams, session.streams)
+    begun = session.run.segments(place)[0]
+    plan = planner.epoch(epoch, [replace(begun, global_batch=batch * place.ranks)])
+    steps = np.arange(first, plan.steps(place))
+
+    def batches(rank: ProcessPlace) -> Int64:
+        rows = np.full((len(steps), batch), -1, np.int64)
+        for row, ids in zip(rows, rows_of(*plan.ids(rank, steps))):
+            row[: len(ids)] = ids
+        return rows
+
+    return _by_worker(place, batch, len(steps), batches)
 
 
 def select(run: Run, epoch: int, stream: int | None) -> Selection:
@@ -233,4 +242,4 @@ def select(run: Run, epoch: int, stream: int | None) -> Selection:
         epoch: Number of the epoch.
         stream: Number of the stream; None for all.
     """
-    return run.planner.selection(epoch, run.options.shuffle_seed, stream)
+    return run.planner.streams.select(epoch, stream)

@@ -18,36 +18,42 @@ _CACHED_CHUNKS_PER_RANK = 8
 class ChunkedEpoch(Epoch):
     """Epoch computed in chunks: a shuffle takes hardly longer for thousands of samples than for a few."""
 
-    def __init__(self, epoch: Epoch, world: World, batch: int) -> None:
-        """Wrap `epoch` for one world and batch size."""
-        self.steps = epoch.steps
-        self._epoch, self._batch = epoch, batch
-        self._world = replace(world, rank=0, worker=0)
-        self._chunk_steps = max(_CHUNK_SAMPLES // batch, 1)
+    def __init__(self, epoch: Epoch, world: World) -> None:
+        """Wrap `epoch` for one world."""
+        self.units, self.global_batch = epoch.units, epoch.global_batch
+        self._epoch, self._world = epoch, replace(world, rank=0, worker=0)
+        self._steps = epoch.steps(world)
+        self._chunk_steps = max(_CHUNK_SAMPLES // max(epoch.rows_per_step(world), 1), 1)
         self._chunk = lru_cache(_CACHED_CHUNKS_PER_RANK * world.ranks)(self._compute)
 
-    def _compute(self, rank: int, chunk: int) -> Int64:
-        steps = np.arange(
-            chunk * self._chunk_steps, min((chunk + 1) * self._chunk_steps, self.steps)
-        )
-        return self._epoch.ids(replace(self._world, rank=rank), self._batch, steps)
+    def _compute(self, rank: int, chunk: int) -> tuple[Int64, Int64]:
+        first = chunk * self._chunk_steps
+        steps = np.arange(first, min(first + self._chunk_steps, self._steps))
+        return self._epoch.ids(replace(self._world, rank=rank), steps)
 
-    def ids(self, world: World, batch: int, steps: Int64) -> Int64:
-        """Return the sample ids of a rank's batches, as `Epoch.ids`."""
-        chunks, places = np.divmod(steps, self._chunk_steps)
-        parts = {chunk: self._chunk(world.rank, chunk) for chunk in np.unique(chunks).tolist()}
-        # Batches may vary in size, and chunks then differ in width.
-        width = max((part.shape[1] for part in parts.values()), default=batch)
-        ids = np.full((len(steps), width), -1, np.int64)
-        for chunk, part in parts.items():
-            rows = chunks == chunk
-            ids[rows, : part.shape[1]] = part[places[rows]]
-        return ids
+    def units_per_step(self, world: World) -> int:
+        return self._epoch.units_per_step(world)
 
-    def rows_per_step(self, batch: int) -> int:
-        """Return the approximate number of samples of a rank's batch, as `Epoch.rows_per_step`."""
-        return self._epoch.rows_per_step(batch)
+    def steps(self, world: World) -> int:
+        return self._epoch.steps(world)
 
-    def where(self, world: World, batch: int, sample: int) -> list[Place]:
-        """Return where a sample is handed out, as `Epoch.where`."""
-        return self._epoch.where(world, batch, sample)
+    def rows_per_step(self, world: World) -> int:
+        return self._epoch.rows_per_step(world)
+
+    def where(self, world: World, sample: int) -> list[Place]:
+        return self._epoch.where(world, sample)
+
+    def ids(self, world: World, steps: Int64) -> tuple[Int64, Int64]:
+        chunks, rows = np.divmod(steps, self._chunk_steps)
+        sizes, starts = np.empty_like(steps), np.empty_like(steps)
+        parts, total = [np.empty(0, np.int64)], 0
+        for number in np.unique(chunks).tolist():
+            ids, offsets = self._chunk(world.rank, number)
+            of_chunk = chunks == number
+            starts[of_chunk] = offsets[rows[of_chunk]] + total
+            sizes[of_chunk] = np.diff(offsets)[rows[of_chunk]]
+            parts.append(ids)
+            total += len(ids)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], sizes)
+        return np.concatenate(parts)[places], offsets

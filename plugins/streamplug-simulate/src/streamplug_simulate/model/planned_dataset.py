@@ -124,7 +124,7 @@ class SimulatedDataset(StreamingDataset):
         merged = {**defaults, **changes}
         if merged["shuffle"] == "none":
             merged["shuffle"] = None
-        if self.session.run.varies:  # the mean, for rates and estimates
+        if self.session.run.counts_batches:  # the mean, for rates and estimates
             merged["batch_size"] = self._mean_batch_size(merged)
         if merged["batch_size"] is None:
             raise ConfigError("no batch size: give batch_size in the config, or --batch-size")
@@ -137,7 +137,7 @@ class SimulatedDataset(StreamingDataset):
             )
         ranks = World(options.get("nodes", 1), options.get("ranks_per_node", 1))
         world = self.session.placement.merge_replicas(ranks)
-        return self.session.run.epoch(0, world).rows_per_step(1)
+        return self.session.run.epoch(0, world).rows_per_step(world)
 
     # -- parts of a simulated run ---------------------------------------------------
 
@@ -148,15 +148,23 @@ class SimulatedDataset(StreamingDataset):
             ConfigError: If the order is invalid.
             PluginError: If there is no such shuffle.
         """
-        shuffle = {} if scenario.shuffle is None else {"shuffle_algo": scenario.shuffle}
-        run = self.session.run
-        return run.with_options(
-            batch_size=run.batch_size if run.varies else scenario.batch_size,
+        run, opened = self.session.run, self.session.streams
+        options = replace(
+            run.options,
+            batch_size=run.batch_size if run.counts_batches else scenario.batch_size,
             shuffle=scenario.shuffle is not None,
-            **shuffle,
+            shuffle_algo=scenario.shuffle or run.options.shuffle_algo,
             shuffle_block_size=scenario.block_size,
             num_canonical_nodes=scenario.canonical_nodes,
         )
+        streams = replace(
+            run.planner.streams,
+            algorithm=options.shuffle_algorithm(),
+            shuffled=options.shuffle,
+            shuffle_block_size=options.shuffle_block_size,
+        )
+        planner = options.order().planner(options, streams, opened)
+        return Run(planner, self.make_fingerprint(opened), options)
 
     def process_world(self, scenario: Scenario, rank: int, worker: int) -> World:
         """Return the world of a process."""
@@ -215,11 +223,11 @@ class WeighedReader:
 
 
 def plan_process_blocks(
-    source: Feed, epoch: Epoch, place: World, world: World, batch: int
+    source: Feed, epoch: Epoch, place: World, world: World
 ) -> tuple[Iterator[Block], PrefetchLimits]:
     """Return the blocks of a process in an epoch, and its prefetch limits."""
     rows, size = source.rows_of_batches(num_threads=0), int(source.reader.starts[-1])
-    blocks = plan_blocks(epoch, world, batch, 0, rows, size=size)
+    blocks = plan_blocks(epoch, world, 0, rows, size=size)
     return source.bounded(blocks, place)
 
 

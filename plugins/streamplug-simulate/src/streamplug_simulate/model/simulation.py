@@ -92,7 +92,7 @@ class _Simulation:
     def _epoch(self, number: int) -> EpochResult:
         scenario, events = self._scenario, self._events
         plan = self._run.epoch(number, self._world)
-        epoch = ChunkedEpoch(plan, self._world, scenario.batch_size)
+        epoch, steps = ChunkedEpoch(plan, self._world), plan.steps(self._world)
         began, before = events.now, self._fetched()
         fetched: list[int] = []  # when each step but the last has ended
 
@@ -104,7 +104,7 @@ class _Simulation:
             events,
             partial(self._workers, epoch),
             scenario.nodes * scenario.ranks_per_node,
-            steps=epoch.steps,
+            steps=steps,
             seconds=scenario.step_seconds,
             ahead=scenario.workers > 0,
             enough=enough,
@@ -115,10 +115,10 @@ class _Simulation:
         fetched.append(self._fetched() - before)
         return EpochResult(
             epoch=number,
-            steps=epoch.steps,
+            steps=steps,
             simulated=training.step,
             bytes=fetched[-1],
-            all_bytes=self._all_bytes(number, fetched[: training.step], epoch.steps),
+            all_bytes=self._all_bytes(number, fetched[: training.step], steps),
             seconds=events.now - began,
             first_batch=training.waits[0],
             waited=sum(training.waits[1:]),
@@ -163,7 +163,7 @@ class _Simulation:
         for number in range(max(scenario.workers, 1)):
             place = self._plan.process_world(scenario, rank, number)
             world = self._plan.replica_world(place)
-            ahead = plan_process_blocks(self._source, epoch, place, world, scenario.batch_size)
+            ahead = plan_process_blocks(self._source, epoch, place, world)
             initial_batches = scenario.prefetch_factor if scenario.workers else 1
             on_batch = partial(training.on_batch, rank)
             workers.append(
@@ -181,8 +181,9 @@ class _Simulation:
     def _quality(self) -> Measures:
         """Measure the order, in steps that are spread over the first epoch."""
         epoch, batch = self._run.epoch(0, self._world), self._scenario.batch_size
+        total = epoch.steps(self._world)
         number = min(
-            _MEASURED_STEPS, max(_MEASURED_SAMPLES // (batch * self._world.ranks), 1), epoch.steps
+            _MEASURED_STEPS, max(_MEASURED_SAMPLES // (batch * self._world.ranks), 1), total
         )
-        steps = np.unique(np.linspace(0, epoch.steps - 1, number).astype(np.int64))
-        return measure(epoch, self._world, batch, np.asarray(self._plan.starts), steps=steps)
+        steps = np.unique(np.linspace(0, total - 1, number).astype(np.int64))
+        return measure(epoch, self._world, np.asarray(self._plan.starts), steps=steps)

@@ -21,6 +21,10 @@ EXAMPLES = {
     "encoding": ("UUIDs, 16 bytes each", 'columns = {{"id": "{}"}}'),
     "engine": ("a pool of processes", 'write_parts(..., engine="{}:4")'),
     "format": ("lines of hexadecimal text", 'writer = Writer(..., format="{}")'),
+    "order": (
+        "a contiguous part of each global batch for each rank",
+        'dataset = StreamingDataset(..., batching_method="{}")',
+    ),
     "shuffle": (
         "shards in random order, each as it is",
         'dataset = StreamingDataset(..., shuffle=True, shuffle_algo="{}")',

@@ -14,10 +14,11 @@ from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
 from streamplug.display.tables import make_console, rows_table
 from streamplug.errors import StateError
+from streamplug.plan.state import unpack
 from streamplug.run.sample_usage import SampleUse
 from streamplug_tools.commands.options import refuse_options
 from streamplug_tools.commands.storage_options import storage_options
-from streamplug_tools.explain_dataset import is_config, open_dataset
+from streamplug_tools.explain_dataset import is_config, open_dataset, state_to_load
 
 _ORDER_OPTIONS = {
     "shuffle_algo",
@@ -151,14 +152,15 @@ def explain(
         refuse_options({"rank"}, "only with --step")
     if saved is None and options["shuffle_algo"] is None:
         refuse_options({"shuffle_block_size"}, "only with --shuffle")
-    state = _read_state(saved) if saved else {}
+    saved_state = _read_state(saved) if saved else {}
+    state = unpack(saved_state)
     names = {name for name in _ORDER_OPTIONS if name in state}
     if "batch_budget" in state:
         names.add("batch_size")
     refuse_options(names, "not with a --state that defines it")
     dataset = open_dataset(locations, state, options)
     if state:
-        dataset.load_state_dict(state)
+        dataset.load_state_dict(state_to_load(locations, saved_state, state))
     if options["step"] is not None:
         uses = dataset.explain(options["step"], epoch=options["epoch"], rank=options["rank"])
     else:

@@ -1,4 +1,4 @@
-"""The batching method ``budget``."""
+"""The order ``budget``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.errors import ConfigError
-from streamplug.run.batching_method import BatchingMethod
+from streamplug.plan import Streams
+from streamplug.run.order import Order
 from streamplug.run.order_options import OrderOptions
 from streamplug.source import OpenSources
 from streamplug_budget.budget import BatchBudget
@@ -26,19 +27,22 @@ _NUMBERS: Mapping[str, type[int | float]] = {
 """Types of the options that are numbers only."""
 
 
-class BudgetBatching(BatchingMethod):
+class BudgetOrder(Order):
     """Batches of as many samples as a limit of their cost allows."""
 
     def check(self, options: OrderOptions) -> None:
         parse_budget(options.batch_budget)
-        if not options.elastic:
+        if options.partition_algo != "elastic":
             raise ConfigError(
-                f"batching_method='budget' needs partition_algo='elastic', not {options.partition_algo!r}"
+                f"partition_algo={options.partition_algo!r}: give it as batching_method=, with "
+                "partition_algo='elastic'"
             )
 
-    def make_planner(self, options: OrderOptions, opened: OpenSources) -> BudgetPlanner:
+    def planner(
+        self, options: OrderOptions, streams: Streams, sources: OpenSources
+    ) -> BudgetPlanner:
         budget = parse_budget(options.batch_budget)
-        lengths = SampleLengths([read_lengths(stream, budget) for stream in opened])
+        lengths = SampleLengths([read_lengths(stream, budget) for stream in sources])
         cost = int(budget.costs(np.array([lengths.longest]))[0])
         if cost > budget.largest_cost:
             raise ConfigError(
@@ -47,7 +51,7 @@ class BudgetBatching(BatchingMethod):
                 "cuts long samples, or leave such samples out by select= of the data set"
             )
         model = CostModel(lengths, budget, options.batch_size)
-        return BudgetPlanner(model, ArrayCache(opened[0]))
+        return BudgetPlanner(streams, model, ArrayCache(sources[0]))
 
 
 def parse_budget(budget: Any) -> BatchBudget:

@@ -1,0 +1,21 @@
+"""The built-in orders, by the tests that outside authors have too."""
+
+from __future__ import annotations
+
+from streamplug_testing import OrderTests
+
+
+class TestRandom(OrderTests):
+    name = "random"
+
+
+class TestPerStream(OrderTests):
+    name = "per_stream"
+
+
+class TestStratified(OrderTests):
+    name = "stratified"
+
+
+class TestDevicePerStream(OrderTests):
+    name = "device_per_stream"

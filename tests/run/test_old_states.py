@@ -1,0 +1,74 @@
+"""States of the version before, which named each value by a key of its own, go on as they would have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamplug import MDSWriter, Stream, StreamingDataset, World
+from tests.states import values
+
+SIZES = (70, 30, 100)
+CASES = json.loads((Path(__file__).parents[1] / "golden" / "states_v1.json").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    top = tmp_path_factory.mktemp("streams")
+    for number, size in enumerate(SIZES):
+        columns = {"stream": "int", "n": "int"}
+        with MDSWriter(out=top / str(number), columns=columns, size_limit="500b") as writer:
+            writer.write_batch({"stream": [number] * size, "n": list(range(size))})
+    return [str(top / str(number)) for number in range(len(SIZES))]
+
+
+def ranks_of(folders, case, state, world):
+    options = {"shuffle": True, "shuffle_block_size": 50, "num_canonical_nodes": 2}
+    runs = [
+        StreamingDataset(
+            streams=[Stream(local=f, **w) for f, w in zip(folders, case["weights"])],
+            world=World(*world, rank=rank),
+            batch_size=16 // (world[0] * world[1]),
+            **{**options, **case["options"]},
+        )
+        for rank in range(world[0] * world[1])
+    ]
+    for run in runs:
+        run.load_state_dict(state)
+    return runs
+
+
+def epoch_of(runs):
+    parts = [
+        [list(zip(b["stream"].tolist(), b["n"].tolist())) for b in run.batches()] for run in runs
+    ]
+    return [sorted(list(sample) for part in step for sample in part) for step in zip(*parts)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_a_state_of_version_1_goes_on(folders, case):
+    if case["options"].get("partition_algo") or "py1" in case["options"].get("shuffle_algo", ""):
+        pytest.importorskip("streamplug_mosaic")
+    assert case["state"]["version"] == 1
+    elastic = "partition_algo" not in case["options"]
+    for world in (case["world"], [1, 4], [2, 2]) if elastic else (case["world"],):
+        runs = ranks_of(folders, case, case["state"], world)
+        state = json.loads(json.dumps(runs[0].state_dict()))
+        assert epoch_of(runs) == case["rest"]
+        assert epoch_of(runs)[:3] == case["next"]
+        again = ranks_of(folders, case, state, world)
+        assert again[0].state_dict() == state
+        assert epoch_of(again) == case["rest"]
+
+
+def test_states_have_the_same_keys_at_any_position(folders):
+    keys = set()
+    for case in CASES:
+        [run, *_] = ranks_of(folders, case, case["state"], case["world"])
+        state = run.state_dict()
+        keys.add(tuple(state))
+        assert all(type(value) in (int, str) for value in state.values())
+        assert values(state)["version"] == 2
+    assert len(keys) == 1
