@@ -57,6 +57,8 @@ WRONG = [
         {"partition_algo": "elastik"},
         "partition_algo='elastik': expected 'elastic', or an order",
     ),
+    ({"partition_algo": "stratified"}, "partition_algo='stratified': it names a batching method"),
+    ({"partition_algo": "random"}, "partition_algo='random': it names a batching method"),
     ({"partition_algo": ["orig"]}, "partition_algo=.*: expected the name of a partition"),
     (
         {"batching_method": "per-stream"},

@@ -54,6 +54,14 @@ class Order(Plugin):
 class MixtureOrder(Order):
     """Built-in orders: batches of a fixed number of samples of a mixture of streams."""
 
+    def check(self, options: OrderOptions) -> None:  # noqa: D102 - see `Order`
+        super().check(options)
+        if options.partition_algo != "elastic":
+            raise ConfigError(
+                f"partition_algo={options.partition_algo!r}: it names a batching method; give it as "
+                "batching_method=, with partition_algo='elastic'"
+            )
+
     def planner(  # noqa: D102 - see `Order`
         self,
         options: OrderOptions,
