@@ -11,6 +11,7 @@ import pytest
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
+from tests.run.numbered_streams import write_numbered
 from tests.states import values, with_values
 
 SIZES = (70, 30, 100)
@@ -19,12 +20,7 @@ CURRICULUM = {0: [0.75, 0.25, 0], 9: [0, 0.5, 0.5]}
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    top = tmp_path_factory.mktemp("streams")
-    for number, size in enumerate(SIZES):
-        columns = {"stream": "int", "n": "int"}
-        with MDSWriter(out=top / str(number), columns=columns, size_limit="500b") as writer:
-            writer.write_batch({"stream": [number] * size, "n": list(range(size))})
-    return [str(top / str(number)) for number in range(len(SIZES))]
+    return write_numbered(tmp_path_factory.mktemp("streams"), SIZES)
 
 
 def make(folders, world=(1, 1), rank=0, batch=16, **changes):

@@ -8,8 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from streamplug import MDSWriter, Stream, StreamingDataset, World
+from streamplug import Stream, StreamingDataset, World
 from streamplug.errors import ConfigError
+from tests.run.numbered_streams import write_numbered
 from tests.states import values
 
 SIZES = (70, 30, 100)
@@ -19,12 +20,7 @@ METHODS = ["random", "stratified", "per_stream", "device_per_stream"]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    top = tmp_path_factory.mktemp("streams")
-    for number, size in enumerate(SIZES):
-        columns = {"stream": "int", "n": "int"}
-        with MDSWriter(out=top / str(number), columns=columns, size_limit="500b") as writer:
-            writer.write_batch({"stream": [number] * size, "n": list(range(size))})
-    return [str(top / str(number)) for number in range(len(SIZES))]
+    return write_numbered(tmp_path_factory.mktemp("streams"), SIZES)
 
 
 def make(folders, world=(1, 1), rank=0, weight="proportion", values=SHARES, **changes):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamplug import MDSWriter, Stream, StreamingDataset, World
+from streamplug import Stream, StreamingDataset, World
+from tests.run.numbered_streams import write_numbered
 from tests.states import values
 
 SIZES = (70, 30, 100)
@@ -16,12 +17,7 @@ CASES = json.loads((Path(__file__).parents[1] / "golden" / "states_v1.json").rea
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    top = tmp_path_factory.mktemp("streams")
-    for number, size in enumerate(SIZES):
-        columns = {"stream": "int", "n": "int"}
-        with MDSWriter(out=top / str(number), columns=columns, size_limit="500b") as writer:
-            writer.write_batch({"stream": [number] * size, "n": list(range(size))})
-    return [str(top / str(number)) for number in range(len(SIZES))]
+    return write_numbered(tmp_path_factory.mktemp("streams"), SIZES)
 
 
 def ranks_of(folders, case, state, world):

@@ -10,7 +10,6 @@ from streamplug.plan.curriculum import (
     Curriculum,
     CurriculumChange,
     CurriculumSchedule,
-    check_proportions,
 )
 from streamplug.plan.elastic import ElasticEpoch
 from streamplug.plan.epoch import Epoch, JoinedEpoch
@@ -176,10 +175,7 @@ class MixturePlanner(Planner):
                 "set_proportions after a change of the global batch, on which the steps of a change depend: "
                 "begin a new run"
             )
-        values = check_proportions(proportions, self.streams.sizes)
-        new = replace(segments[0], start=position, proportions=values, by_hand=True)
-        by_start = {segment.start: segment for segment in segments} | {position: new}
-        return [by_start[start] for start in sorted(by_start)]
+        return self.changed_by_hand(segments, position, proportions)
 
     def with_global_batch(
         self, segments: Sequence[Segment], position: Position, global_batch: int

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from streamplug.errors import ConfigError, PluginError, StateError
-from streamplug.plan.curriculum import Curriculum, CurriculumChange
+from streamplug.plan.curriculum import Curriculum, CurriculumChange, check_proportions
 from streamplug.plan.epoch import Epoch
 from streamplug.plan.position import Position
 from streamplug.plan.segment import Segment
@@ -118,6 +118,22 @@ class Planner(ABC):
             ConfigError: If they are invalid, or the order cannot change so.
         """
         raise self._no_proportions()
+
+    def changed_by_hand(
+        self,
+        segments: Sequence[Segment],
+        position: Position,
+        proportions: Sequence[float],
+    ) -> list[Segment]:
+        """Return segments with other proportions from a position on, for orders that can change so.
+
+        Raises:
+            ConfigError: If they are not proportions of the streams.
+        """
+        values = check_proportions(proportions, self.streams.sizes)
+        new = replace(segments[0], start=position, proportions=values, by_hand=True)
+        by_start = {segment.start: segment for segment in segments} | {position: new}
+        return [by_start[start] for start in sorted(by_start)]
 
     def _no_proportions(self) -> ConfigError:
         return ConfigError("the proportions of streams cannot change with this order")

@@ -22,7 +22,12 @@ _NUM_KEPT = 32
 _TIMEOUT_SECONDS = 300.0
 _POLL_SECONDS = 0.01
 
-_no_group: Callable[[], Any] = lambda: None  # noqa: E731 - in place of a weak reference
+
+def _no_group() -> Any:
+    """Stand for a weak reference to no process group."""
+    return None
+
+
 _num_opened: tuple[Callable[[], Any], Counter[str]] = (_no_group, Counter())
 """Records of each kind that were opened in a process group."""
 
@@ -71,9 +76,8 @@ class RankRecords:
         key = self._key(self._rank, self._num_published)
         try:
             self._store.set(key, f"{self._loop} {self._output} {num_outputs}\n{record}")
-        except (
-            RuntimeError
-        ) as error:  # its process has ended: only a state needs it, and it takes long
+        except RuntimeError as error:
+            # Its process has ended. Only a state needs it, and another attempt would take long.
             self._failure = error
 
     def collect(self, session: Session, record: str) -> dict[int, str]:
@@ -97,11 +101,8 @@ class RankRecords:
 
     def connect(self, session: Session) -> bool:
         """Return whether there is a store that all ranks use, and more than one rank, when a loop begins."""
-        group, placement, world = (
-            sys.modules.get("torch.distributed"),
-            session.placement,
-            session.world,
-        )
+        group: Any = sys.modules.get("torch.distributed")
+        placement, world = session.placement, session.world
         owner = None
         # A worker's process group is a copy of the rank's.
         if world.ranks > 1 and group is not None and not placement.worker_loop().ticket:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.errors import ConfigError
 from streamplug.plan import Curriculum, Epoch, Planner, Position, Segment, Streams
-from streamplug.plan.curriculum import check_proportions
 from streamplug.types import Int64
 from streamplug_budget.curriculum import BudgetCurriculum
 from streamplug_budget.epoch import BudgetEpoch
@@ -87,10 +86,7 @@ class BudgetPlanner(Planner):
                 "set_proportions: batching_method='budget': begin the run with a curriculum=, such as "
                 "{0: [...]}"
             )
-        values = check_proportions(proportions, self.streams.sizes)
-        new = replace(segments[0], start=position, proportions=values, by_hand=True)
-        by_start = {segment.start: segment for segment in segments} | {position: new}
-        return [by_start[start] for start in sorted(by_start)]
+        return self.changed_by_hand(segments, position, proportions)
 
     def _planned(self, until: Position, segments: Sequence[Segment]) -> list[Segment]:
         if not isinstance(self.streams.mixture, Curriculum):
