@@ -19,6 +19,7 @@ from streamplug import MDSWriter, World  # noqa: E402
 from streamplug.errors import StateError  # noqa: E402
 from streamplug.run import rank_record  # noqa: E402
 from tests.rank_group import run_ranks  # noqa: E402
+from tests.start_methods import SOAK  # noqa: E402
 
 process = import_module(f"{__name__.rpartition('.')[0]}.packing_process")
 SIZE, PACKS, MORE = 400, 7, 9
@@ -212,3 +213,78 @@ def test_a_state_of_one_rank_is_refused_on_another(folder):
     ids_of(loaders[0], PACKS)
     with pytest.raises(StateError, match=r"of the ranks \[0\] of 2 .*; this is rank 1 of 2"):
         loaders[1].load_state_dict(loaders[0].state_dict())
+
+
+def before_the_first_pack(rank, folder):
+    state = make_rank(folder, rank, 2).state_dict()
+    again = make_rank(folder, rank, 2)
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    return ids_of(again, MORE), ids_of(make_rank(folder, rank, 2), MORE)
+
+
+def test_a_state_before_the_first_pack_is_loaded_on_each_rank(folder):
+    for packs, expected in run_ranks(2, before_the_first_pack, folder):
+        assert packs == expected
+    for rank in range(2):  # nor is a process group needed
+        packs, expected = before_the_first_pack(rank, folder)
+        assert packs == expected
+
+
+def full_or_open(sample):
+    """Return a sample that fills a pack of 64, or half of one."""
+    return {"tokens": np.zeros(64 if sample["n"] % 3 else 32, np.int32)}
+
+
+def in_step(packs, count, ranks):
+    """Return some packs; of all ranks, one that ends its loop ends those of the others, too."""
+    loop, found = iter(packs), []
+    for _ in range(count):
+        pack = next(loop, None)
+        has_ended = [False] * ranks
+        torch.distributed.all_gather_object(has_ended, pack is None)
+        found += [] if pack is None else [pack["sample_ids"]]
+        if any(has_ended):
+            return found + ids_of(loop)
+    return found
+
+
+def programs(rank, ranks, folder, seeds):
+    """Return the states of random programs, which are those of the loaders that loaded them."""
+    rank_record._TIMEOUT_SECONDS = 20
+    states = []
+    for seed in seeds:
+        random = np.random.default_rng(seed)
+        bins, limit = random.choice([1, 2, 4, 16]), random.choice([None, None, 3])
+        options = {"open_bins": int(bins), "packs_per_epoch": limit, "transform": full_or_open}
+        both = [make_rank(folder, rank, ranks, **options)]
+        steps = random.choice(["loop", "some", "flush", "move", "save"], 6)
+        for number, (step, count) in enumerate(zip(steps, random.integers(1, 4, 6))):
+            found = []
+            for loader in both:
+                if step == "loop":
+                    found.append(ids_of(loader))
+                elif step == "some":
+                    found.append(in_step(loader, count, ranks))
+                elif step == "flush":
+                    found.append(ids_of(loader.flush()))
+                elif step == "move":
+                    session = loader.dataset.session
+                    loader.dataset.load_state_dict(session.state_at(number + 5, 0))
+            # A loader that resumed within a loop yields the rest of it.
+            assert all(packs == found[0][: len(packs)] for packs in found[1:])
+            state = both[0].state_dict()
+            states.append(state)
+            both = [both[0], make_rank(folder, rank, ranks, **options)]
+            both[1].load_state_dict(json.loads(json.dumps(state)))
+            assert both[1].state_dict() == state
+    return states
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_states_are_the_same_on_ranks_that_yield_few_packs_or_none(tmp_path, ranks):
+    with MDSWriter(out=tmp_path / "few", columns={"n": "int"}) as writer:
+        writer.write_batch({"n": np.arange(7)})
+    seeds = range(100 if SOAK else 8)
+    first, *others = run_ranks(ranks, programs, ranks, str(tmp_path / "few"), seeds)
+    assert others == [first] * (ranks - 1)

@@ -59,15 +59,19 @@ class RankRecords:
 
     def publish(self, record: str) -> None:
         """Publish this rank's record after the next output, if `connect` has found a store."""
-        if self._output == _END:
-            self._loop, self._output = self._loop + 1, 0
+        self._leave_ended_loop()
         self._output += 1
         self._put(record, self._output)
 
     def publish_end(self, record: str) -> None:
         """Publish this rank's record after the end of a loop, which may come later on other ranks."""
+        self._leave_ended_loop()  # a loop may end without outputs
         num_outputs, self._output = self._output, _END
         self._put(record, num_outputs)
+
+    def _leave_ended_loop(self) -> None:
+        if self._output == _END:
+            self._loop, self._output = self._loop + 1, 0
 
     def _put(self, record: str, num_outputs: int) -> None:
         if self._store is None or self._failure is not None:

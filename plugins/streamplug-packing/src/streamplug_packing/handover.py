@@ -44,7 +44,8 @@ def select_records(states: Sequence[SavedPacks], session: Session) -> tuple[Worl
                 f"the list has two states of rank {rank} of {World(*worlds[0]).ranks} that differ: save the "
                 "states of all its ranks after the same pack; ranks of a replication group count as one rank"
             )
-    own, saved = session.world, World(*worlds[0]) if worlds else session.world
+    own = session.world
+    saved = World(*worlds[0]) if worlds else replace(own, rank=0)
     if not records or (saved == replace(own, rank=0) and own.rank in records):
         return saved, records
     # The number of ranks is compared first: that of a damaged state may be any.

@@ -239,7 +239,9 @@ class PackIterable:
         if self._stream.is_outdated():
             epoch, step = self._stream.source.session.next_step()
             state = replace(self._state, epoch=epoch, step=step)
-            self._begin(state, None if state.places else {}, f"{epoch},{step}")
+            # Another rank may have samples in open bins where this one has none.
+            known = self._known if self._known == {} else None
+            self._begin(state, known, f"{epoch},{step}")
 
 
 def _go_to_last(source: PackSource, orders: Sequence[Mapping[str, Any]]) -> None:
