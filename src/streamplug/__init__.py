@@ -11,14 +11,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamplug_tokens import TokenBlocks as TokenBlocks
-    from streamplug_tokens import TokenDataset as TokenDataset
-    from streamplug_tokens import TokenPacks as TokenPacks
-    from streamplug_tools.merge import merge_index as merge_index
-    from streamplug_tools.partitioned import write_parts as write_parts
-    from streamplug_tools.table_import import write_from as write_from
-    from streamplug_views.view import View as View
-
     from streamplug.adapters.torch import StreamingDataLoader as StreamingDataLoader
     from streamplug.adapters.torch import StreamingDataset as StreamingDataset
     from streamplug.errors import StreamplugError as StreamplugError
@@ -29,6 +21,7 @@ if TYPE_CHECKING:
     from streamplug.interfaces import Format as Format
     from streamplug.interfaces import ShuffleAlgorithm as ShuffleAlgorithm
     from streamplug.interfaces import Storage as Storage
+    from streamplug.plugin.added_names import *  # noqa: F403 - written by .ci/register
     from streamplug.plugin.registration import register_callback as register_callback
     from streamplug.plugin.registration import register_compression as register_compression
     from streamplug.plugin.registration import register_encoding as register_encoding
@@ -45,11 +38,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "streamplug_tokens": "TokenBlocks TokenDataset TokenPacks",
-    "streamplug_tools.merge": "merge_index",
-    "streamplug_tools.partitioned": "write_parts",
-    "streamplug_tools.table_import": "write_from",
-    "streamplug_views.view": "View",
     "adapters.torch": "StreamingDataLoader StreamingDataset",
     "errors": "StreamplugError",
     "interfaces": "Callback Compression Encoding Engine Format ShuffleAlgorithm Storage",
@@ -60,46 +48,37 @@ _NAMES = {
     "types": "World",
     "write": "MDSWriter Writer",
 }
-"""Public names by the module that defines them."""
+"""Public names of the core by the module that defines them."""
 
 _HOME = dict(sorted((name, module) for module in _NAMES for name in _NAMES[module].split()))
 
 __all__ = list(_HOME)
 
 
-def _missing_distribution(home: str) -> str:
-    """Return the distribution of a module if it is not installed, or an empty string."""
-    package = home.partition(".")[0]
-    is_missing = package.startswith("streamplug_") and find_spec(package) is None
-    return package.replace("_", "-") if is_missing else ""
-
-
 if not TYPE_CHECKING:  # else any name would be one of the package
-    # `import *` gives what is installed.
-    if find_spec("torch") is None:
+    if find_spec("torch") is None:  # `import *` gives what is installed
         __all__ = [name for name in __all__ if name != "StreamingDataLoader"]
-    __all__ = [name for name in __all__ if not _missing_distribution(_HOME[name])]
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:
-            raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
-        home = _HOME[name]
-        if home == "adapters.torch" and find_spec("torch") is None:
-            if name == "StreamingDataLoader":
-                raise ImportError(
-                    "StreamingDataLoader is a loader of torch, which is not installed: pip install torch; "
-                    "without it, iterate over StreamingDataset.batches()"
-                )
-            home = "dataset"  # the same class, less being a torch dataset
-        if missing := _missing_distribution(home):
-            raise ImportError(
-                f"{name} is in {missing}, which is not installed: pip install {missing}"
-            )
-        module = home if home.startswith("streamplug_") else f"streamplug.{home}"
-        value = getattr(import_module(module), name)
+            if name.startswith("_"):  # Python and tools ask for some that few modules have
+                raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
+            value = import_module("streamplug.plugin.names").load_name(name)
+        else:
+            home = _HOME[name]
+            if home == "adapters.torch" and find_spec("torch") is None:
+                if name == "StreamingDataLoader":
+                    raise ImportError(
+                        "StreamingDataLoader is a loader of torch, which is not installed: pip install "
+                        "torch; without it, iterate over StreamingDataset.batches()"
+                    )
+                home = "dataset"  # the same class, less being a torch dataset
+            value = getattr(import_module(f"streamplug.{home}"), name)
         globals()[name] = value
         return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    from streamplug.plugin.catalog import load_catalog
+
+    return sorted({*globals(), *__all__, *load_catalog()["name"]})

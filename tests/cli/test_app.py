@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from streamplug import __version__
 from streamplug.cli import commands, main
 from streamplug.errors import ConfigError
-from streamplug.plugin.catalog import COMMANDS
+from streamplug.plugin.catalog import load_catalog
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_command_of_two_distributions_is_refused(install):
 
 def test_a_command_that_is_not_installed_names_its_distribution(install):
     install()
-    for name, distribution in COMMANDS.items():
+    for name, distribution in load_catalog()["command"].items():
         failed = CliRunner().invoke(main, [name, "set"])
         assert failed.exit_code == 2
         assert f"{name} is in {distribution}: pip install {distribution}\n" in failed.stderr

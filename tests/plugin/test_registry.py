@@ -76,7 +76,7 @@ def test_an_unknown_name_like_nothing_offers_nothing(site):
 def test_a_name_of_ours_tells_the_distribution(site, tmp_path):
     script = """
         from streamplug.plugin import catalog
-        catalog.CATALOG["encoding"]["holo"] = "streamplug-holo"
+        catalog.load_catalog()["encoding"]["holo"] = "streamplug-holo"
         try:
             resolve("encoding", "holo")
         except LookupError as error:

@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 from streamplug_testing.plugin import PluginTests
 
-from streamplug.plugin import inventory
-from streamplug.plugin.catalog import CATALOG
-
 ROOT = Path(__file__).parents[2]
 # Users import these, or they bring commands; nothing looks for names in them.
 NO_PLUGINS = {
@@ -45,19 +42,3 @@ def suite(name):
 for each in DISTRIBUTIONS:
     stem = each.removeprefix("streamplug-").title().replace("-", "")
     globals()[f"Test{stem}"] = suite(each)
-
-
-def test_the_catalog_names_what_the_plugins_provide():
-    installed = {name for name in DISTRIBUTIONS if is_installed(name)}
-    provided = {
-        (f.kind, f.name, f.distribution)
-        for f in inventory().entries
-        if f.distribution in installed and f.name
-    }
-    listed = {
-        (kind, name, distribution)
-        for kind, names in CATALOG.items()
-        for name, distribution in names.items()
-    }
-    assert {entry for entry in listed if entry[2] in installed} == provided
-    assert {distribution for _, _, distribution in listed} <= set(DISTRIBUTIONS)

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
 import pytest
 
 import streamplug
 from streamplug import dataset, interfaces, plugin
+from streamplug.plugin import names
+from streamplug.plugin.catalog import load_catalog
 
 
 def test_the_names_are_those_that_have_a_home():
@@ -43,14 +46,40 @@ def test_without_torch_there_is_the_data_set_all_the_same(monkeypatch):
         _ = streamplug.StreamingDataLoader
 
 
-def test_names_of_other_distributions_say_which_to_install(monkeypatch):
-    monkeypatch.setattr(streamplug, "find_spec", lambda name: None)
-    for name in ("TokenBlocks", "TokenDataset", "TokenPacks"):
-        monkeypatch.delitem(vars(streamplug), name, raising=False)
-        with pytest.raises(
-            ImportError, match=f"^{name} is in streamplug-tokens, which is not inst"
-        ):
-            getattr(streamplug, name)
+ADDED = load_catalog()["name"]
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_installed_distributions_add_names(name):
+    pytest.importorskip(ADDED[name].replace("-", "_"))
+    assert getattr(streamplug, name).__name__ == name
+    assert name in dir(streamplug)
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_names_of_other_distributions_say_which_to_install(monkeypatch, name):
+    monkeypatch.setattr(names, "entry_points", lambda **_: [])
+    monkeypatch.delitem(vars(streamplug), name, raising=False)
+    with pytest.raises(
+        ImportError, match=f"^{name} is in {ADDED[name]}, which is not installed: pip"
+    ):
+        getattr(streamplug, name)
+
+
+def test_names_of_disabled_distributions_say_so(monkeypatch):
+    name = "merge_index"
+    pytest.importorskip("streamplug_tools")
+    monkeypatch.setenv("STREAMPLUG_DISABLE_PLUGINS", ADDED[name])
+    monkeypatch.delitem(vars(streamplug), name, raising=False)
+    with pytest.raises(ImportError, match="is disabled: in STREAMPLUG_DISABLE_PLUGINS"):
+        getattr(streamplug, name)
+
+
+def test_a_name_of_two_distributions_is_refused(monkeypatch):
+    point = EntryPoint("twice", "json:dumps", names.GROUP)
+    monkeypatch.setattr(names, "entry_points", lambda **_: [point, point])
+    with pytest.raises(ImportError, match=r"streamplug\.twice is in .* and .*: uninstall one"):
+        _ = streamplug.twice
 
 
 def test_a_star_import_gives_the_names():
@@ -60,13 +89,12 @@ def test_a_star_import_gives_the_names():
     assert set(streamplug.__all__) <= set(found)
 
 
-def test_a_star_import_gives_the_others_where_they_alone_are_installed():
+def test_a_star_import_without_torch_gives_the_others():
     code = (
-        "import sys; sys.modules['torch'] = sys.modules['streamplug_tokens'] = None\n"
+        "import sys; sys.modules['torch'] = None\n"
         "from streamplug import *\n"
         "import streamplug\n"
         "assert 'StreamingDataLoader' not in streamplug.__all__ and len(streamplug.__all__) > 20\n"
-        "assert not [name for name in streamplug.__all__ if name.startswith('Token')]\n"
         "print(StreamingDataset.__module__)\n"
     )
     command = [sys.executable, "-c", code]

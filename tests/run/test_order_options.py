@@ -13,7 +13,7 @@ from streamplug import MDSWriter, Stream, World, register_storage
 from streamplug.builtin.storages.fsspec import AnyFsspec
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, PluginError, StateError, StreamplugError
-from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.registry import unregister
 
 
@@ -133,7 +133,7 @@ def canonical_nodes_of(folder, **options):
 )
 def test_the_default_does_not_depend_on_shuffling(folder, partition, algo, canonical_nodes):
     options = {"shuffle_algo": algo, "partition_algo": partition, "world": World(nodes=2)}
-    if algo in CATALOG["shuffle"] or partition != "elastic":
+    if algo in load_catalog()["shuffle"] or partition != "elastic":
         pytest.importorskip("streamplug_mosaic")
     assert canonical_nodes_of(folder, **options) == canonical_nodes
     assert canonical_nodes_of(folder, shuffle=True, **options) == canonical_nodes

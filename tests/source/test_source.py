@@ -13,7 +13,7 @@ from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds import MDS
 from streamplug.errors import ConfigError, NotFound, StateError, Transient, UnknownNameError
 from streamplug.plugin import Provider, register
-from streamplug.plugin.catalog import MANIFESTS
+from streamplug.plugin.catalog import load_catalog, load_manifests
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
 from streamplug.source import OpenSources, Source, list_manifests
@@ -86,9 +86,9 @@ def test_a_table_is_recognized_by_its_manifest(tmp_path, monkeypatch):
     table = make_table(tmp_path, [4, 5])
     with pytest.raises(NotFound, match=r"index\.json does not exist"):
         StreamingDataset(remote=table)
-    monkeypatch.setattr("streamplug.source.source.MANIFESTS", {"rows.json": "rowlist"})
+    monkeypatch.setattr("streamplug.source.source.load_manifests", lambda: {"rows.json": "rowlist"})
     assert numbers(remote=table) == [4, 5]
-    monkeypatch.setattr("streamplug.source.source.MANIFESTS", {"rows.json": "nothing"})
+    monkeypatch.setattr("streamplug.source.source.load_manifests", lambda: {"rows.json": "nothing"})
     with pytest.raises(UnknownNameError, match="table: unknown source 'nothing'"):
         StreamingDataset(remote=table)
 
@@ -128,7 +128,7 @@ def test_a_source_of_other_options_is_not_offered_as_a_format():
 
 def test_a_manifest_is_looked_for_again_when_that_fails(tmp_path, monkeypatch):
     table = make_table(tmp_path, [4, 5])
-    monkeypatch.setattr("streamplug.source.source.MANIFESTS", {"rows.json": "rowlist"})
+    monkeypatch.setattr("streamplug.source.source.load_manifests", lambda: {"rows.json": "rowlist"})
     monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: None)
     failures = [Transient("busy")]
 
@@ -159,9 +159,7 @@ def test_a_version_is_of_a_table(tmp_path):
 
 
 def test_each_manifest_has_a_distribution():
-    from streamplug.plugin.catalog import CATALOG
-
-    assert set(MANIFESTS.values()) <= set(CATALOG["source"])
+    assert set(load_manifests().values()) <= set(load_catalog()["source"])
 
 
 def write_numbers(folder, name, *, size=30, **options):

@@ -9,7 +9,7 @@ import click
 import streamplug
 from streamplug.cli.command_group import CommandGroup, examples
 from streamplug.cli.commands import command_names, load_command, missing_command_reason
-from streamplug.plugin.catalog import COMMANDS
+from streamplug.plugin.catalog import load_catalog
 
 
 class _PluginCommands(CommandGroup):
@@ -29,7 +29,9 @@ class _PluginCommands(CommandGroup):
             if reason := missing_command_reason(name):
                 raise click.UsageError(reason, ctx)
             # Only some versions of click suggest commands, and those suggest several.
-            matches = get_close_matches(name, {*command_names(), *COMMANDS}, 1, 0.6)
+            matches = get_close_matches(
+                name, {*command_names(), *load_catalog()["command"]}, 1, 0.6
+            )
             if matches:
                 raise click.UsageError(
                     f"No such command {name!r}. Did you mean {matches[0]!r}?", ctx

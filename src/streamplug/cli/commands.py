@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from streamplug.errors import BrokenPluginError
-from streamplug.plugin.catalog import COMMANDS
+from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.discovery import disabled_reason, distribution_of
 
 GROUP = "streamplug.commands"
@@ -64,7 +64,7 @@ def _broken_command(name: str, reason: str, cause: BaseException | None = None) 
 
 def missing_command_reason(name: str) -> str:
     """Return where to get a known command that is not installed, or an empty string."""
-    distribution = COMMANDS.get(name)
+    distribution = load_catalog()["command"].get(name)
     if distribution is None:
         return ""
     if reason := disabled_reason(distribution):

@@ -1,89 +1,35 @@
-"""Names of first-party plugins and their distributions, for error messages."""
+"""Names of our distributions, installed or not, for error messages."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-
-_AZURE = ("az", "abfs", "abfss", "azure", "azure-dl")
-_OBSTORE_SCHEMES = ("s3", "s3a", "gs", "gcs", *_AZURE, "https", "http")
-
-_NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "storage": {
-        "s3fs": ("s3", "s3a"),
-        "gcsfs": ("gs", "gcs"),
-        "adlfs": _AZURE,
-        "obstore": tuple(f"obstore+{scheme}" for scheme in _OBSTORE_SCHEMES),
-        "aistore": ("ais",),
-        "databricks": ("dbfs",),
-        "hdfs": ("hdfs", "swebhdfs", "webhdfs"),
-        "hf": ("hf",),
-        "ocifs": ("oci",),
-        "sftp": ("sftp", "ssh"),
-    },
-    "compression": {
-        "zstandard": ("zstd",),
-        "lz4": ("lz4",),
-        "brotli": ("br",),
-        "snappy": ("snappy",),
-    },
-    "encoding": {
-        "av": ("video", "audio"),
-        "image": (
-            *("pil", "jpeg", "png", "jpeg_array", "jpegarray"),
-            *("list[jpeg]", "list[pil]", "list[png]"),
-        ),
-        "msgpack": ("msgpack",),
-        "torch": ("tensor",),
-        "webdataset": ("cbor", "gzipped", "npy", "npz", "pth", "ten"),
-    },
-    "format": {
-        "folder": ("folder",),
-        "litdata": ("litdata",),
-        "parquet": ("parquet",),
-        "text": ("json", "jsonl", "csv", "tsv", "plain-csv", "plain-jsonl", "xsv"),
-        "webdataset": ("webdataset",),
-    },
-    "shuffle": {"mosaic": ("naive", "py1s", "py2s", "py1br", "py1e")},
-    "order": {"budget": ("budget",), "mosaic": ("orig", "relaxed")},
-    "source": {
-        "delta": ("delta",),
-        "files": ("files",),
-        "iceberg": ("iceberg",),
-        "views": ("view", "where"),
-    },
-    "callback": {"opentelemetry": ("opentelemetry",)},
-    "engine": {"dask": ("dask",), "ray": ("ray",), "spark": ("spark",), "tools": ("local",)},
-}
-"""Names by kind and distribution, which is ``streamplug-`` and the key."""
-
-MANIFESTS: Mapping[str, str] = {"view.json": "view"}
-"""Source of each manifest by which a location without index.json is recognized."""
-
-EXPRESSION_SOURCE = "where"
-"""Source of streams whose `select` is an expression."""
-
-UNNAMED_SOURCES = ("index", "files", EXPRESSION_SOURCE)
-"""Sources that other options choose than `format`."""
-
-_COMMAND_NAMES: Mapping[str, tuple[str, ...]] = {
-    "simulate": ("simulate",),
-    "testing": ("new-plugin",),
-    "tools": (
-        *("cat", "config", "convert", "diff", "explain", "index", "inspect", "join"),
-        *("merge", "plugins", "proc", "quickstart", "select", "shuffle", "sort", "split", "verify"),
-    ),
-    "views": ("view",),
-}
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 
-def _distributions(names: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    return {name: f"streamplug-{key}" for key, of_key in names.items() for name in of_key}
+@cache
+def load_catalog() -> Mapping[str, Mapping[str, str]]:
+    """Return the distribution by kind and name; kinds are those of plugins, ``name`` and ``command``.
+
+    ``.ci/register`` writes it from what the distributions declare.
+    """
+    catalog: dict[str, dict[str, str]] = {}
+    for distribution, kinds in _declared().items():
+        for kind, names in kinds.items():
+            catalog.setdefault(kind, {}).update(dict.fromkeys(names, distribution))
+    return catalog
 
 
-CATALOG: Mapping[str, dict[str, str]] = {
-    kind: _distributions(names) for kind, names in _NAMES.items()
-}
-"""Distribution by kind and name."""
+def load_manifests() -> dict[str, str]:
+    """Return the source of each manifest by which a location without index.json is recognized."""
+    declared = _declared().values()
+    return {
+        name: source for kinds in declared for name, source in kinds.get("manifest", {}).items()
+    }
 
-COMMANDS: Mapping[str, str] = _distributions(_COMMAND_NAMES)
-"""Distribution of each first-party command."""
+
+@cache
+def _declared() -> Any:
+    return json.loads(files("streamplug.plugin").joinpath("catalog.json").read_bytes())

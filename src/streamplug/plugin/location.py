@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from streamplug.errors import ConfigError, PluginError, prefix_errors
 from streamplug.interfaces.storage import Storage, public_url, public_urls
-from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.registry import is_known, resolve
 
 _URL = re.compile(
@@ -145,7 +145,7 @@ def _storage_name(location: str) -> tuple[str, str]:
     if match["by"]:
         prefix = match["by"].lower()
         client = f"{prefix}+{scheme}"
-        is_client = client in CATALOG["storage"] or is_known("storage", client)
+        is_client = client in load_catalog()["storage"] or is_known("storage", client)
         return client if is_client else f"{prefix}:{scheme}", url
     if not is_known("storage", scheme) and _fsspec_has(scheme):
         return "file", url
@@ -156,4 +156,4 @@ def _fsspec_has(scheme: str) -> bool:
     from fsspec import available_protocols
 
     # fsspec's client must not silently replace a first-party plugin that is not installed.
-    return scheme not in CATALOG["storage"] and scheme in available_protocols()
+    return scheme not in load_catalog()["storage"] and scheme in available_protocols()

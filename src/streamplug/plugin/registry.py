@@ -15,7 +15,7 @@ from streamplug.errors import (
     PluginError,
     UnknownNameError,
 )
-from streamplug.plugin.catalog import CATALOG, UNNAMED_SOURCES
+from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.provider import check_name
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from streamplug.plugin.discovery import PluginEntry
 
 Registrations = dict[str, dict[str, type[Any]]]
+
+_UNNAMED_SOURCES = ("index", "files", "where")
+"""Sources that other options choose than `format`."""
 
 _registered: Registrations = {kind: {} for kind in KINDS}
 _restored: set[tuple[str, str]] = set()  # kinds and names that `restore` has added
@@ -231,7 +234,7 @@ def _unknown_name_text(kind: str, name: str) -> str:
     from streamplug.plugin.discovery import inventory
 
     names = list_names("source") if kind == "format" else []
-    sources = [source for source in names if source not in UNNAMED_SOURCES]
+    sources = [source for source in names if source not in _UNNAMED_SOURCES]
     if name in sources:
         return f"format {name!r} is of tables, which cannot be used here: name a data set"
     available = [*list_names(kind), *sources]
@@ -250,7 +253,8 @@ def _unknown_name_text(kind: str, name: str) -> str:
 def _hint(kind: str, name: str, available: set[str]) -> str:
     from streamplug.plugin.discovery import inventory
 
-    catalog = {**(CATALOG["source"] if kind == "format" else {}), **CATALOG[kind]}
+    known = load_catalog()
+    catalog = {**(known["source"] if kind == "format" else {}), **known[kind]}
     short = name.rpartition(":")[2]
     if others := [entry.provider for entry in inventory().providers(kind, short)]:
         return f" {short!r} is provided by {' and '.join(others)}."

@@ -18,7 +18,7 @@ from streamplug.plan import (
     choose_per_stream,
     proportion_per_stream,
 )
-from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.registry import make
 from streamplug.run.order import Order
 from streamplug.types import Int64
@@ -117,7 +117,7 @@ class OrderOptions:
         try:
             order = make("order", self.batching_method)
         except UnknownNameError as error:
-            if self.batching_method in CATALOG["order"]:
+            if self.batching_method in load_catalog()["order"]:
                 raise
             # A ValueError, as mosaicml-streaming raises.
             raise ConfigError(f"Invalid batching method: {error}") from None

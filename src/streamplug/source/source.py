@@ -16,7 +16,7 @@ from streamplug.errors import (
 )
 from streamplug.interfaces.plugin import Plugin
 from streamplug.interfaces.storage import public_url, public_urls
-from streamplug.plugin.catalog import EXPRESSION_SOURCE, MANIFESTS
+from streamplug.plugin.catalog import load_manifests
 from streamplug.plugin.registry import is_known, make
 from streamplug.source.location import StreamLocation
 from streamplug.source.open_stream import OpenStream
@@ -25,6 +25,10 @@ from streamplug.transfer.retry import call_with_retries
 
 if TYPE_CHECKING:
     from streamplug.stream import Stream
+
+
+EXPRESSION_SOURCE = "where"
+"""Source of streams whose `select` is an expression."""
 
 
 class Source(Plugin):
@@ -123,7 +127,7 @@ def list_manifests() -> dict[str, str]:
     """Return the source of each file by which a location is recognized, also if it is not installed."""
     from streamplug.plugin.discovery import inventory  # only where there is no index.json
 
-    return {**MANIFESTS, **inventory().manifests}
+    return {**load_manifests(), **inventory().manifests}
 
 
 def _exists(stream: Stream, manifest: str) -> bool:

@@ -10,7 +10,7 @@ from functools import partial
 from streamplug.errors import ConfigError, StorageError, Transient
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
-from streamplug.plugin.catalog import CATALOG
+from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.location import absolute_location, is_url, join
 from streamplug.transfer.retry import call_with_retries
 from streamplug.types import ObjectInfo
@@ -52,7 +52,7 @@ def table_error(url: str, name: str) -> ConfigError:
     """Return the error for data files of a table at a URL; `name` is its format."""
     advice = (
         f"read it with format={name!r} (--src-format {name})"
-        if name in CATALOG["source"]
+        if name in load_catalog()["source"]
         else "which is not supported: write the rows that are meant elsewhere"
     )
     return ConfigError(
