@@ -303,11 +303,11 @@ def test_no_index_is_written_if_another_writer_takes_over_while_files_are_synced
     with ThreadPoolExecutor(2) as pool:
         finish = pool.submit(first.finish)
         end = time.monotonic() + 60
-        while not first._closed:
+        while first._state.name != "FINISHING":
             assert time.monotonic() < end
             time.sleep(0.01)
         takeover = pool.submit(MDSWriter, out=tmp_path / "set", exist_ok=True, **options)
-        while "another writer" not in first._closed:
+        while first._state.name != "REPLACED":
             assert time.monotonic() < end
             time.sleep(0.01)
         disk.gate.set()

@@ -735,6 +735,28 @@ def test_a_writer_of_two_threads_is_given_up(tmp_path, monkeypatch, others):
     assert "index.json" not in names(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("raised", "expected"), [(KeyboardInterrupt, KeyboardInterrupt), (OSError, WriterError)]
+)
+def test_an_error_after_another_writer_took_over_is_not_lost(
+    tmp_path, monkeypatch, raised, expected
+):
+    def fail(*_: Any) -> dict[str, str]:
+        monkeypatch.undo()
+        writer._make_place()
+        raise raised("stopped")
+
+    monkeypatch.setattr("streamplug.write.shard_file.digests", fail)
+    writer = MDSWriter(columns=COLUMNS, out=tmp_path / "set", max_samples_per_shard=1)
+    writer.write(sample(0))
+    with pytest.raises(expected) as caught:
+        writer.write(sample(1))
+    errors = [caught.value, caught.value.__context__]
+    assert raised("stopped").args in [error.args for error in errors if error is not None]
+    with pytest.raises(WriterError, match="another writer was started"):
+        writer.finish()
+
+
 # -- several writers ----------------------------------------------------------
 
 

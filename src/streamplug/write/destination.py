@@ -56,8 +56,8 @@ class Destination:
             where = f"{locations[-1].rstrip('/')} {storage_options!r}"
             self._keys.append(where if mounted is None else os.path.realpath(mounted))
         self.process = os.getpid()
-        # A weak reference to what aborts the writer.
-        self.abort: Callable[[], Callable[[str], None] | None] = lambda: None
+        # A weak reference to what closes the writer for another one.
+        self.make_place: Callable[[], Callable[[], None] | None] = lambda: None
         if path is None:
             self._temporary = TemporaryDirectory()
             path = self._temporary.path
@@ -112,8 +112,8 @@ class Destination:
         }
         for owner in set(ours.values()) if take_over else ():
             # As when a cell of a notebook runs again.
-            if abort := owner.abort():
-                abort("another writer was started in the place of this one")
+            if make_place := owner.make_place():
+                make_place()
         if not self._owned.enter_context(try_directory_lock(self.folder)):
             end = "this process: end it, such as by a `with` statement"
             raise OutputExistsError(

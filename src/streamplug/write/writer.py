@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,10 +38,21 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("streamplug")
 _MAX_UNPACKED_PIECES = 4096
 
-_FINISHED = "the data set is complete"
-_FINISHING = "the data set is being completed by another thread"
-_ABORTED = "the data set was given up after an error"
-_SHARED = "the data set was given up, as two threads wrote at a time"
+
+class _State(Enum):
+    """State of a writer; the values say why no sample is accepted."""
+
+    OPEN = ""
+    FLUSHING = "a shard is being written by another thread"
+    FINISHING = "the data set is being completed by another thread"
+    FINISHED = "the data set is complete"
+    ABORTED = "the data set was given up after an error"
+    REPLACED = "another writer was started in the place of this one"
+    SHARED = "the data set was given up, as two threads wrote at a time"
+
+    @property
+    def is_closed(self) -> bool:
+        return self not in (_State.OPEN, _State.FLUSHING, _State.FINISHING)
 
 
 class Writer(Configurable, section="writer"):
@@ -138,7 +150,7 @@ class Writer(Configurable, section="writer"):
         self._encode = make_encoder(encodings, self._rows.encode_pieces, extra_keys)
         self._encode_batch = make_encoder(encodings, self._rows.encode_batch, extra_keys)
         self._is_oversize_reported = False
-        self._max_bytes = min(
+        self._max_shard_bytes = min(
             x for x in (self._size_limit, self._rows.max_size, 1 << 62) if x is not None
         )
         self._check_size_limit(size_limit)
@@ -162,8 +174,8 @@ class Writer(Configurable, section="writer"):
         )
         self._entries: list[dict[str, Any]] = []
         self._written_bytes = self._raw_bytes = self._samples = 0
-        self._closed = ""  # or why no more samples can be written
-        self._destination.abort = WeakMethod(self._close_with)
+        self._enter(_State.OPEN)
+        self._destination.make_place = WeakMethod(self._make_place)
         self._new_shard()
         keep_freed_memory()
 
@@ -173,7 +185,7 @@ class Writer(Configurable, section="writer"):
 
     def _check_size_limit(self, size_limit: float | str | None) -> None:
         # A method, as the writers of streamplug-mosaic accept any limit.
-        if self._max_bytes <= self._rows.base_size + self._rows.row_overhead:
+        if self._max_shard_bytes <= self._rows.base_size + self._rows.row_overhead:
             raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
 
     def _new_shard(self) -> None:
@@ -303,23 +315,33 @@ class Writer(Configurable, section="writer"):
         self._unpacked, self._single_sizes = [], []
         self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
-    def _check_open(self, expected: str | None = None) -> None:
-        """Raise an error if no sample is accepted; give the data set up if another thread is to blame."""
-        if self._max_bytes < 0 and self._closed != expected:
-            if not self._closed:
-                self._close_with(_SHARED)
-            raise WriterError(f"{self._closed}; make a new writer for another one")
+    def _enter(self, state: _State) -> None:
+        self._state = state
+        # Bytes that a shard may have: without room for a sample, `write` looks at the state.
+        self._max_bytes = self._max_shard_bytes if state is _State.OPEN else -1
+
+    def _check_open(self) -> None:
+        """Raise an error if no sample is accepted; give the data set up if two threads write."""
+        if self._state is _State.FLUSHING:
+            self._close(_State.SHARED)
+        self._check_state(_State.OPEN)
+
+    def _check_state(self, expected: _State) -> None:
+        if self._state is not expected:
+            raise WriterError(f"{self._state.value}; make a new writer for another one")
 
     def _flush(self) -> None:
-        limit, self._max_bytes = self._max_bytes, -1  # for other threads
+        self._enter(_State.FLUSHING)
         try:
             self._write_shard()
-        except BaseException:  # of the caller's batch, some samples may be in a shard already
-            if not self._closed:
-                self._close_with(_ABORTED)
-                raise
-        self._max_bytes = -1 if self._closed else limit
-        self._check_open()  # another thread may have given it up
+        except BaseException as error:
+            # Another thread that gives the data set up removes what this one writes.
+            if self._state.is_closed and isinstance(error, Exception):
+                self._check_state(_State.FLUSHING)
+            self._close(_State.ABORTED)  # of a batch, some samples may be in a shard already
+            raise
+        self._check_state(_State.FLUSHING)
+        self._enter(_State.OPEN)
 
     def _write_shard(self) -> None:
         check_process(self._destination.process)
@@ -364,28 +386,34 @@ class Writer(Configurable, section="writer"):
             StorageError: If an upload fails.
             WriterError: If the data set was aborted by an error before.
         """
-        if self._closed == _FINISHED:
+        if self._state is _State.FINISHED:
             return
         self._check_open()
         try:
             if self._num_rows or self._single_sizes:
                 self._flush()
-            self._closed, self._max_bytes = _FINISHING, -1  # for other threads
+            self._enter(_State.FINISHING)
             self._uploader.drain()
-            self._check_open(_FINISHING)  # given up by another thread, files may not be on the disk
+            self._check_state(_State.FINISHING)  # given up, files may not be on the disk
             data = format_index(self._entries, {})
             if self._appended is not None:
                 data = self._appended.extended_index(self._entries)
             self._destination.write_index(data, durable=self._uploader.durable)
             self._uploader.put_index(data)
         except BaseException:
-            self._close_with(_ABORTED)
+            self._abort()
             raise
-        self._close_with(_FINISHED)
+        self._close(_State.FINISHED)
 
-    def _close_with(self, why: str) -> None:
-        self._closed = why
-        self._max_bytes = -1  # rejects further samples without a check for each
+    def _abort(self) -> None:
+        self._close(_State.ABORTED)
+
+    def _make_place(self) -> None:
+        self._close(_State.REPLACED)
+
+    def _close(self, state: _State) -> None:
+        if not self._state.is_closed:
+            self._enter(state)
         self._progress.close()
         self._uploader.close()
         self._destination.close()
@@ -396,5 +424,5 @@ class Writer(Configurable, section="writer"):
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             self.finish()
-        elif not self._closed:
-            self._close_with(_ABORTED)
+        elif not self._state.is_closed:
+            self._abort()
