@@ -594,3 +594,8 @@ def test_a_download_that_was_cut_is_refused_every_time(tmp_path):
             CorruptShardError, match=r"^shard 0: counting://.*/shard\.00000\.mds has"
         ):
             way()
+
+
+def test_decoders_by_other_keys_than_names_are_refused():
+    with pytest.raises(ConfigError, match=r"decoders={3: …}: expected the name of a column"):
+        Stream(local="set", decoders={3: lambda encoding: encoding})  # type: ignore[dict-item]

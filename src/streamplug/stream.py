@@ -170,6 +170,8 @@ class Stream(SummaryRepr, Configurable):
                 f"decoders={decoders!r:.60}: expected a decoder by name of each column, in a dict"
             )
         for column, decoder in decoders.items():
+            if not isinstance(column, str):
+                raise ConfigError(f"decoders={{{column!r:.60}: …}}: expected the name of a column")
             if decoder is not None and not callable(decoder):
                 raise ConfigError(
                     f"decoders={{{column!r}: …}}: expected a decoder, got {type(decoder).__name__}"

@@ -255,3 +255,15 @@ def test_a_view_without_a_version_is_refused(place):
     with pytest.raises(NotFound, match="has no version yet: its first commit did not finish"):
         read(place)
     assert log(place) == []
+
+
+def test_a_source_that_is_missing_is_named_with_its_view(place):
+    shutil.rmtree(place.parent / "more")
+    with pytest.raises(
+        NotFound, match=r"view, version 1: its source: .*/more/index\.json does not"
+    ):
+        StreamingDataset(remote=str(place))
+    with pytest.raises(
+        NotFound, match=r"view, version 1: its source: .*/more/index\.json does not"
+    ):
+        StreamingDataset(remote=str(place), select="n > 5")

@@ -55,7 +55,8 @@ class SnapshotStream(Stream):
     snapshot: Snapshot = None  # type: ignore[assignment]  # the fields before have defaults
 
     def open(self, observer: Observer | None = None) -> OpenStream:
-        return open_snapshot_stream(self, self.snapshot, "the view", "", "")
+        where = f"a view of {self.snapshot.sources[0].opened.stream.shown_url}"
+        return open_snapshot_stream(self, self.snapshot, where, "", "")
 
 
 def make_stream(snapshot: Snapshot) -> SnapshotStream:

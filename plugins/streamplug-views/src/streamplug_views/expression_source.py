@@ -14,7 +14,7 @@ from streamplug_tools.expressions import Expression
 from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.user_cache import source_cache_dir
 from streamplug.display.progress_bar import ProgressBar
-from streamplug.errors import ConfigError, StorageError
+from streamplug.errors import ConfigError, StorageError, UnsafeTypeError, prefix_errors
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces.storage import public_url
 from streamplug.plan import RowSelection, parse_selection
@@ -70,12 +70,15 @@ def load_rows(stream: Stream) -> RowSelection | None:
     folder = folder or ("/" if location.startswith("/") else ".")
     storage = open_storage(folder + query, options)
     data = call_with_retries(lambda: storage.read(name), stream.retries)
+    where = f"select={public_url(location)!r}: {storage.url_of(name)}"
     try:
-        return parse_selection(np.load(BytesIO(data), allow_pickle=False))
+        rows = np.load(BytesIO(data), allow_pickle=False)
     except Exception as error:  # NumPy reads the head as Python source
         raise ConfigError(
-            f"select={public_url(location)!r}: {storage.url_of(name)}: {error}"
+            f"{where} is no file of an array of numbers or booleans, as np.save writes them, or it is damaged"
         ) from error
+    with prefix_errors(where, ConfigError):
+        return parse_selection(rows)
 
 
 def _select(opened: OpenStream, stream: Stream, text: str) -> RowSelection:
@@ -122,4 +125,11 @@ def _evaluate(opened: OpenStream, stream: Stream, text: str, title: str) -> Iter
             lambda job: progress.update(job.done, job.total),
             allow_unsafe_types=False,
         )
-        yield from evaluate(snapshot_of(opened), text, None, context)
+        try:
+            yield from evaluate(snapshot_of(opened), text, None, context)
+        except UnsafeTypeError as error:
+            raise UnsafeTypeError(
+                f"{opened.stream.shown_url}: select={text!r:.60} reads a column whose decoding can run code "
+                "from the data, which select= never does: pass row numbers or a mask, or read a view, "
+                "View.of(…, allow_unsafe_types=True).where(…)"
+            ) from error

@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 from streamplug_files import glob_prefix
 
-from streamplug.errors import DataError
+from streamplug.errors import DataError, StorageError, prefix_errors
 from streamplug.index import Index
 from streamplug.index.columns import DigestColumns, TextColumn
 from streamplug.plugin.location import is_url, local_path, strip_client
@@ -119,8 +119,10 @@ def open_source(
 
     Raises:
         DataError: If it is not the data set that the view was made of.
+        StorageError: If it cannot be read, or does not exist.
     """
-    opened = source_stream(source, view, base_url).open(observer)
+    with prefix_errors(f"{where}: its source", StorageError):
+        opened = source_stream(source, view, base_url).open(observer)
     if not opened.has_shards:
         raise DataError(
             f"{where}: its source {opened.stream.shown_url} is a view; sources must be data sets"
