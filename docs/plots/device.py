@@ -3,7 +3,7 @@
     python tests/benchmarks/bench_device.py --json docs/plots/device.json
     python docs/plots/device.py
 
-`tox -e gpu` runs both. Needs matplotlib.
+`tox -c tests -e gpu` runs both. Needs matplotlib.
 """
 
 from __future__ import annotations

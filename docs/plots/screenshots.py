@@ -2,7 +2,7 @@
 
     python docs/plots/screenshots.py [--pages]
 
-The pages need Playwright and Chromium, as in `tox -e browser`. Tests take all of them again and compare:
+The pages need Playwright and Chromium, as in `tox -c tests -e browser`. Tests take all of them again and compare:
 tests/repo/test_screenshots.py and tests/browser/test_screenshots.py.
 """
 

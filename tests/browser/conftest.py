@@ -1,4 +1,4 @@
-"""Pages as a browser shows them: `tox -e browser` has Playwright, and takes the machine's own Chromium."""
+"""Pages as a browser shows them: `tox -c tests -e browser` has Playwright, and takes the machine's own Chromium."""
 
 from __future__ import annotations
 

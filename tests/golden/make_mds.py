@@ -1,6 +1,6 @@
 """Write the sets that mds.json describes, with mosaicml-streaming.
 
-Run it as ``tox exec -e peers -- python tests/golden/make_mds.py``. Its gz files hold the time, so
+Run it as ``tox exec -c tests -e peers -- python tests/golden/make_mds.py``. Its gz files hold the time, so
 they differ from run to run.
 """
 

@@ -1,4 +1,4 @@
-"""Tests on a CUDA device: `tox -e gpu` runs them, and fails where there is none."""
+"""Tests on a CUDA device: `tox -c tests -e gpu` runs them, and fails where there is none."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ if not HAS_DEVICE:
     if os.environ.get("STREAMPLUG_TEST_GPU"):
         raise pytest.UsageError(
             "tests/gpu needs a CUDA device, and torch finds none: name a torch that is built for CUDA by "
-            "STREAMPLUG_TEST_TORCH, see tox.ini, and run it on a machine with a GPU"
+            "STREAMPLUG_TEST_TORCH, see tests/tox.ini, and run it on a machine with a GPU"
         )

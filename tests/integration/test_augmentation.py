@@ -72,7 +72,7 @@ def read(out, step, ranks):
 @pytest.mark.parametrize("kind", ["generator", "torchvision", "albumentations"])
 def test_pixels_after_a_kill_are_the_same_on_another_world(data, tmp_path, kind):
     if kind != "generator" and find_spec(kind) is None:
-        pytest.skip(f"{kind} is not installed: tox -e augmentation")
+        pytest.skip(f"{kind} is not installed: tox -c tests -e augmentation")
     killed = start(data, tmp_path, kind, workers=2)
     kill_after(tmp_path / "5-1-0.json", killed)
     first, _ = json.loads((tmp_path / "state.json").read_text())

@@ -1,6 +1,6 @@
 """Runs the examples of trainers: whole, in two goes, or killed.
 
-`tox -e integrations` and `tox -e jax` have what they need.
+`tox -c tests -e integrations` and `tox -c tests -e jax` have what they need.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """llm-foundry over streamplug writes and reads the same files and batches as over mosaicml-streaming.
 
-`tox -e foundry` has it installed. Its converters, its text data set with a split, and its loaders of mixtures
+`tox -c tests -e foundry` has it installed. Its converters, its text data set with a split, and its loaders of mixtures
 and of prompts import `streaming`.
 """
 

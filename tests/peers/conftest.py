@@ -1,4 +1,4 @@
-"""mosaicml-streaming as a fixture; `tox -e peers` has it installed."""
+"""mosaicml-streaming as a fixture; `tox -c tests -e peers` has it installed."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_the_first_installs_what_exists():
 def test_the_linter_has_one_version():
     places = {
         "tests/requirements.txt": r"^ruff==(.+)$",
-        "tox.ini": r"^deps = ruff==(.+)$",
+        "tox.ini": r"^    ruff==(.+)$",
         ".pre-commit-config.yaml": r"^    rev: v(.+)\n    hooks:\n      - id: ruff-check$",
     }
     found = {

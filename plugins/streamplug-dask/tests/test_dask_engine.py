@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("distributed", reason="distributed is not installed: tox -e engines")
+pytest.importorskip("distributed", reason="distributed is not installed: tox -c tests -e engines")
 
 import dask
 import distributed

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("ray", reason="ray is not installed: tox -e engines")
+pytest.importorskip("ray", reason="ray is not installed: tox -c tests -e engines")
 
 import ray
 from streamplug_ray.engine import Ray

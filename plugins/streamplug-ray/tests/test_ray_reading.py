@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="ray is not installed: tox -e engines")
+pytest.importorskip("ray", reason="ray is not installed: tox -c tests -e engines")
 
 from ray.data import DataContext
 from streamplug_ray import RayBatches, from_streamplug

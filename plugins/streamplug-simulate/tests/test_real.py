@@ -1,4 +1,4 @@
-"""Simulations beside runs: what nodes fetch, to the byte. How long it takes: `tox -e simulate`."""
+"""Simulations beside runs: what nodes fetch, to the byte. How long it takes: `tox -c tests -e simulate`."""
 
 from __future__ import annotations
 

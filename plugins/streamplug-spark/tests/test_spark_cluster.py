@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines")
+pytest.importorskip("pyspark", reason="pyspark is not installed: tox -c tests -e engines")
 
 from streamplug_files import PLAN_NAME
 from streamplug_tools.partitioned import write_parts

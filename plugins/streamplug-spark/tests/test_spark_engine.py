@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines")
+pytest.importorskip("pyspark", reason="pyspark is not installed: tox -c tests -e engines")
 
 from streamplug_testing import EngineTests
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: tox -e engines")
+pytest.importorskip("pyspark", reason="pyspark is not installed: tox -c tests -e engines")
 
 from streamplug_spark import dataframe_to_mds, write_dataframe
 from streamplug_tools.merge import merge_index

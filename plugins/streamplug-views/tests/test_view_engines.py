@@ -53,7 +53,7 @@ def base(tmp_path):
 
 @pytest.fixture
 def dask_engine():
-    distributed = pytest.importorskip("distributed", reason="tox -e engines")
+    distributed = pytest.importorskip("distributed", reason="tox -c tests -e engines")
     pytest.importorskip("streamplug_dask")
     cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
@@ -64,7 +64,7 @@ def dask_engine():
 
 @pytest.fixture
 def ray_engine():
-    ray = pytest.importorskip("ray", reason="tox -e engines")
+    ray = pytest.importorskip("ray", reason="tox -c tests -e engines")
     pytest.importorskip("streamplug_ray")
     ray.shutdown()  # that of other tests
     ray.init(
@@ -80,7 +80,7 @@ def ray_engine():
 
 @pytest.fixture
 def spark_engine():
-    sql = pytest.importorskip("pyspark.sql", reason="tox -e engines")
+    sql = pytest.importorskip("pyspark.sql", reason="tox -c tests -e engines")
     pytest.importorskip("streamplug_spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
