@@ -2,8 +2,8 @@
 
     python docs/plots/screenshots.py [--pages]
 
-The pages need Playwright and Chromium, as in `tox -c tests -e browser`. Tests take all of them again and compare:
-tests/repo/test_screenshots.py and tests/browser/test_screenshots.py.
+The pages need Playwright and Chromium, as in `tox -c tests -e browser`. Tests take all of them again and
+compare: tests/repo/test_screenshots.py and tests/browser/test_screenshots.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies to devices: order, streams, errors. CUDA is a stand-in; `tox -c tests -e gpu` has tests with a device."""
+"""Copies to devices: order, streams, errors. CUDA is a stand-in; `tox -c tests -e gpu` has a device."""
 
 from __future__ import annotations
 

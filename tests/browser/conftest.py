@@ -1,4 +1,4 @@
-"""Pages as a browser shows them: `tox -c tests -e browser` has Playwright, and takes the machine's own Chromium."""
+"""Pages in the machine's own Chromium; `tox -c tests -e browser` has Playwright."""
 
 from __future__ import annotations
 

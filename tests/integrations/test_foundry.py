@@ -1,7 +1,7 @@
 """llm-foundry over streamplug writes and reads the same files and batches as over mosaicml-streaming.
 
-`tox -c tests -e foundry` has it installed. Its converters, its text data set with a split, and its loaders of mixtures
-and of prompts import `streaming`.
+`tox -c tests -e foundry` has it installed. Its converters, its text data set with a split, and its loaders of
+mixtures and of prompts import `streaming`.
 """
 
 from __future__ import annotations
