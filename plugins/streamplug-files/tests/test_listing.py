@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import glob
+import re
 
 import pytest
 from streamplug_files import ScannableFormat
-from streamplug_files.glob import FileSet
+from streamplug_files.glob import FileSet, parse_locations
 from streamplug_files.listing import list_data_files
 
 from streamplug.errors import ConfigError, NotFound, StorageError, Transient
@@ -92,6 +93,32 @@ def test_a_directory_that_is_named_like_a_file_is_pointed_out(tmp_path):
     with pytest.raises(NotFound, match=r"data.raw .*; if it is a directory, end its name with"):
         listed("data.raw")
     assert listed("data.raw/") == ["data.raw/part-0.raw"]
+
+
+def test_a_location_without_files_is_an_error_beside_others(tmp_path):
+    for name in ("a/0.raw", "a/1.raw", "b/0.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    def listed(*locations):
+        paths = [f"{tmp_path}/{location}" for location in locations]
+        files = parse_locations(paths, lambda name: name.endswith(".raw"))
+        data_files, _ = list_data_files(open_storage(files.root), files, Raw(), 0)
+        return [file.raw for file in data_files]
+
+    assert listed("a/*.{raw,txt}", "a/0.raw") == ["0.raw", "1.raw", "0.raw"]
+    for empty, shown in (
+        ("b", "b/"),
+        ("c", "c/"),
+        ("b/*.raw", "b/*.raw"),
+        ("a/9*.raw", "9*.raw"),
+        ("b/0.txt", "b/0.txt/"),
+        ("b/*.{raw,r}", "b/*.raw"),
+    ):
+        with pytest.raises(
+            NotFound, match=rf"no \.raw file among {re.escape(shown)}; check remote="
+        ):
+            listed("a/0.raw", empty, "a")
 
 
 def listed(folder, *parts):

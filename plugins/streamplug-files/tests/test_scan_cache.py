@@ -15,7 +15,13 @@ from streamplug_files.scan_cache import read_with_digest
 
 from streamplug import Stream, StreamingDataset, register_format
 from streamplug.cache.user_cache import source_cache_dir
-from streamplug.errors import CacheConflictError, ConfigError, CorruptShardError, InvalidIndexError
+from streamplug.errors import (
+    CacheConflictError,
+    ConfigError,
+    CorruptShardError,
+    InvalidIndexError,
+    NotFound,
+)
 from streamplug.interfaces import Column, ShardReader
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
@@ -109,6 +115,26 @@ def test_files_without_an_index_are_a_data_set(folder, looked, tmp_path):
     ]  # once per place
     assert text(folder, local=str(tmp_path / "cache")) == "abcdefghi"
     assert len(looked) == 6
+
+
+def test_files_that_local_names_are_read_where_they_are(folder):
+    before = sorted(folder.iterdir())
+    for name, content in (("a.raw", "abc"), ("{b,c}.raw", "defghi"), ("[bc].raw", "defghi")):
+        place = str(folder / name)
+        for options in ({"local": place}, {"local": place, "remote": place}):
+            dataset = StreamingDataset(**options, format="bytes-as-samples")
+            assert bytes(sample["byte"] for sample in dataset).decode() == content
+    assert sorted(folder.iterdir()) == before
+    with pytest.raises(ConfigError, match="must be a path on this machine"):
+        StreamingDataset(local="s3://bucket/*.raw", format="bytes-as-samples")
+
+
+def test_a_link_to_nothing_is_named_as_a_missing_file(folder):
+    for name in ("d.raw", "d.raw.gz"):
+        (folder / name).symlink_to("nowhere")
+        with pytest.raises(NotFound, match=rf"set/{name} does not exist"):
+            text(folder)
+        (folder / name).unlink()
 
 
 def test_a_file_written_again_with_its_size_is_noticed_by_a_cache(folder, tmp_path):

@@ -148,6 +148,9 @@ def test_globs_braces_and_lists_choose_files(tree):
         opened(f"{tree}/**/*.gif")
     with pytest.raises(NotFound, match="there are no files"):
         opened(tree / "none")
+    assert len(opened(f"{tree}/**/*.{{gif,txt}}")) == 1
+    with pytest.raises(NotFound, match=r"no files that match dog/none/; check"):
+        StreamingDataset(remote=[f"{tree}/cat", f"{tree}/dog/none"], format="folder")
 
 
 def test_what_begins_with_a_dot_is_left_out(tree, caplog):

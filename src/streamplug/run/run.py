@@ -179,7 +179,10 @@ class Run:
 
     def _check_size(self) -> None:
         if not self.planner.streams.epoch_size:
-            raise ConfigError("an epoch of the data set has no samples")
+            raise ConfigError(
+                "an epoch of the data set has no samples: its streams have none, or select=, choose=, "
+                "repeat= or proportions leave out all of them"
+            )
 
     def global_step(self, epoch: int, step: int, world: World) -> int:
         """Return the number of the global batch of a step; batches that vary may take several steps."""

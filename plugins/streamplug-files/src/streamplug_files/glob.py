@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from os.path import commonprefix
 
@@ -25,16 +25,31 @@ MAX_RANGE_NUMBERS = 10_000_000
 class FileSet:
     """Names, globs and directories (with a trailing slash) below a root, in order; ``''`` is all of it.
 
-    The root of HTTP URLs has their query.
+    The root of HTTP URLs has their query. `locations` has for each part the number of the location that was
+    expanded to it; empty if each is one.
     """
 
     root: str
     parts: tuple[str, ...]
+    locations: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def whole(self) -> bool:
         """Whether it is the whole root directory."""
         return self.parts == ("",)
+
+    def find_empty(self, counts: Sequence[int]) -> str | None:
+        """Return a part of a location without any file; None if all have some.
+
+        Some choices of a pattern, such as ``*.{jpg,png}``, may have none.
+
+        Args:
+            counts: Number of files of each part.
+        """
+        locations = self.locations or range(len(self.parts))
+        found = {location for location, count in zip(locations, counts) if count}
+        empty = (p for p, location in zip(self.parts, locations) if location not in found)
+        return next(empty, None)
 
 
 def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], bool]) -> FileSet:
@@ -59,7 +74,9 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
             f"{public_url(names[0])!r} and others differ in the query of their URLs, such as a signature; "
             "give each its own stream in streams="
         )
-    split = [pair for path in paths for pair in _split(path, is_file)]
+    expanded = [list(_split(path, is_file)) for path in paths]
+    split = [pair for pairs in expanded for pair in pairs]
+    locations = [number for number, pairs in enumerate(expanded) for _ in pairs]
     firsts = {folder.partition("/")[0] for folder, _ in split}
     if len(firsts) > 1 and all(_is_below(folder) for folder, _ in split):
         split = [(f if f.partition("/")[0] == "." else f"./{f}", rest) for f, rest in split]
@@ -68,7 +85,7 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     for folder, rest in split:
         inner = folder[len(root) :].strip("/")
         parts.append(f"{inner}/{rest}" if inner else rest)
-    return FileSet(root + queries[0], tuple(parts))
+    return FileSet(root + queries[0], tuple(parts), tuple(locations))
 
 
 def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str, str]]:

@@ -98,10 +98,11 @@ def list_data_files(
             error.args = (f"{error}; if it is a directory, end its name with a slash",)
         raise
     data_files: list[DataFile] = []
+    counts: list[int] = []
     by_raw_name: dict[str, DataFile] = {}
     tables = ListedTables(format_.table_files)
     for part in files.parts:
-        shown = _compile_part(part, format_.hidden_names)
+        shown, num_before = _compile_part(part, format_.hidden_names), len(data_files)
         for file in _list_part(storage, part, infos.get(part), format_, retries, tables=tables):
             if not shown.fullmatch(file.stored.key):
                 hidden = hidden or file.stored.key
@@ -113,14 +114,17 @@ def list_data_files(
                     "file; name those that are meant"
                 )
             data_files.append(file)
+        counts.append(len(data_files) - num_before)
     found = [file.stored.key for file in data_files]
     state = check_writer_output(storage, found, retries, named=infos)
     data_files = [file for file in data_files if file.stored.key not in state]
     tables.check(storage, [file.stored.key for file in data_files])
-    if not data_files:
+    empty = files.find_empty(counts)
+    if not data_files or empty is not None:
+        shown_parts = [empty] if data_files and empty else files.parts
         raise NotFound(
             f"{storage.url}: there is no index.json, and no {_dotted(endings)} file"
-            + ("" if files.whole else f" among {', '.join(files.parts)[:200]}")
+            + ("" if files.whole else f" among {', '.join(shown_parts)[:200]}")
             + "; check remote=, local= and split=; below directories, a glob such as **/*."
             + f"{endings[0]} finds files"
             + (f"; hidden files, such as {hidden}, must be named" if hidden else "")

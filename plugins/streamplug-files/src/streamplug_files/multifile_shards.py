@@ -66,15 +66,20 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
     """
     infos: dict[str, ObjectInfo] = {}
     counts: Counter[str] = Counter()
+    part_counts: list[int] = []
     for part in files.parts:
+        num_before = counts.total()
         for info in list_objects(storage, part, retries, recursive=True):
             if info.key != INDEX_NAME and not info.key.startswith(MULTIFILE_PREFIX):
                 infos[info.key] = info
                 counts[info.key] += 1
-    if not infos:
+        part_counts.append(counts.total() - num_before)
+    empty = files.find_empty(part_counts)
+    if not infos or empty is not None:
+        parts = [empty] if infos and empty else files.parts
         raise NotFound(
             f"{storage.url}: there are no files"
-            + ("" if files.whole else f" that match {', '.join(files.parts)[:200]}")
+            + ("" if files.whole else f" that match {', '.join(parts)[:200]}")
             + "; check remote=, local= and split="
         )
     keys = sorted(infos)

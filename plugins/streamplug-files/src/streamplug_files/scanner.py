@@ -20,7 +20,7 @@ from streamplug.errors import (
 )
 from streamplug.interfaces import Compression, Storage
 from streamplug.plugin.registry import make
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer.disk_errors import map_disk_errors, map_storage_errors
 from streamplug.transfer.ranges import open_cancellable, parts_error
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.tempdir import TemporaryDirectory
@@ -62,6 +62,9 @@ def _open_source(
     file: DataFile, storage: Storage, directory: Path | None, retries: int, url: str
 ) -> Iterator[ScanSource]:
     key, compression = file.stored.key, file.compression
+    if directory is not None:
+        with map_storage_errors(url):  # not those of a cache file, which the scan writes
+            (directory / key).open("rb").close()
     if compression is None and directory is not None:
         with _map_file(directory / key) as data:
             yield _MappedSource(data, storage, key, retries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -63,14 +63,17 @@ class FilesSource(IndexSource):
                     f"split={stream.split!r} with remote={public_urls(location)!r:.200}: a split is of a "
                     "directory; name it in remote=, and give split= to other streams only"
                 )
-            files = FileSet(join(files.root, stream.split), files.parts)
-        return FilesLocation.of(
+            files = replace(files, root=join(files.root, stream.split))
+        found = FilesLocation.of(
             stream,
             parent,
             parts=() if files.whole else files.parts,
             files=files,
             selection=json.dumps([stream.format, *files.parts]),
         )
+        # Files that local= names are the data set itself, and no cache of it.
+        is_data_set = stream.local is not None and stream.remote in (None, stream.local)
+        return replace(found, local=parent) if is_data_set else found
 
     def find_index(
         self, stream: Stream, storage: Storage, retries: int

@@ -72,7 +72,10 @@ class PlainJSONL(PlainFormat):
 
     def merge_entries(self, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         # Missing keys are None, so that all files can have all columns.
-        return {**entries[0], "columns": sorted({n for entry in entries for n in entry["columns"]})}
+        columns = sorted({n for entry in entries for n in entry["columns"]})
+        if not columns:
+            raise InvalidIndexError("the files have no lines, so their columns are not known")
+        return {**entries[0], "columns": columns}
 
 
 def _ends_of(data: bytes) -> Int64:
