@@ -715,6 +715,55 @@ def test_a_loader_resumes_exactly(tars, name, workers):
     assert plain(next(iter(again))) == follows
 
 
+def few(cls):
+    return cls % 5 not in (1, 2) and not 6 < cls < 11
+
+
+LOADERS = {
+    "samples": lambda d, w: as_loader(d.select(few), w),
+    "limited": lambda d, w: as_loader(d, w).shuffle(3).with_epoch(3),
+    "no share": lambda d, w: as_loader(d.select(few).rsample(0.7).with_epoch(1), w),
+    "nothing": lambda d, w: as_loader(d.slice(0), w),
+}
+
+
+def as_loader(dataset, workers):
+    return wds.WebLoader(dataset, batch_size=None, collate_fn=int, num_workers=workers)
+
+
+def of_class(sample):
+    return int(sample["cls"])
+
+
+@pytest.mark.parametrize("workers", [0, 2, 3])
+@pytest.mark.parametrize("name", LOADERS)
+def test_loops_after_a_state_of_a_loader_are_those_that_would_have_come(tmp_path, name, workers):
+    tars = write_tars(tmp_path / "few", shards=2, count=9)
+
+    def make():
+        dataset = wds.WebDataset(tars, shardshuffle=False).decode().map(of_class)
+        return LOADERS[name](dataset, workers)
+
+    loader = make()
+    epochs = [list(loader) for _ in range(3)]
+    assert loader.state_dict()["epoch"] == 3
+    loader = make()
+    for epoch in range(2):
+        outputs, states = iter(loader), []
+        for _ in epochs[epoch]:
+            next(outputs)
+            states.append(json.loads(json.dumps(loader.state_dict())))
+        assert next(outputs, None) is None
+        for number, state in enumerate(states, 1):
+            again = make()
+            again.load_state_dict(state)
+            assert list(again) == epochs[epoch][number:]
+            assert list(again) == epochs[epoch + 1]
+        again = make()
+        again.load_state_dict(loader.state_dict())
+        assert list(again) == epochs[epoch + 1]
+
+
 def rebatched(tars):
     loader = wds.WebLoader(made(tars, "selected"), batch_size=None, num_workers=2)
     return loader.unbatched().shuffle(9).batched(4)

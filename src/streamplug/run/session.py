@@ -117,6 +117,14 @@ class Session:
         with self.looping(self.begin()) as loop:
             yield from self._read(loop, read, rows, num_threads)
 
+    def skip(self) -> Part:
+        """Return the part that was told, or else a loop, which ends, without reading anything of it."""
+        part = self._take_told()
+        if part is None:
+            part = self.begin()
+            part.end()
+        return part
+
     def leave(self, read: Generator[Any, None, None]) -> None:
         """Close what reads for a loop that goes on elsewhere: downloads go on that this may need."""
         self._handover.leave(read)

@@ -76,7 +76,7 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
         )
     expanded = [list(_split(path, is_file)) for path in paths]
     split = [pair for pairs in expanded for pair in pairs]
-    locations = [number for number, pairs in enumerate(expanded) for _ in pairs]
+    numbers = [number for number, pairs in enumerate(expanded) for _ in pairs]
     firsts = {folder.partition("/")[0] for folder, _ in split}
     if len(firsts) > 1 and all(_is_below(folder) for folder, _ in split):
         split = [(f if f.partition("/")[0] == "." else f"./{f}", rest) for f, rest in split]
@@ -85,7 +85,7 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     for folder, rest in split:
         inner = folder[len(root) :].strip("/")
         parts.append(f"{inner}/{rest}" if inner else rest)
-    return FileSet(root + queries[0], tuple(parts), tuple(locations))
+    return FileSet(root + queries[0], tuple(parts), tuple(numbers))
 
 
 def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str, str]]:

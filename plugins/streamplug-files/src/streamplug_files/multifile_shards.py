@@ -74,9 +74,9 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
                 infos[info.key] = info
                 counts[info.key] += 1
         part_counts.append(counts.total() - num_before)
-    empty = files.find_empty(part_counts)
-    if not infos or empty is not None:
-        parts = [empty] if infos and empty else files.parts
+    empty_part = files.find_empty(part_counts)
+    if not infos or empty_part is not None:
+        parts = [empty_part] if infos and empty_part else files.parts
         raise NotFound(
             f"{storage.url}: there are no files"
             + ("" if files.whole else f" that match {', '.join(parts)[:200]}")

@@ -183,9 +183,9 @@ class WebLoader(Fluent):
         except BaseException:
             progress.has_failed = progress.epoch is None
             raise
-        if progress.epoch is None:  # no outputs were left
-            current = run.current()
-            progress.epoch, progress.first = current.epoch, session.step_of(current)
+        if progress.epoch is None:  # workers had no outputs, or a stage has ended the loop before
+            part = progress.loop or session.skip()
+            progress.epoch, progress.first = part.epoch, session.step_of(part.start)
         progress.done = True
 
     @closed_at_exit
@@ -194,7 +194,7 @@ class WebLoader(Fluent):
         workers = max(int(self._kwargs.get("num_workers") or 0), 1)
         positions = self._pipeline.start_positions(workers)
         even_positions, made, extra_outputs = positions, 0, 0
-        progress.rest_mark = ((), tuple(positions), skipped)
+        progress.rest_mark = ((), tuple(positions), skipped, 0)
         session = self._pipeline.dataset.session
         loop, num_jumps = session.begin(), session.run.num_jumps
         loop.is_ahead, progress.loop = True, loop
@@ -210,7 +210,8 @@ class WebLoader(Fluent):
                 ]
                 extra_outputs += 1
                 progress.epoch, progress.first = epoch, first
-                progress.mark = (tuple(positions), tuple(even_positions), extra_outputs)
+                turn = (worker + 1) % workers
+                progress.mark = (tuple(positions), tuple(even_positions), extra_outputs, turn)
                 progress.used += 1
                 loop.num_steps += 1
                 if progress.used > skipped:
@@ -245,13 +246,14 @@ class WebLoader(Fluent):
     def _position(self) -> RankPosition:
         """Return the position of this rank."""
         progress = cast("Progress", self._progress)
-        positions, even_positions, extra_outputs = progress.rest_mark
+        positions, even_positions, extra_outputs, turn = progress.rest_mark
         position = self._pipeline.position_of(
             progress.epoch or 0,
             progress.first,
             list(positions),
             list(even_positions),
             extra_outputs,
+            turn=turn,
         )
         own = progress.position
         if own.at_rest:

@@ -247,10 +247,10 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             if progress.count_output():
                 self._progress = progress  # another loop may have yielded since
                 yield output
-        if progress.epoch is None:  # no samples were left
-            loop = self._data.session.begin()
-            progress.epoch, progress.first = loop.epoch, loop.step
-            loop.end()
+        if progress.epoch is None:  # a stage has ended the loop before it read a sample
+            session = self._data.session
+            part = session.skip()
+            progress.epoch, progress.first = part.epoch, session.step_of(part.start)
         progress.done = True
         self._check_epoch(progress, start, process)
 
@@ -345,6 +345,8 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
         positions: list[PipelinePosition],
         even_positions: list[PipelinePosition],
         extra_outputs: int,
+        *,
+        turn: int = 0,
     ) -> RankPosition:
         """Return the position of this rank in a loop.
 
@@ -354,12 +356,14 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             positions: Position of each process.
             even_positions: Position of each process when all had made the same number of outputs.
             extra_outputs: Number of processes that have made one output since then.
+            turn: Number of the process whose turn is next.
         """
         workers, batch = len(even_positions), self._data.session.batch
         if positions and all(p.at_rest and p.used % batch == 0 for p in positions):
             steps = [position.used // batch for position in positions]
             whole, rest = divmod(sum(steps), workers)
-            if steps == [whole + (worker < rest) for worker in range(workers)]:
+            # Any number of processes may go on if that of the next step is the one whose turn is next.
+            if rest == turn and steps == [whole + (worker < rest) for worker in range(workers)]:
                 return RankPosition(epoch, first + sum(steps))
         common = min(position.used // batch for position in even_positions)
         parts = [replace(p, used=p.used - common * batch) for p in even_positions]
