@@ -14,7 +14,7 @@ import pytest
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, register_storage
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import (
     AccessDenied,
     CacheConflictError,
@@ -25,10 +25,11 @@ from streamplug.errors import (
     Transient,
     UnknownNameError,
 )
+from streamplug.interfaces.storage import public_url
 from streamplug.plugin.registry import unregister
 
 
-class Counting(AnyFsspec):
+class Counting(LocalStorage):
     """Files of a directory, as a remote that counts what is asked of it."""
 
     calls: ClassVar[Counter[str]] = Counter()
@@ -36,7 +37,7 @@ class Counting(AnyFsspec):
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url.replace("counting://", "file://"), **options)
-        self.url = url
+        self.url = public_url(url)
 
     def read(self, key: str) -> bytes:
         self._count(f"read {key}")
@@ -208,12 +209,6 @@ def test_only_the_shards_that_are_needed_are_downloaded(tmp_path):
     assert sum(call.startswith("download") for call in Counting.calls) == 1
 
 
-def test_memory_is_a_remote(tmp_path):
-    write("memory://stream-test", exist_ok=True, compression="gz")
-    dataset = StreamingDataset(remote="memory://stream-test", local=str(tmp_path))
-    assert ids(dataset) == list(range(60))
-
-
 def test_without_local_a_remote_is_kept_among_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     folder = write(tmp_path / "set")
@@ -343,14 +338,14 @@ def test_a_cache_that_was_made_by_half_is_completed(tmp_path, missing):
     assert (cache / missing).exists()
 
 
-def test_credentials_in_a_url_do_not_reach_the_cache(tmp_path):
-    write("memory://me:secret@host/stream-test", 10, exist_ok=True)
-    dataset = StreamingDataset(
-        remote="memory://me:secret@host/stream-test", local=str(tmp_path / "cache")
-    )
+def test_credentials_in_a_url_do_not_reach_the_cache(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    url = "counting://me:secret@host/stream-test"
+    write(url, 10)
+    dataset = StreamingDataset(remote=url, local=str(tmp_path / "cache"))
     assert ids(dataset) == list(range(10))
     origin = (tmp_path / "cache" / ".streamplug" / "origin.json").read_text()
-    assert json.loads(origin)["remote"] == "memory://host/stream-test"
+    assert json.loads(origin)["remote"] == "counting://host/stream-test"
     assert "secret" not in origin
     assert "secret" not in repr(dataset.streams)
 
@@ -559,8 +554,8 @@ def test_local_must_be_local(tmp_path):
 
 
 def test_a_missing_set_is_named():
-    with pytest.raises(NotFound, match=r"^memory://nothing/here/index\.json does not exist"):
-        StreamingDataset(remote="memory://nothing", split="here")
+    with pytest.raises(NotFound, match=r"^counting:///nothing/here/index\.json does not exist"):
+        StreamingDataset(remote="counting:///nothing", split="here")
 
 
 def test_an_unknown_scheme_is_named():

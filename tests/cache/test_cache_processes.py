@@ -68,8 +68,8 @@ def test_processes_without_a_limit_download_each_shard_once(
 
 # Where a process dies: before or after which call of what.
 DEATHS = [
-    ("streamplug.builtin.storages.http:Http.download", 2, "before"),
-    ("streamplug.builtin.storages.http:Http.download", 2, "after"),
+    ("streamplug_fsspec.http:HttpStorage.download", 2, "before"),
+    ("streamplug_fsspec.http:HttpStorage.download", 2, "after"),
     ("streamplug.cache.store:verify_file", 3, "before"),
     ("streamplug.builtin.compressions.gzip:Gzip.decompress_stream", 2, "before"),
     ("streamplug.builtin.compressions.gzip:Gzip.decompress_stream", 2, "after"),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.cache.options import CacheOptions
 from streamplug.cache.quota import CacheQuota
 from streamplug.cache.staging import staging_path
@@ -54,7 +54,7 @@ class TwoFiles(Plain):
     roles = ("data", "meta")
 
 
-class Remote(AnyFsspec):
+class Remote(LocalStorage):
     """Files of a directory; counts downloads, and can be made to fail."""
 
     def __init__(self, root: Path) -> None:

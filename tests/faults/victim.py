@@ -18,7 +18,7 @@ from streamplug.dataset import StreamingDataset
 
 TASK = globals()["TASK"]
 PLACES = {
-    "download": "streamplug.builtin.storages.http:Http.download",
+    "download": "streamplug_fsspec.http:HttpStorage.download",
     "check": "streamplug.cache.store:verify_file",
     "decompression": "streamplug.builtin.compressions.gzip:Gzip.decompress_stream",
     "eviction": "streamplug.cache.quota:CacheQuota._evict",

@@ -65,6 +65,8 @@ def kind(request):
 @pytest.fixture(params=["near", "far"])
 def place(request, tmp_path, kind):
     """The location of a tree of files, of which two are not hidden."""
+    if request.param == "far":
+        pytest.importorskip("streamplug_fsspec")
     url = str(tmp_path / "set") if request.param == "near" else f"memory://{uuid.uuid4().hex}/set"
     make, suffix = FORMATS[kind]
     storage = open_storage(url)

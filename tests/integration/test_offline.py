@@ -23,7 +23,7 @@ from streamplug import (
     register_format,
     register_storage,
 )
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import (
     AccessDenied,
     CacheConflictError,
@@ -45,7 +45,7 @@ class NoCredentialsError(Exception):
     """As botocore raises it."""
 
 
-class Remote(AnyFsspec):
+class Remote(LocalStorage):
     """A directory that may be away."""
 
     failure: Exception | str | None = None

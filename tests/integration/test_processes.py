@@ -209,16 +209,16 @@ EXIT = """
     import json, sys, threading
     from streamplug import StreamingDataset
     from streamplug.plugin_kit import cancellation as cancel
-    from streamplug.plugin_kit.fsspec_storage import FsspecStorage
+    from streamplug.builtin.storages.local import LocalStorage
 
-    copy = FsspecStorage.download
+    copy = LocalStorage.download
 
     def download(self, key, path):
         if key == f"shard.{dataset.num_shards - 1:05}.mds":
             cancel.sleep(250)
         copy(self, key, path)
 
-    FsspecStorage.download = download
+    LocalStorage.download = download
     dataset = StreamingDataset(remote=sys.argv[1], local=sys.argv[2], batch_size=4, predownload=999)
     held = [iter(dataset), dataset.batches()]
     for it in held:

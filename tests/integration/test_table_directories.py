@@ -33,6 +33,8 @@ def kind(request):
 
 @pytest.fixture(params=["near", "far"])
 def lake(request, tmp_path):
+    if request.param == "far":
+        pytest.importorskip("streamplug_fsspec")
     return (
         str(tmp_path / "lake") if request.param == "near" else f"memory://{uuid.uuid4().hex}/lake"
     )

@@ -6,20 +6,26 @@ from pathlib import Path
 import pytest
 from streamplug_testing.isolation import isolated_plugins
 
-from streamplug.builtin.storages.fsspec import AnyFsspec
-from streamplug.builtin.storages.http import Http
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import ConfigError, UnknownNameError
+from streamplug.interfaces import Storage
 from streamplug.plugin import Provider, open_storage
 from streamplug.plugin.location import is_url, join, local_path
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 
 
-class Far(FsspecStorage):
+class Far(LocalStorage):
+    def __init__(self, url, **options):
+        Storage.__init__(self, url, **options)
+
+
+class Quick(Far):
     pass
 
 
-class Quick(FsspecStorage):
-    pass
+class General(Far):
+    @classmethod
+    def supports_scheme(cls, scheme):
+        return scheme in {"ftp", "simplecache", "s3"}
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +33,7 @@ def no_plugins():
     with isolated_plugins(
         Provider("storage", "far", f"{__name__}:Far"),
         Provider("storage", "quick+far", f"{__name__}:Quick"),
+        Provider("storage", "*", f"{__name__}:General"),
     ):
         yield
 
@@ -46,6 +53,7 @@ def no_plugins():
         ("acme:s3://bucket/set", None),
         ("dbfs:/set", None),
         ("simplecache::s3://bucket", None),
+        ("simplecache::/set", None),
     ],
 )
 def test_which_locations_are_local(location, path):
@@ -86,13 +94,12 @@ def test_join_keeps_the_query_of_an_http_url_behind_its_path(client):
 @pytest.mark.parametrize(
     ("location", "storage_class", "url"),
     [
-        ("/data/set", AnyFsspec, "/data/set"),
-        ("file:///data/set", AnyFsspec, "/data/set"),
-        ("memory://set", AnyFsspec, "memory://set"),
-        ("MEMORY://set", AnyFsspec, "memory://set"),
-        ("https://host/set", Http, "https://host/set"),
-        ("ftp://host/set", AnyFsspec, "ftp://host/set"),
-        ("simplecache::file:///set", AnyFsspec, "simplecache::file:///set"),
+        ("/data/set", LocalStorage, "/data/set"),
+        ("file:///data/set", LocalStorage, "/data/set"),
+        ("FAR://set", Far, "far://set"),
+        ("ftp://host/set", General, "ftp://host/set"),
+        ("simplecache::file:///set", General, "simplecache::file:///set"),
+        ("simplecache::/set", General, "simplecache::/set"),
         ("far://host/set", Far, "far://host/set"),
         ("test:far://host/set", Far, "far://host/set"),
         ("quick+far://host/set", Quick, "quick+far://host/set"),
@@ -111,7 +118,7 @@ def test_a_relative_path_is_that_of_now(tmp_path, monkeypatch):
 
 
 def test_options_reach_the_storage():
-    assert open_storage("far://h", {"a": 1}).filesystem_options() == {"a": 1}
+    assert open_storage("far://h", {"a": 1})._options == {"a": 1}
 
 
 @pytest.mark.parametrize("location", ["nowhere://x", "other:far://x"])
@@ -124,6 +131,21 @@ def test_a_scheme_that_nothing_provides(location):
 def test_a_client_that_is_not_installed_is_named(location):
     with pytest.raises(UnknownNameError, match="pip install streamplug-obstore"):
         open_storage(location)
+
+
+@pytest.mark.parametrize(
+    ("location", "install"),
+    [
+        ("ftp://host/set", "streamplug-fsspec"),
+        ("simplecache::s3://bucket/set", "streamplug-fsspec"),
+        ("memory://set", "streamplug-fsspec"),
+        ("https://host/set", "streamplug-fsspec"),
+    ],
+)
+def test_what_other_schemes_need_is_named(location, install):
+    with isolated_plugins(), pytest.raises(UnknownNameError, match="unknown storage") as caught:
+        open_storage(location)
+    assert f"pip install {install}" in str(caught.value)
 
 
 def test_a_plugin_of_ours_is_not_replaced_by_the_bare_client():

@@ -147,8 +147,9 @@ def test_a_url_may_name_the_distribution(site):
         site.install(
             name,
             provides("far", f"{name}.code:Far", "storage"),
-            code="from streamplug.plugin_kit.fsspec_storage import FsspecStorage\n"
-            "class Far(FsspecStorage): pass\n",
+            code="from streamplug.builtin.storages.local import LocalStorage\n"
+            "class Far(LocalStorage):\n"
+            "    def __init__(self, url): self.url = url\n",
         )
     shown = site.run("print(*[open_storage(f'{d}:far://h/p') for d in ('one', 'two')])")
     assert shown == "Far('far://h/p') Far('far://h/p')\n"

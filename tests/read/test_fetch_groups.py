@@ -10,7 +10,7 @@ import pytest
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import Stream
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import CorruptShardError, NotFound, PluginError, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import RangeShards, Reader
@@ -19,7 +19,7 @@ from streamplug.transfer.observer import Observer
 from streamplug.transfer.range_reader import RangeReader
 
 
-class Joining(AnyFsspec):
+class Joining(LocalStorage):
     """Can be asked for parts of several files at once; some parts are lost the first times."""
 
     supports_read_many = True
@@ -29,8 +29,8 @@ class Joining(AnyFsspec):
         self.lost, self.left, self.error = lost, dict.fromkeys(lost, times), error
 
     def read_many(self, parts):
-        found = super().read_many(parts)
-        return [self._lost(key) or part for (key, _, _), part in zip(parts, found)]
+        read = super().read_ranges
+        return [self._lost(key) or read(key, [place])[0] for key, *place in parts]
 
     def read_ranges(self, key, ranges):
         if error := self._lost(key):
@@ -76,7 +76,7 @@ def test_of_eight_shards_two_questions_are_asked(many):
 
 
 def test_who_cannot_join_is_asked_for_each(many):
-    reader, storage = opened(many, AnyFsspec(str(many)))
+    reader, storage = opened(many, LocalStorage(str(many)))
     ids = one_of_each(reader)
     check(reader.rows(ids), ids)
     assert storage.counts["read_many"] == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import CorruptShardError, StorageError, Transient
 from streamplug.read import RangeShards, Reader
 from streamplug.transfer.pool import ThreadPool
@@ -17,7 +17,7 @@ from streamplug.transfer.range_reader import RangeReader
 from streamplug.types import FileInfo
 
 
-class Gated(AnyFsspec):
+class Gated(LocalStorage):
     """Keeps one file back until it is let go, and has lost another one."""
 
     def __init__(self, url, kept="", lost=""):
@@ -95,7 +95,7 @@ def test_whoever_stops_early_leaves_nothing(folder):
     assert not [t for t in threading.enumerate() if t.name == "streamplug-prefetch"]
 
 
-class Counting(AnyFsspec):
+class Counting(LocalStorage):
     """Notes what is asked for, of which something is lost."""
 
     def __init__(self, url, lost=()):
@@ -120,11 +120,11 @@ def counting(folder, retries=0, lost=()):
 def test_a_range_that_no_memory_holds_is_refused_before_it_is_split(folder):
     file = FileInfo("shard.00000.mds", 1 << 60, {})
     with pytest.raises(CorruptShardError, match=r"shard\.00000\.mds: a range of \d+ bytes"):
-        RangeReader(AnyFsspec(str(folder)), 0).read(file, np.array([[0, 8], [8, 1 << 60]]))
+        RangeReader(LocalStorage(str(folder)), 0).read(file, np.array([[0, 8], [8, 1 << 60]]))
 
 
 def test_a_range_that_no_memory_holds_fails_alone(folder):
-    reader = RangeReader(AnyFsspec(str(folder)), 0)
+    reader = RangeReader(LocalStorage(str(folder)), 0)
     good, bad = (FileInfo(f"shard.0000{n}.mds", 1 << 60, {}) for n in range(2))
     ranges = [(good, np.array([[0, 8]])), (bad, np.array([[0, 1 << 60]]))]
     results = dict(reader.read_many(ranges))

@@ -14,7 +14,7 @@ from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds import MDS
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import (
@@ -48,7 +48,7 @@ def write(folder, count=100, columns=COLUMNS, size_limit=2000, size=10, **kwargs
     return folder
 
 
-class Joining(AnyFsspec):
+class Joining(LocalStorage):
     """Can be asked for parts of several files at once."""
 
     supports_read_many = True
@@ -57,7 +57,7 @@ class Joining(AnyFsspec):
 def opened(folder, storage=None, columns=None):
     """Return a reader by ranges, and what counts its requests."""
     index = Stream(local=str(folder)).open().index
-    counting = CountingStorage(storage or AnyFsspec(str(folder)))
+    counting = CountingStorage(storage or LocalStorage(str(folder)))
     return Reader([index.starts], [RangeShards(index, RangeReader(counting, 0), columns)]), counting
 
 
@@ -79,7 +79,7 @@ def same(one, other):
     st.integers(600, 3000),
     st.sampled_from([COLUMNS, FIXED, {"text": "str"}]),
     st.sampled_from([0, 10, range_shards.MAX_GAP_BYTES]),
-    st.sampled_from([AnyFsspec, Joining]),
+    st.sampled_from([LocalStorage, Joining]),
     st.integers(1, 20),
     st.data(),
 )
@@ -161,7 +161,7 @@ def test_a_piece_that_comes_after_the_end_of_its_loop_is_not_kept(tmp_path):
     write(tmp_path, 100)
     loop = Scope()
 
-    class Late(AnyFsspec):
+    class Late(LocalStorage):
         def read_ranges(self, key, ranges):
             loop.stop()
             return super().read_ranges(key, ranges)
@@ -420,7 +420,7 @@ def test_failed_requests_are_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     folder = write(tmp_path)
     index = Stream(local=str(folder)).open().index
-    flaky = FlakyStorage(AnyFsspec(str(folder)), fail_every=2)
+    flaky = FlakyStorage(LocalStorage(str(folder)), fail_every=2)
     for retries in (0, 20):
         reader = Reader([index.starts], [RangeShards(index, RangeReader(flaky, retries), None)])
         if retries:

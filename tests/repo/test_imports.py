@@ -67,8 +67,9 @@ def test_writing_and_reading_look_for_no_plugins(tmp_path):
         """
     )
     assert "streamplug.plugin.discovery" not in modules
-    # Not zstandard: where it is installed, fsspec itself imports it.
-    assert not modules & {"pluggy", "torch", "rich", "click", "PIL", "s3fs", "botocore"}
+    heavy = {"pluggy", "torch", "rich", "click", "PIL", "s3fs", "botocore", "zstandard"}
+    assert not modules & heavy
+    assert not modules & {"aiohttp", "asyncio", "fsspec", "streamplug_fsspec"}
 
 
 def test_the_interfaces_load_no_client():

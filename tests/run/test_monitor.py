@@ -19,7 +19,7 @@ from streamplug_testing import FlakyStorage, isolated_plugins
 from streamplug_testing.callback import EVENTS, CallbackTests
 
 from streamplug import Callback, MDSWriter, World, register_callback
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.cache.quota import CacheQuota
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StorageError, Transient, UnknownNameError
@@ -305,7 +305,7 @@ def test_retries_are_counted_told_and_logged(make, noted, flaky, caplog):
 def test_a_download_that_fails_for_good_is_not_counted(make, noted, monkeypatch):
     dataset = make(download_retry=0)
     monkeypatch.setattr(
-        "streamplug.builtin.storages.fsspec.AnyFsspec.download",
+        "streamplug.builtin.storages.local.LocalStorage.download",
         lambda self, key, path: (_ for _ in ()).throw(Transient(f"{self.url_of(key)}: no")),
     )
     with pytest.raises(StorageError):
@@ -316,7 +316,7 @@ def test_a_download_that_fails_for_good_is_not_counted(make, noted, monkeypatch)
 
 def test_waits_are_counted(make, noted, monkeypatch):
     begun = threading.Event()
-    waiting, download = Observer.waiting, AnyFsspec.download
+    waiting, download = Observer.waiting, LocalStorage.download
 
     def noting(self, *about):
         begun.set()
@@ -327,7 +327,7 @@ def test_waits_are_counted(make, noted, monkeypatch):
         download(self, key, path)
 
     monkeypatch.setattr(Observer, "waiting", noting)
-    monkeypatch.setattr(AnyFsspec, "download", held)
+    monkeypatch.setattr(LocalStorage, "download", held)
     dataset = make()
     list(dataset)
     waited = noted.of(Stalled)
@@ -388,6 +388,7 @@ def test_events_are_plain_values(event):
 def test_credentials_are_in_no_event(tmp_path, noted, monkeypatch):
     secret = "hunter2"
     pytest.importorskip("aiohttp")
+    pytest.importorskip("streamplug_fsspec")
     monkeypatch.setattr(retry, "backoff_seconds", lambda _: 0.0)
     with pytest.raises(StorageError):
         StreamingDataset(

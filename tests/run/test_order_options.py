@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import pytest
 
 from streamplug import MDSWriter, Stream, World, register_storage
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, PluginError, StateError, StreamplugError
 from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.registry import unregister
 
 
-class Watched(AnyFsspec):
+class Watched(LocalStorage):
     """A storage that notes that it was opened."""
 
     opened: ClassVar[Counter[str]] = Counter()

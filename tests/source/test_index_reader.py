@@ -10,7 +10,7 @@ import pytest
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.cache.identity import claim_directory
 from streamplug.errors import CacheConflictError, StorageError, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index
@@ -37,7 +37,7 @@ def folder(tmp_path) -> Path:
 @pytest.mark.parametrize("short", [1, 10**6])
 def test_a_short_index_comes_in_one_request(folder, tmp_path, monkeypatch, short):
     monkeypatch.setattr(indexes, "_FIRST_READ_BYTES", short)
-    storage = CountingStorage(AnyFsspec(str(folder)))
+    storage = CountingStorage(LocalStorage(str(folder)))
     index = open_index(storage, tmp_path / "cache")
     assert index.size == 40
     assert (tmp_path / "cache" / INDEX_NAME).read_bytes() == (folder / INDEX_NAME).read_bytes()
@@ -46,7 +46,7 @@ def test_a_short_index_comes_in_one_request(folder, tmp_path, monkeypatch, short
 
 def test_an_index_is_read_where_parts_cannot_be(folder, tmp_path):
     storage = FlakyStorage(
-        AnyFsspec(str(folder)), fail=lambda name, key: name == "read_range", error=StorageError
+        LocalStorage(str(folder)), fail=lambda name, key: name == "read_range", error=StorageError
     )
     index = open_index(storage, tmp_path / "cache")
     assert index.size == 40
@@ -83,7 +83,7 @@ def test_an_index_that_was_cut_short_is_read_again(
 ):
     monkeypatch.setattr(indexes, "_FIRST_READ_BYTES", first_read_bytes)
     monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
-    storage = AnyFsspec(str(folder))
+    storage = LocalStorage(str(folder))
     cuts = [100, 100]
 
     def cut(data: bytes) -> bytes:

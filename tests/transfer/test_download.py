@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import (
     AccessDenied,
     CorruptShardError,
@@ -21,8 +21,7 @@ from streamplug.errors import (
     StorageError,
     Transient,
 )
-from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.cancellation import Cancelled, current
+from streamplug.plugin_kit.cancellation import Cancelled, OversizeError, current
 from streamplug.transfer import ranges as ranged
 from streamplug.transfer.download import download
 from streamplug.transfer.file_lock import cache_lock
@@ -35,7 +34,7 @@ def no_waiting(monkeypatch):
     monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
 
 
-class Far(AnyFsspec):
+class Far(LocalStorage):
     """Does as it is told, a list of actions, one for each attempt."""
 
     def __init__(self, *actions):
@@ -156,7 +155,9 @@ def endless(path):
 
 def endless_in_blocks(path):
     with path.open("wb", buffering=0) as file:
-        write_chunks(file, itertools.repeat(bytes(1 << 16)))
+        while file.tell() + (1 << 16) <= current().max_bytes:
+            file.write(bytes(1 << 16))
+    raise OversizeError("more than that")
 
 
 @pytest.mark.parametrize("write", [endless, endless_in_blocks])
@@ -229,7 +230,11 @@ def test_a_disk_that_fails_is_not_taken_for_a_failure_of_the_storage(tmp_path):
 
     def fail(path):
         with FailingFile(path, "wb") as file:
-            write_chunks(file, [b"data"])
+            try:
+                file.write(b"data")
+            except OSError as error:
+                error.filename = file.name
+                raise
 
     with pytest.raises(OSError, match="Input/output error") as caught:
         get(Far(fail), tmp_path)

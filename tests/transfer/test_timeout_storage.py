@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from streamplug import MDSWriter, register_storage
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import AccessDenied, CorruptShardError, NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
-from streamplug.plugin_kit.blocks import write_chunks
+from streamplug.plugin_kit.cancellation import OversizeError, current
 from streamplug.transfer.probe import ProbeStorage, check_reachable
 from streamplug.transfer.stall_timeout import bytes_of
 from streamplug.transfer.tempdir import temp_root
@@ -26,7 +26,7 @@ from streamplug.transfer.timeout_storage import TimeoutStorage
 READS = ["read", "read_range", "read_ranges", "read_many", "stat", "serves_ranges", "download"]
 
 
-class Hanging(AnyFsspec):
+class Hanging(LocalStorage):
     """A directory of which some questions are never answered."""
 
     gate = threading.Event()
@@ -86,7 +86,7 @@ def test_whatever_hangs_is_given_up(tmp_path, name):
 
 def test_what_does_not_hang_is_as_without_patience(tmp_path):
     (tmp_path / "a").write_bytes(b"abcd")
-    plain = AnyFsspec(str(tmp_path))
+    plain = LocalStorage(str(tmp_path))
     storage = TimeoutStorage(plain, 20.0)
     assert (storage.url, storage.url_of("a")) == (plain.url, plain.url_of("a"))
     for name in READS:
@@ -108,7 +108,7 @@ def test_of_ranges_that_share_a_slow_line_none_is_given_up(tmp_path):
     (tmp_path / "b").write_bytes(b"efgh")
     over = threading.Event()
 
-    class Slow(AnyFsspec):
+    class Slow(LocalStorage):
         def read_ranges(self, key, ranges):
             if key == "a":
                 assert over.wait(60)
@@ -146,7 +146,7 @@ def _start(method, place, pipe):
 
 
 def _wait(place, pipe):
-    class Tells(AnyFsspec):
+    class Tells(LocalStorage):
         def read_range(self, key, start, stop):
             pipe.send("waits")
             time.sleep(600)
@@ -163,7 +163,7 @@ def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatc
     def refuse(_):
         raise RuntimeError("can't start new thread")
 
-    storage = TimeoutStorage(AnyFsspec(str(tmp_path)), 20.0)
+    storage = TimeoutStorage(LocalStorage(str(tmp_path)), 20.0)
     end_idle_threads()  # those of earlier requests would be used
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(Transient, match="can't start new thread; raise the limit of processes"):
@@ -224,7 +224,7 @@ def test_a_directory_that_hangs_is_no_failure_of_others(tmp_path):
     dead = ProbeStorage(Hanging(f"hanging://{tmp_path}/dead"), 0.1)
     with pytest.raises(StorageError, match="nothing arrived"):
         dead.read_range("a", 0, 1)
-    good = ProbeStorage(AnyFsspec(f"{tmp_path}/good"), 5)
+    good = ProbeStorage(LocalStorage(f"{tmp_path}/good"), 5)
     assert good.read("a") == b"abc"
 
 
@@ -290,7 +290,7 @@ def test_objects_of_unknown_size_are_read_up_to_a_limit_or_their_size(tmp_path, 
     monkeypatch.setattr("streamplug.transfer.timeout_storage.MAX_UNSIZED_BYTES", 10)
     stats = []
 
-    class Growing(AnyFsspec):
+    class Growing(LocalStorage):
         def stat(self, key):
             stats.append(key)
             info = super().stat(key)
@@ -298,8 +298,9 @@ def test_objects_of_unknown_size_are_read_up_to_a_limit_or_their_size(tmp_path, 
 
         def download(self, key, path):
             data = (tmp_path / key).read_bytes()
-            with path.open("wb", buffering=0) as file:
-                write_chunks(file, [data])
+            if len(data) > current().max_bytes:
+                raise OversizeError("more than that")
+            path.write_bytes(data)
 
     sizes = {"small": 10, "large": (3 << 20) + 1, "endless": (3 << 20) + 1}
     for key, size in sizes.items():
@@ -316,7 +317,7 @@ def test_objects_of_unknown_size_are_read_up_to_a_limit_or_their_size(tmp_path, 
 
 
 def test_a_listing_that_fails_in_a_plugin_names_the_url(tmp_path):
-    class Broken(AnyFsspec):
+    class Broken(LocalStorage):
         def list(self, prefix=""):
             yield from super().list(prefix)
             raise ConnectionResetError("secret")

@@ -10,9 +10,9 @@ from streamplug_testing.isolation import isolated_plugins
 
 from streamplug import MDSWriter, StreamingDataset, Writer
 from streamplug.builtin.formats.mds import MDS, MDSShardWriter
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import ConfigError, EncodeError, NotFound, OutputExistsError, WriterError
 from streamplug.plugin.registry import register
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 
 COLUMNS = {"n": "int", "text": "str"}
 
@@ -153,23 +153,29 @@ def test_raw_files_of_an_earlier_writer_are_not_taken_for_those_of_compressed_on
     assert numbers(out) == [*([0, 1, 2, 3] if append else []), *range(10, 20)]
 
 
+class Far(LocalStorage):
+    def __init__(self, url):
+        super().__init__(url.removeprefix("far://"))
+
+
 def test_a_set_that_has_changed_meanwhile_is_left_alone(tmp_path, monkeypatch):
-    out = "memory://append-test"
-    write(out, 0, exist_ok=True)
+    register("storage", "far", Far, replace=True)
+    out = f"far://{tmp_path}/far"
+    write(out, 0)
     writer = MDSWriter(out=out, append=True)
     writer.write({"n": 1, "text": "late"})
     monkeypatch.setattr("streamplug.write.destination._owners", {})  # as in another process
     write(out, 10, append=True)
     with pytest.raises(WriterError, match="changed while"):
         writer.finish()
-    assert numbers(tmp_path, remote=out) == list(range(20))
+    assert numbers(tmp_path / "near", remote=out) == list(range(20))
 
 
 def test_the_index_is_not_read_for_each_shard(tmp_path, monkeypatch):
-    reads, read = [], FsspecStorage.read
+    reads, read = [], LocalStorage.read
     write(tmp_path / "set", 0)
     monkeypatch.setattr(
-        FsspecStorage, "read", lambda self, key: reads.append(key) or read(self, key)
+        LocalStorage, "read", lambda self, key: reads.append(key) or read(self, key)
     )
     write(tmp_path / "set", 10, append=True, count=30, max_samples_per_shard=1)
     assert reads.count("index.json") == 2

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from streamplug import MDSWriter
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import StorageError, Transient, WriterError
 from streamplug.plugin_kit import file_commit
 from streamplug.plugin_kit.file_commit import SYNC_GROUP_FILES
 from streamplug.write.upload import Uploader
 
 
-class Far(AnyFsspec):
+class Far(LocalStorage):
     """Files of a directory; uploads wait for a gate and can be made to fail."""
 
     def __init__(self, root: Path) -> None:

@@ -9,8 +9,7 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound
 from streamplug.plugin import open_storage
-from streamplug.plugin_kit.blocks import OversizeError
-from streamplug.plugin_kit.cancellation import Scope, inside
+from streamplug.plugin_kit.cancellation import OversizeError, Scope, inside
 
 
 class TestAistore(StorageTests):

@@ -13,8 +13,7 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
-from streamplug.plugin_kit.blocks import OversizeError
-from streamplug.plugin_kit.cancellation import Scope, inside
+from streamplug.plugin_kit.cancellation import OversizeError, Scope, inside
 
 
 class Conformance(StorageTests):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import streamplug_fsspec.plugin
 from streamplug_files import IndexImportFormat, plugin
 from streamplug_testing import isolated_plugins
 from streamplug_testing.http import serving
@@ -39,7 +40,7 @@ class Listed(MDS, IndexImportFormat):
 
 @pytest.fixture(autouse=True)
 def listed():
-    with isolated_plugins(plugin):
+    with isolated_plugins(plugin, streamplug_fsspec.plugin):
         register("format", "listed", Listed)
         yield
 

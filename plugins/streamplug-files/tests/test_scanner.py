@@ -7,7 +7,7 @@ import re
 import pytest
 from streamplug_files import scanner
 
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import CorruptShardError, PluginError
 
 CONTENT = bytes(range(100))
@@ -16,7 +16,7 @@ CONTENT = bytes(range(100))
 @pytest.fixture
 def storage(tmp_path):
     (tmp_path / "k").write_bytes(CONTENT)
-    return AnyFsspec(str(tmp_path))
+    return LocalStorage(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_reading_beyond_the_end_is_alike_for_local_and_remote_files(storage, mak
 def test_a_range_that_was_cut_in_transit_is_read_again(storage, monkeypatch):
     monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 0.0)
     cut = [True]
-    whole = AnyFsspec.read_ranges
+    whole = LocalStorage.read_ranges
 
     def read_ranges(self, key, ranges):
         parts = whole(self, key, ranges)
         return [part[:-1] for part in parts] if cut and cut.pop() else parts
 
-    monkeypatch.setattr(AnyFsspec, "read_ranges", read_ranges)
+    monkeypatch.setattr(LocalStorage, "read_ranges", read_ranges)
     source = scanner._RangeSource(len(CONTENT), storage, "k", 1)
     assert source.read(10, 20) == CONTENT[10:20]
     cut.append(True)
@@ -49,7 +49,7 @@ def test_a_range_that_was_cut_in_transit_is_read_again(storage, monkeypatch):
 
 
 def test_a_storage_that_returns_too_few_parts_is_named(storage, monkeypatch):
-    monkeypatch.setattr(AnyFsspec, "read_ranges", lambda *_: [])
+    monkeypatch.setattr(LocalStorage, "read_ranges", lambda *_: [])
     source = scanner._RangeSource(len(CONTENT), storage, "k", 0)
     with pytest.raises(PluginError, match="returned 0 parts where 2 were asked for"):
         source.read_blocks([10, 30], 4)

@@ -16,8 +16,7 @@ from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, Transient
 from streamplug.plugin import open_storage
-from streamplug.plugin_kit.blocks import OversizeError
-from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
+from streamplug.plugin_kit.cancellation import Cancelled, OversizeError, Scope, inside
 
 
 class TestOci(StorageTests):

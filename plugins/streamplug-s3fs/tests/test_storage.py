@@ -5,6 +5,7 @@ import traceback
 from importlib.metadata import version
 
 import pytest
+from streamplug_fsspec import event_loop as loops
 from streamplug_s3fs.storage import S3Storage
 from streamplug_testing.http import serving
 from streamplug_testing.storage import StorageTests
@@ -19,7 +20,6 @@ from streamplug.errors import (
     Transient,
 )
 from streamplug.plugin import open_storage
-from streamplug.plugin_kit import event_loop as loops
 
 
 class TestS3(StorageTests):

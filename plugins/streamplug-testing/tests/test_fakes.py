@@ -8,7 +8,7 @@ import pytest
 from streamplug_testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
 from streamplug_testing.storage import StorageTests
 
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import AccessDenied, NotFound, Transient
 
 
@@ -28,22 +28,22 @@ class Wrapped(StorageTests):
 
 class TestLatency(Wrapped):
     def make_storage(self):
-        return LatencyStorage(AnyFsspec(str(self.root)), 0.001)
+        return LatencyStorage(LocalStorage(str(self.root)), 0.001)
 
 
 class TestFlakyThatNeverFails(Wrapped):
     def make_storage(self):
-        return FlakyStorage(AnyFsspec(str(self.root)))
+        return FlakyStorage(LocalStorage(str(self.root)))
 
 
 class TestCounting(Wrapped):
     def make_storage(self):
-        return CountingStorage(AnyFsspec(str(self.root)))
+        return CountingStorage(LocalStorage(str(self.root)))
 
 
 @pytest.fixture
 def inner(tmp_path):
-    storage = AnyFsspec(str(tmp_path / "set"))
+    storage = LocalStorage(str(tmp_path / "set"))
     storage.write("k", b"0123456789")
     return storage
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 from streamplug_testing.storage import StorageTests
 
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import NotFound, StorageError
 
 
@@ -33,12 +33,12 @@ class Suite(StorageTests):
         return (self.root / key).read_bytes()
 
 
-class Short(AnyFsspec):
+class Short(LocalStorage):
     def read(self, key):
         return super().read(key)[:-1]
 
 
-class ShortRanges(AnyFsspec):
+class ShortRanges(LocalStorage):
     def read_ranges(self, key, ranges):
         return super().read_ranges(key, [(a, min(b, a + 65_536)) for a, b in ranges])
 
@@ -46,50 +46,50 @@ class ShortRanges(AnyFsspec):
         return self.read_ranges(key, [(start, stop)])[0]
 
 
-class ShortParts(AnyFsspec):
+class ShortParts(LocalStorage):
     def read_many(self, parts):
         return super().read_many([(key, a, min(b, a + 65_536)) for key, a, b in parts])
 
 
-class ShortDownload(AnyFsspec):
+class ShortDownload(LocalStorage):
     def download(self, key, path):
         Path(path).write_bytes(self.read(key)[:65_536])
 
 
-class SharesBuffer(AnyFsspec):
+class SharesBuffer(LocalStorage):
     def download(self, key, path):
         self.buffer = self.read(key)
         time.sleep(0.002)
         Path(path).write_bytes(self.buffer)
 
 
-class SharesRanges(AnyFsspec):
+class SharesRanges(LocalStorage):
     def read_ranges(self, key, ranges):
         self.ranges = super().read_ranges(key, ranges)
         time.sleep(0.002)
         return self.ranges
 
 
-class SharesWrite(AnyFsspec):
+class SharesWrite(LocalStorage):
     def write(self, key, data):
         self.data = data
         time.sleep(0.002)
         super().write(key, self.data)
 
 
-class BeyondTheEnd(AnyFsspec):
+class BeyondTheEnd(LocalStorage):
     def read_ranges(self, key, ranges):
         if any(stop > self.stat(key).size for _, stop in ranges):
             raise OSError("416")
         return super().read_ranges(key, ranges)
 
 
-class OutOfOrder(AnyFsspec):
+class OutOfOrder(LocalStorage):
     def read_ranges(self, key, ranges):
         return super().read_ranges(key, sorted(ranges))
 
 
-class InPlace(AnyFsspec):
+class InPlace(LocalStorage):
     def write(self, key, data):
         with Path(self.path(key)).open("wb") as out:
             for start in range(0, len(data), 500_000):
@@ -98,49 +98,49 @@ class InPlace(AnyFsspec):
                 time.sleep(0.005)
 
 
-class Unsorted(AnyFsspec):
+class Unsorted(LocalStorage):
     def list(self, prefix=""):
         return reversed([*super().list(prefix)])
 
 
-class Flat(AnyFsspec):
+class Flat(LocalStorage):
     def list(self, prefix=""):
         return (o for o in super().list(prefix) if "/" not in o.key)
 
 
-class Remembers(AnyFsspec):
+class Remembers(LocalStorage):
     def list(self, prefix=""):
         self.kept = getattr(self, "kept", None) or [*super().list(prefix)]
         return iter(self.kept)
 
 
-class Versionless(AnyFsspec):
+class Versionless(LocalStorage):
     def stat(self, key):
         return replace(super().stat(key), version="")
 
-    def objects(self, folder):
-        return (replace(o, version="") for o in super().objects(folder))
+    def list(self, prefix=""):
+        return (replace(o, version="") for o in super().list(prefix))
 
 
-class ListsOtherVersions(AnyFsspec):
-    def objects(self, folder):
-        return (replace(o, version=f'"{o.version}"') for o in super().objects(folder))
+class ListsOtherVersions(LocalStorage):
+    def list(self, prefix=""):
+        return (replace(o, version=f'"{o.version}"') for o in super().list(prefix))
 
 
-class FirstVersions(AnyFsspec):
+class FirstVersions(LocalStorage):
     def stat(self, key):
         return replace(super().stat(key), version="1")
 
-    def objects(self, folder):
-        return (replace(o, version="1") for o in super().objects(folder))
+    def list(self, prefix=""):
+        return (replace(o, version="1") for o in super().list(prefix))
 
 
-class MixesParts(AnyFsspec):
+class MixesParts(LocalStorage):
     def read_version(self, key, ranges, version=""):
         return self.read_ranges(key, ranges), "1"
 
 
-class MixesDownload(AnyFsspec):
+class MixesDownload(LocalStorage):
     def download(self, key, path):
         with Path(path).open("wb", buffering=0) as file:
             for start in range(0, self.stat(key).size, 8 << 20):
@@ -148,7 +148,7 @@ class MixesDownload(AnyFsspec):
                 time.sleep(0.1)
 
 
-class ForeignError(AnyFsspec):
+class ForeignError(LocalStorage):
     def stat(self, key):
         try:
             return super().stat(key)
@@ -156,7 +156,7 @@ class ForeignError(AnyFsspec):
             raise KeyError(key) from None
 
 
-class NamelessError(AnyFsspec):
+class NamelessError(LocalStorage):
     def read(self, key):
         try:
             return super().read(key)
@@ -164,12 +164,12 @@ class NamelessError(AnyFsspec):
             raise NotFound("no such file") from None
 
 
-class Talkative(AnyFsspec):
+class Talkative(LocalStorage):
     def __repr__(self):
         return f"Talkative({self._options})"
 
 
-class TalkativeError(AnyFsspec):
+class TalkativeError(LocalStorage):
     def read(self, key):
         try:
             raise ValueError(self._options)
@@ -177,22 +177,22 @@ class TalkativeError(AnyFsspec):
             raise NotFound(self.url_of(key)) from error
 
 
-class Unquotes(AnyFsspec):
+class Unquotes(LocalStorage):
     def path(self, key):
         return super().path(unquote(key))
 
 
-class ClosesOnce(AnyFsspec):
+class ClosesOnce(LocalStorage):
     def close(self):
-        del self.__dict__["_client"]
+        del self.__dict__["_options"]
 
 
-class Unpicklable(AnyFsspec):
+class Unpicklable(LocalStorage):
     def __getstate__(self):
         raise TypeError("cannot pickle")
 
 
-class BoundToItsProcess(AnyFsspec):
+class BoundToItsProcess(LocalStorage):
     pid = os.getpid()
 
     def read(self, key):
@@ -201,28 +201,28 @@ class BoundToItsProcess(AnyFsspec):
         return super().read(key)
 
 
-class MissesWhatIsDeleted(AnyFsspec):
+class MissesWhatIsDeleted(LocalStorage):
     def delete(self, key):
         self.stat(key)
         super().delete(key)
 
 
-class Escapes(AnyFsspec):
+class Escapes(LocalStorage):
     def path(self, key):
-        return f"{self._open()[1]}/{key}"
+        return f"{self._root}/{key}"
 
 
-class StatEscapes(AnyFsspec):
+class StatEscapes(LocalStorage):
     def stat(self, key):
         return super().stat(key.replace("../", ""))
 
 
-class DeleteEscapes(AnyFsspec):
+class DeleteEscapes(LocalStorage):
     def delete(self, key):
         super().delete(key.replace("../", ""))
 
 
-class TalkativeWrite(AnyFsspec):
+class TalkativeWrite(LocalStorage):
     def write(self, key, data):
         try:
             super().write(key, data)
@@ -230,13 +230,13 @@ class TalkativeWrite(AnyFsspec):
             raise StorageError(f"{error}: {self._options}") from None
 
 
-class DeletesFirst(AnyFsspec):
+class DeletesFirst(LocalStorage):
     def upload(self, path, key):
         self.delete(key)
         super().upload(path, key)
 
 
-class TalkativeUpload(AnyFsspec):
+class TalkativeUpload(LocalStorage):
     def upload(self, path, key):
         try:
             super().upload(path, key)
@@ -301,6 +301,6 @@ def test_a_fault_is_caught(tmp_path, storage_class, test, arguments):
         suite.root.mkdir()
         getattr(suite, test)(suite.make_storage(), **arguments)
 
-    run(AnyFsspec, "good")
+    run(LocalStorage, "good")
     with pytest.raises((Exception, pytest.fail.Exception)):
         run(storage_class, "bad")

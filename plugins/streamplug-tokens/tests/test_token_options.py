@@ -17,7 +17,7 @@ from streamplug_tokens.dataset import TokenDataset
 import streamplug
 from streamplug import MDSWriter, Stream, TokenBlocks, TokenPacks, register_storage
 from streamplug.builtin.encodings.array import NDArrayEncoding
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.cli import main
 from streamplug.errors import ConfigError, PluginError, UnknownKeywordError
 from streamplug.plugin.registry import unregister
@@ -87,7 +87,7 @@ def test_without_torch_the_class_is_no_torch_dataset(monkeypatch):
         _ = streamplug_tokens.nothing
 
 
-class Watched(AnyFsspec):
+class Watched(LocalStorage):
     """A storage that notes that it was opened."""
 
     opened: ClassVar[Counter[str]] = Counter()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, TokenBlocks, TokenDataset, register_storage
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.error_mapping import storage_error
 
@@ -22,7 +22,7 @@ def write(out: Any, **options: Any) -> None:
             writer.write({"tokens": np.full(number + 1, number, np.uint16)})
 
 
-class Away(AnyFsspec):
+class Away(LocalStorage):
     """A directory that may be out of reach."""
 
     is_away = False

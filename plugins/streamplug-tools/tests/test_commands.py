@@ -352,7 +352,7 @@ LIMITED = """
     import numpy as np
     from streamplug import Writer
     from streamplug.cli import main
-    import aiohttp, streamplug.builtin.storages.http
+    import aiohttp, streamplug_fsspec.http
     import streamplug_tools.commands.cat, streamplug_tools.commands.inspect, streamplug_tools
 
     # A stack counts as a whole, of which next to nothing is ever used.

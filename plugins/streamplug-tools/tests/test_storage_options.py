@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from streamplug import MDSWriter, register_storage
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.cli import main
 from streamplug.cli.commands import command_names
 from streamplug.errors import AccessDenied
@@ -40,7 +40,7 @@ COMMANDS = {
 NO_LOCATION = {"config", "new-plugin", "plugins", "quickstart"}
 
 
-class Guarded(AnyFsspec):
+class Guarded(LocalStorage):
     """Directories of this machine behind a token."""
 
     def __init__(self, url: str, **options) -> None:

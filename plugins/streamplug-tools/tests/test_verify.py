@@ -14,7 +14,7 @@ from streamplug_tools.verification import verify
 
 from streamplug import MDSWriter, Stream, merge_index, register_storage
 from streamplug.builtin.formats.mds_reader import MDSReader
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.cli import main
 from streamplug.errors import ConfigError, NotFound, Transient
 from streamplug.plugin.registry import make, unregister
@@ -23,7 +23,7 @@ from streamplug.plugin_kit.cancellation import sleep
 COLUMNS = {"id": "int", "text": "str", "thing": "json"}
 
 
-class Flaky(AnyFsspec):
+class Flaky(LocalStorage):
     """Local files, of which each download fails the first time."""
 
     known: ClassVar[set[str]] = set()

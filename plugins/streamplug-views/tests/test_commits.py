@@ -17,10 +17,10 @@ from streamplug_views import ConflictError, View, diff, expire, log, show, tag
 from streamplug_views.version_store import VersionStore
 
 from streamplug import MDSWriter, Storage, Stream, StreamingDataset, register_storage
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import AccessDenied, ConfigError, DataError, NotFound, StorageError
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 
 COUNT = 4000
 ACCOUNT = "devstoreaccount1"
@@ -288,7 +288,7 @@ def test_a_removal_of_versions_that_was_stopped_is_completed(base, tmp_path, mon
     for number in range(2):
         View.of(place).exclude([number]).commit()
     needed = set(VersionStore(str(place)).read(3)[0].files)
-    delete, left = FsspecStorage.delete, iter(range(stop))
+    delete, left = LocalStorage.delete, iter(range(stop))
 
     def stop_later(self, key):
         if next(left, None) is None:
@@ -296,7 +296,7 @@ def test_a_removal_of_versions_that_was_stopped_is_completed(base, tmp_path, mon
         delete(self, key)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FsspecStorage, "delete", stop_later)
+        patch.setattr(LocalStorage, "delete", stop_later)
         with pytest.raises(KeyboardInterrupt):
             expire(place, keep=1, dry_run=False)
     expected = numbers(place)

@@ -1,1 +1,1 @@
-"""The interfaces on the standard library, numpy and fsspec alone; reached by name, never imported."""
+"""The interfaces on the standard library and numpy alone; reached by name, never imported."""

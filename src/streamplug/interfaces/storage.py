@@ -104,12 +104,29 @@ class Storage(ABC):
         self._location = url
         self._options = options
 
+    @classmethod
+    def supports_scheme(cls, scheme: str) -> bool:  # noqa: ARG003 - for subclasses
+        """Return whether the storage opens URLs of a scheme that no storage is named by.
+
+        Only the storage that is named ``*`` is asked.
+        """
+        return True
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
     def url_of(self, key: str) -> str:
         """Return the URL of an object, without credentials."""
         return f"{self.url}/{key}" if key else self.url
+
+    def check_key(self, key: str) -> None:
+        """Check that a key is below the location.
+
+        Raises:
+            StorageError: If it is not.
+        """
+        if key.startswith("/") or ".." in key.split("/"):
+            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
 
     @abstractmethod
     def read(self, key: str) -> bytes:

@@ -43,8 +43,7 @@ KINDS: Mapping[str, Kind] = {
         Kind(
             "storage",
             "streamplug.interfaces:Storage",
-            _builtin("storages", file="fsspec:AnyFsspec", memory="fsspec:AnyFsspec")
-            | _builtin("storages", http="http:Http", https="http:Http"),
+            _builtin("storages", file="local:LocalStorage"),
         ),
         Kind(
             "compression",

@@ -12,6 +12,7 @@ from typing import Any, cast
 from streamplug.errors import ConfigError, PluginError, prefix_errors
 from streamplug.interfaces.storage import Storage, public_url, public_urls
 from streamplug.plugin.catalog import load_catalog
+from streamplug.plugin.provider import ANY_SCHEME
 from streamplug.plugin.registry import is_known, resolve
 
 _URL = re.compile(
@@ -20,20 +21,13 @@ _URL = re.compile(
 _FILE_URL = re.compile(r"(?:file|local):(?://|(?=/))", re.IGNORECASE)
 """Start of the URL of a local path; ``local`` is another name of ``file`` in fsspec."""
 
+_CHAIN = re.compile(r"[a-z][a-z0-9+.-]*::(?=/|.*://)")
+"""Start of a chain of fsspec, such as ``simplecache::s3://bucket/set``; paths may have ``::``, too."""
+
 
 def is_url(location: str) -> bool:
     """Return whether a location is a URL rather than a local path."""
-    return _URL.match(location) is not None or _is_chain(location)
-
-
-def _is_chain(location: str) -> bool:
-    """Return whether a location is a chain of fsspec, such as ``simplecache::s3://bucket/set``."""
-    name, mark, _ = location.partition("::")
-    if not mark or "/" in name:  # a path may have "::" in it
-        return False
-    from fsspec import available_protocols
-
-    return name in available_protocols()
+    return _URL.match(location) is not None or _CHAIN.match(location) is not None
 
 
 def strip_client(location: str) -> str:
@@ -113,8 +107,8 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
     """Return the storage of a URL or path.
 
     The URL scheme selects it; ``distribution:scheme://…`` selects one of several, and so does
-    ``client:scheme://…`` for a storage named ``client+scheme``, such as ``obstore+s3``. A scheme without
-    a plugin uses the built-in storage if fsspec supports it.
+    ``client:scheme://…`` for a storage named ``client+scheme``, such as ``obstore+s3``. Other schemes are
+    left to a storage named `ANY_SCHEME`, if it supports them.
 
     Args:
         location: Such as ``"/data/set"``, ``"s3://bucket/set"``, ``"memory://set"``.
@@ -129,8 +123,8 @@ def open_storage(location: str, options: Mapping[str, Any] | None = None) -> Sto
         raise ConfigError("storage_options: expected a mapping of names to values")
     name, url = _storage_name(location)
     with prefix_errors(public_url(url), PluginError):
-        storage_class = resolve("storage", name)
-    return cast(Storage, storage_class(url, **values))
+        storage_class = _find_class(name)
+    return storage_class(url, **values)
 
 
 def _storage_name(location: str) -> tuple[str, str]:
@@ -139,21 +133,23 @@ def _storage_name(location: str) -> tuple[str, str]:
     if path is not None:
         return "file", str(path.absolute())
     match = _URL.match(location)
-    if match is None:  # a chain such as simplecache::s3://…
-        return "file", location
+    if match is None:  # a chain, such as simplecache::s3://…
+        return location.partition("::")[0], location
     scheme, url = match["scheme"].lower(), strip_client(location)
     if match["by"]:
         prefix = match["by"].lower()
         client = f"{prefix}+{scheme}"
         is_client = client in load_catalog()["storage"] or is_known("storage", client)
         return client if is_client else f"{prefix}:{scheme}", url
-    if not is_known("storage", scheme) and _fsspec_has(scheme):
-        return "file", url
     return scheme, url
 
 
-def _fsspec_has(scheme: str) -> bool:
-    from fsspec import available_protocols
-
-    # fsspec's client must not silently replace a first-party plugin that is not installed.
-    return scheme not in load_catalog()["storage"] and scheme in available_protocols()
+def _find_class(name: str) -> type[Storage]:
+    """Return the class of a storage's name, or the one for any scheme if nothing has the name."""
+    # A general client must not silently replace a first-party plugin that is not installed.
+    is_other = not is_known("storage", name) and name not in load_catalog()["storage"]
+    if is_other and is_known("storage", ANY_SCHEME):
+        general = cast(type[Storage], resolve("storage", ANY_SCHEME))
+        if general.supports_scheme(name):
+            return general
+    return cast(type[Storage], resolve("storage", name))

@@ -9,6 +9,9 @@ from streamplug.errors import PluginError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._\[\]+-]*")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+ANY_SCHEME = "*"
+"""Name of a storage of the schemes that no other storage is named by; see `Storage.supports_scheme`."""
+
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -18,7 +21,8 @@ class Provider:
 
     Attributes:
         kind: Kind of plugin, such as ``"storage"``.
-        name: Name in configs, URLs and indexes: lower case, no colon.
+        name: Name in configs, URLs and indexes: lower case, no colon. For a storage, the scheme of its URLs,
+            or `ANY_SCHEME`.
         target: ``"package.module:Class"``.
         aliases: Other names of the same class.
         manifest: For a source, the name of the file by which its locations are recognized without a format;
@@ -51,6 +55,8 @@ class Provider:
 
 def check_name(name: object, kind: str) -> None:
     """Check the spelling of a plugin's name, which is the scheme of URLs for a storage."""
+    if kind == "storage" and name == ANY_SCHEME:
+        return
     if not _matches(_NAME, name):
         raise PluginError(
             f"Provider name {name!r}: use lower-case letters, digits and . _ - + [ ] only"

@@ -17,7 +17,7 @@ from streamplug.errors import (
 )
 from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.kinds import KINDS
-from streamplug.plugin.provider import check_name
+from streamplug.plugin.provider import ANY_SCHEME, check_name
 
 if TYPE_CHECKING:
     from streamplug.plugin.discovery import PluginEntry
@@ -240,6 +240,9 @@ def _unknown_name_text(kind: str, name: str) -> str:
     available = [*list_names(kind), *sources]
     lines = [f"unknown {kind} {name!r}.{_hint(kind, name, set(available))}"]
     lines.append(f"Available: {', '.join(available)}")
+    catalog = load_catalog()[kind]
+    if ANY_SCHEME in catalog and ANY_SCHEME not in available and name not in catalog:
+        lines.append(f"Other schemes may need: pip install {catalog[ANY_SCHEME]}")
     for entry in inventory().entries:
         if entry.status == "broken":
             lines.append(f"Note: {entry.provider} is installed but failed to load ({entry.reason})")

@@ -11,9 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from streamplug.errors import CorruptShardError
+
 
 class Cancelled(BaseException):
     """The consumer stopped; not an `Exception`, so that handlers of failures do not catch it."""
+
+
+class OversizeError(CorruptShardError):
+    """A download is larger than its scope allows."""
 
 
 class Scope:

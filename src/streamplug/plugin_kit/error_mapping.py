@@ -1,28 +1,21 @@
-"""Mapping of client exceptions to storage errors without credentials."""
+"""Mapping of errors of files and connections to storage errors without credentials."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
-from concurrent import futures
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.body import BodyError
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
 
 RETRYABLE_ERRORS = (
     ConnectionError,
     TimeoutError,
-    asyncio.TimeoutError,
-    futures.TimeoutError,
     InterruptedError,
     BlockingIOError,
     socket.gaierror,
@@ -41,11 +34,11 @@ RETRYABLE_ERRNOS = {
     errno.ENOTCONN,
     errno.ESTALE,
 }
-# 416: a size that the server announced before was wrong.
-RETRYABLE_STATUSES = {408, 416, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
 _RETRYABLE_CLASSES = {
     "aiohttp": {"ClientError"},
+    "asyncio": {"TimeoutError"},  # until Python 3.11, and not imported for it, which takes long
     "botocore": {"ConnectionError", "HTTPClientError", "IncompleteReadError"},
+    "concurrent": {"TimeoutError"},
     "http": {"BadStatusLine", "IncompleteRead"},
     "httpcore": {"NetworkError", "RemoteProtocolError", "TimeoutException"},
     "httpx": {"NetworkError", "RemoteProtocolError", "TimeoutException"},
@@ -55,39 +48,25 @@ _RETRYABLE_CLASSES = {
 }
 """Base classes of errors of connections, by the package of the client."""
 _LASTING_CLASSES = {"InvalidURL", "SSLError", "TooManyRedirects"}
-_MISSING_BUCKET_TEXT = re.compile(
-    r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"
-)
-_MISSING_BUCKET_CODES = {"NoSuchBucket", "BucketNotFound", "ContainerNotFound"}
-_CONTAINER_SCHEMES = {"abfs", "abfss", "az", "adl"}
 _ONE_SLASH_URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*:/", re.IGNORECASE)  # such as dbfs:/path
-_WRONG_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 def storage_error(error: BaseException, url: str) -> StorageError:
-    """Return the storage error for an exception of a file system or its client.
+    """Return the storage error for an error of a file, of a connection or of a client.
 
     Args:
         error: The exception. Its text is not used: it may contain signed URLs or keys.
         url: URL of the object, without credentials.
     """
-    if _names_missing_bucket(error):
-        return missing_bucket(url)
-    status = status_of(error)
-    if status is not None:
-        converted = error_of_status(status, url)
-        if isinstance(converted, Transient):
-            converted.retry_after = _retry_after(error)
-        return converted
     if (cause := retryable_cause(error)) is not None:
         return Transient(f"{url}: {type(cause).__name__}: {connection_hint(error)}")
     # Before a missing file, as which some clients report any failure.
-    if (cause := next(filter(_is_lasting, _chain(error)), None)) is not None:
+    if (cause := next(filter(_is_lasting, causes_of(error)), None)) is not None:
         return StorageError(f"{url}: {_reason(cause)}")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
-        return _missing(url)
+        return missing_error(url)
     if isinstance(error, PermissionError):
-        return _denied(url)
+        return denied_error(url)
     number = getattr(error, "errno", None)
     if is_local(url) and isinstance(number, int) and (remedy := OUTPUT_REMEDIES.get(number)):
         reason = f"{url}: {os.strerror(number)}"
@@ -97,134 +76,27 @@ def storage_error(error: BaseException, url: str) -> StorageError:
     return StorageError(f"{url}: {_reason(error)}")
 
 
-def missing_bucket(url: str) -> NotFound:
-    """Return the error for a bucket or container that does not exist."""
-    scheme, _, rest = url.partition("://")
-    name = rest.partition("/")[0].partition("@")[0]
-    word = "container" if scheme in _CONTAINER_SCHEMES else "bucket"
-    error = NotFound(
-        f"{url}: there is no {word} {name!r}; check its name, and region and endpoint if there are any, or "
-        "create it"
-    )
-    error.bucket = name
-    return error
-
-
 def is_local(url: str) -> bool:
     """Return whether a location is a path on this machine."""
     return url.startswith("file://") or not ("://" in url or _ONE_SLASH_URL.match(url))
 
 
-def _names_missing_bucket(error: BaseException) -> bool:
-    # Contexts, too: some clients raise the meaningful error first and another while handling it.
-    # A storage error among them is of another operation, whose handler has called this one.
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, StorageError):
-        # The text is searched but not shown: it may contain signed URLs or keys.
-        # From __dict__: some clients have a deprecated property of this name.
-        code = getattr(cause, "__dict__", {}).get("code")
-        is_code = isinstance(code, str) and code in _MISSING_BUCKET_CODES
-        if is_code or _MISSING_BUCKET_TEXT.search(str(cause)):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
-
-
-def error_of_status(
-    status: int, url: str, headers: Mapping[str, str] | None = None
-) -> StorageError:
-    """Return the storage error for an HTTP status.
-
-    Args:
-        status: HTTP status.
-        url: URL of the object, without credentials.
-        headers: Headers of the response, whose names are case-insensitive; retries wait for a Retry-After.
-    """
-    if status in (404, 410):
-        return _missing(url)
-    if status in (401, 403, 407):
-        return _denied(url)
-    if status in RETRYABLE_STATUSES:
-        error = Transient(f"{url}: the server answered {status}; it may be tried again")
-        error.retry_after = _retry_after_in(headers)
-        return error
-    return StorageError(f"{url}: the server answered {status}")
-
-
 def connection_hint(error: BaseException) -> str:
     """Return what is wrong with the connection, and what to check."""
-    for cause in _chain(error):
+    for cause in causes_of(error):
         if isinstance(cause, socket.gaierror):
             return "the name of its host was not found; check the URL, its region and endpoint"
         if isinstance(cause, ConnectionRefusedError):
             return "the connection was refused; check the URL or endpoint, and its port"
-        if isinstance(cause, (TimeoutError, asyncio.TimeoutError)):
+        if isinstance(cause, TimeoutError) or type(cause).__name__ == "TimeoutError":
             return "it timed out; check the network and the endpoint, or try again"
         if getattr(cause, "errno", None) in (errno.EMFILE, errno.ENFILE):
             return "too many files are open; raise the limit (ulimit -n): connections count, too"
     return "the connection failed; it may be tried again"
 
 
-def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of an exception of a common client, or None."""
-    for cause in _chain(error):
-        for candidate in _candidates(cause):
-            if isinstance(candidate, int) and 300 <= candidate < 600:
-                return int(candidate)
-    return None
-
-
-def _candidates(error: BaseException) -> Iterator[object]:
-    # For a truncated body, aiohttp sets the status 400, which the server did not send.
-    if type(error).__module__ == "aiohttp.http_exceptions":
-        return
-    response = getattr(error, "response", None)
-    if isinstance(response, dict):  # botocore
-        yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        return
-    status = getattr(error, "status", None)  # aiohttp, oci
-    yield status
-    yield getattr(error, "status_code", None)  # azure
-    yield getattr(response, "status_code", None)  # requests
-    if status is None:  # errors of aiohttp have a deprecated property of this name
-        yield getattr(error, "code", None)  # google
-
-
-def _retry_after(error: BaseException) -> float:
-    """Return the seconds of a Retry-After header, else 0."""
-    for cause in _chain(error):
-        response = getattr(cause, "response", None)
-        if isinstance(response, dict):
-            headers = response.get("ResponseMetadata", {}).get("HTTPHeaders")
-        else:
-            headers = getattr(cause, "headers", None) or getattr(response, "headers", None)
-        if seconds := _retry_after_in(headers):
-            return seconds
-    return 0.0
-
-
-def _retry_after_in(headers: object) -> float:
-    """Return the seconds of a Retry-After header, which has a number or a date: RFC 9110, 10.2.3."""
-    if not isinstance(headers, Mapping) or not isinstance(value := headers.get("retry-after"), str):
-        return 0.0
-    if re.fullmatch("[0-9]{1,6}", value):
-        return float(value)
-    # By the server's clock if it tells the time.
-    now = _parse_date(headers.get("date")) or datetime.now(timezone.utc)
-    until = _parse_date(value) or now
-    return max((until - now).total_seconds(), 0.0)
-
-
-def _parse_date(text: object) -> datetime | None:
-    """Return the time of an HTTP date, or None."""
-    try:
-        date = parsedate_to_datetime(text) if isinstance(text, str) else None
-    except (ValueError, OverflowError):
-        return None
-    return date and date.replace(tzinfo=date.tzinfo or timezone.utc)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that, and so on."""
     # Some clients report any failure as a missing file, with the actual error as its cause.
     cause: BaseException | None = error
     while cause is not None:
@@ -234,7 +106,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def retryable_cause(error: BaseException) -> BaseException | None:
     """Return the failure of a connection that caused an exception of a client and may not last, or None."""
-    causes = list(_chain(error))
+    causes = list(causes_of(error))
     if any(map(_is_of_certificate, causes)):
         return None
     return next((cause for cause in causes if _is_retryable(cause)), None)
@@ -265,7 +137,8 @@ def _is_of_certificate(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError) or "Certificate" in type(error).__name__
 
 
-def _denied(url: str) -> AccessDenied:
+def denied_error(url: str) -> AccessDenied:
+    """Return the error for a lack of permission."""
     if is_local(url):
         return AccessDenied(
             f"no permission for {url}; check the owner and mode of the file and of its directories"
@@ -275,7 +148,8 @@ def _denied(url: str) -> AccessDenied:
     )
 
 
-def _missing(url: str) -> NotFound:
+def missing_error(url: str) -> NotFound:
+    """Return the error for an object that does not exist."""
     if is_local(url):
         return NotFound(f"{url} does not exist; check the path")
     return NotFound(
@@ -286,12 +160,6 @@ def _missing(url: str) -> NotFound:
 def _reason(error: BaseException) -> str:
     if isinstance(error, ImportError):
         return str(error)
-    if isinstance(error, BodyError):
-        return f"{error}; check the URL, and the server"
-    if isinstance(error, NotImplementedError):
-        return "its file system does not support this operation"
-    if isinstance(error, TypeError) and (wrong := _WRONG_OPTION.search(str(error))):
-        return f"its file system takes no option {wrong[1]!r}; see storage_options"
     name = type(error).__name__
     if name == "TooManyRedirects":
         return "the server redirects in a circle; check the URL, and the server"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice, takewhile
 from pathlib import Path
 
 from streamplug.plugin_kit.system_calls import system_call
+
+STAGING_PREFIX = ".streamplug-"
+"""Prefix of the names of staging files in storages, which are not listed as objects."""
 
 SYNC_GROUP_FILES = 32
 """Maximum number of files that are synced together."""
@@ -124,6 +128,11 @@ def commit_file(staging: Path, target: Path, *, durable: bool = False) -> None:
     staging.replace(target)
     if durable:
         sync_directory(target.parent)
+
+
+def staging_path(path: str) -> str:
+    """Return a new path of a staging file beside a file of a storage."""
+    return f"{path.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"
 
 
 @contextmanager

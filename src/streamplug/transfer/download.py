@@ -12,8 +12,7 @@ from secrets import token_hex
 
 from streamplug.errors import CorruptShardError, HashMismatchError
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.blocks import OversizeError
-from streamplug.plugin_kit.cancellation import current
+from streamplug.plugin_kit.cancellation import OversizeError, current
 from streamplug.plugin_kit.file_commit import commit_file
 from streamplug.transfer import ranges
 from streamplug.transfer.disk_errors import map_storage_errors

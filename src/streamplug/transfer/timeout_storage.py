@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from streamplug.errors import CorruptShardError, StorageError
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.body import MAX_UNSIZED_BYTES
 from streamplug.transfer.disk_errors import map_disk_errors, map_storage_errors
 from streamplug.transfer.download import download_to_staging_file
 from streamplug.transfer.stall_timeout import run_with_timeout
@@ -20,6 +19,9 @@ from streamplug.types import Buffer
 T = TypeVar("T")
 
 DOWNLOAD_TIMEOUT_SECONDS = 60.0  # default stall timeout
+
+MAX_UNSIZED_BYTES = 64 << 20
+"""Maximum size of an object that is read as a whole before its size is asked for."""
 
 
 class TimeoutStorage(StorageWrapper):

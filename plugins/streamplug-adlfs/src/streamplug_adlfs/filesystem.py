@@ -10,10 +10,9 @@ from adlfs import AzureBlobFileSystem
 from azure.core import MatchConditions
 from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import sync
+from streamplug_fsspec import BodyPart, check_content_range, version_of
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.body import BodyPart, check_content_range
-from streamplug.plugin_kit.fsspec_storage import version_of
 
 _PART = 8 << 20
 """Bytes per request; a blob's parts are read one after the other. The client's default first part is four

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from streamplug_fsspec import OptionTypes, check_options, check_positive, check_url
+
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive, check_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 30.0

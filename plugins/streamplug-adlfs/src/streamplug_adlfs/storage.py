@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from streamplug_fsspec import RETRYABLE_STATUSES, FsspecStorage, status_of
+
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.plugin_kit.error_mapping import RETRYABLE_STATUSES, status_of
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage
 from streamplug.types import ObjectInfo
 from streamplug_adlfs.options import adlfs_options, check
 

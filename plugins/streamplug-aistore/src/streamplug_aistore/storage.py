@@ -7,11 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from streamplug_fsspec import ClientStorage, read_range_body, status_of, write_chunks
+
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.body import read_range_body
-from streamplug.plugin_kit.client_storage import ClientStorage
-from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_aistore.options import aistore_client, check
 

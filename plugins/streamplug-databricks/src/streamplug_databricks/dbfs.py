@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
+from streamplug_fsspec import read_body
+
 from streamplug.errors import StorageError, Transient
 from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.body import read_body
-from streamplug.plugin_kit.client_storage import staging_path
+from streamplug.plugin_kit.file_commit import staging_path
 from streamplug_databricks.workspace import Workspace
 
 _CHUNK_BYTES = 2**20

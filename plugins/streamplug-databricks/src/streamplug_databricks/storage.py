@@ -7,9 +7,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from streamplug_fsspec import ClientStorage, write_chunks
+
 from streamplug.errors import AccessDenied, StorageError
-from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_databricks.dbfs import Dbfs
 from streamplug_databricks.options import check, folder_of

@@ -8,7 +8,8 @@ from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from urllib.parse import quote
 
-from streamplug.plugin_kit.body import read_body, read_range_body
+from streamplug_fsspec import read_body, read_range_body
+
 from streamplug_databricks.workspace import Workspace
 
 _CHUNK_BYTES = 2**20

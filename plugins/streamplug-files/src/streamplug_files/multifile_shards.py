@@ -15,7 +15,7 @@ from streamplug.errors import NotFound
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin.location import local_path
-from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
+from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
 from streamplug.transfer.file_lock import STATE_DIR
 from streamplug.types import ObjectInfo
 from streamplug_files.glob import FileSet

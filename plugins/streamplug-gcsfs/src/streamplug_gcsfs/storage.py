@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from streamplug_fsspec import FsspecStorage, bound_body, bounded_reader, missing_bucket, version_of
+
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.plugin_kit.body import bound_body, bounded_reader
-from streamplug.plugin_kit.error_mapping import missing_bucket
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
 from streamplug.types import ObjectInfo
 from streamplug_gcsfs.options import check, gcsfs_options
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from streamplug_fsspec import OptionTypes, check_options, check_positive
+
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from streamplug_fsspec import ClientStorage, read_body, write_chunks
+
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.body import read_body
-from streamplug.plugin_kit.client_storage import ClientStorage, staging_path
+from streamplug.plugin_kit.file_commit import staging_path
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hdfs.options import check, parse
 from streamplug_hdfs.webhdfs import HdfsError, WebHdfs

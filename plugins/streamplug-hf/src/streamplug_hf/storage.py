@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
-from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.body import read_body, read_range_body
-from streamplug.plugin_kit.client_storage import (
+from streamplug_fsspec import (
     MAX_CONCURRENT_READS,
     ClientStorage,
+    error_of_status,
+    one_version,
+    read_body,
     read_concurrently,
+    read_range_body,
+    write_chunks,
 )
-from streamplug.plugin_kit.error_mapping import error_of_status
-from streamplug.plugin_kit.object_version import one_version
+
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hf.options import CONNECT_TIMEOUT, READ_TIMEOUT, check, parse
 

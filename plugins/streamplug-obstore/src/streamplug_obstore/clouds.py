@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from streamplug_fsspec import OptionTypes
+
 from streamplug.errors import ConfigError, StorageError
 from streamplug.interfaces.storage import public_url
-from streamplug.plugin_kit.options import OptionTypes
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import obstore_module
 from streamplug_obstore.config import azure_config, gcs_config, s3_config

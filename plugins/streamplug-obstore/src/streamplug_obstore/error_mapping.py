@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
+from streamplug_fsspec import RETRYABLE_STATUSES, error_of_status, missing_bucket
+
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.error_mapping import (
-    RETRYABLE_STATUSES,
-    error_of_status,
-    missing_bucket,
-)
 
 _NO_BUCKET = re.compile(
     r"<Code>(?:NoSuchBucket|ContainerNotFound)</Code>|specified (?:bucket|container) does not exist"

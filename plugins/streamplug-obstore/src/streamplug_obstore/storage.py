@@ -9,13 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from streamplug_fsspec import (
+    ClientStorage,
+    gather_results,
+    one_version,
+    preallocate,
+    run_on_loop,
+    write_chunks,
+)
+
 from streamplug.errors import AlreadyExists, StorageError
 from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.client_storage import ClientStorage
-from streamplug.plugin_kit.event_loop import gather_results, run
-from streamplug.plugin_kit.object_version import one_version
-from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import obstore_module
 from streamplug_obstore.error_mapping import (
@@ -124,7 +128,9 @@ class ObstoreStorage(ClientStorage):
                 return memoryview(await response.bytes_async()), version_of(response.meta)
 
             # Not `get_ranges`, which reads adjacent ranges as one.
-            results = run(get_loop(), partial(gather_results, [partial(one, *r) for r in ranges]))
+            results = run_on_loop(
+                get_loop(), partial(gather_results, [partial(one, *r) for r in ranges])
+            )
             errors = [result for result in results if isinstance(result, Exception)]
             if any(map(ignores_ranges, errors)):
                 return [], ""  # each range would transfer the whole object
@@ -151,7 +157,7 @@ class ObstoreStorage(ClientStorage):
             async def one(key: str, start: int, stop: int) -> Any:
                 return await get(store, self._path(key), start=start, end=stop)
 
-            results = run(
+            results = run_on_loop(
                 get_loop(), partial(gather_results, [partial(one, *part) for part in parts])
             )
         if any(isinstance(part, Exception) and ignores_ranges(part) for part in results):

@@ -11,13 +11,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from streamplug_fsspec import (
+    FsspecStorage,
+    conditional_reads,
+    one_version,
+    read_concurrently,
+    read_range_body,
+    status_of,
+    version_of,
+    write_chunks,
+)
+
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.plugin_kit.blocks import write_chunks
-from streamplug.plugin_kit.body import read_range_body
-from streamplug.plugin_kit.client_storage import read_concurrently
-from streamplug.plugin_kit.error_mapping import retryable_cause, status_of
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage, version_of
-from streamplug.plugin_kit.object_version import conditional_reads, one_version
+from streamplug.plugin_kit.error_mapping import retryable_cause
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_ocifs.options import check, ocifs_options
 

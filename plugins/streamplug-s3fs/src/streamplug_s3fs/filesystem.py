@@ -7,11 +7,10 @@ from typing import Any
 
 from s3fs import S3FileSystem
 from s3fs.core import S3_RETRYABLE_ERRORS
+from streamplug_fsspec import IncomingFile, check_content_range, receive_body
 
 from streamplug.errors import Transient
 from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.body import check_content_range, receive_body
-from streamplug.plugin_kit.event_loop import IncomingFile
 
 _MAX_PART_BYTES = 8 << 20
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from streamplug_fsspec import FsspecStorage, conditional_reads
+
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage
-from streamplug.plugin_kit.object_version import conditional_reads
 from streamplug_s3fs.options import check, s3fs_options
 from streamplug_s3fs.session import new_session, serves_credentials
 

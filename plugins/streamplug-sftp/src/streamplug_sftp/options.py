@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from streamplug_fsspec import OptionTypes, check_options, check_positive
+
 from streamplug.errors import AccessDenied, ConfigError
-from streamplug.plugin_kit.options import OptionTypes, check_options, check_positive
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0

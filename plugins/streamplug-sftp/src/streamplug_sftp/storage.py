@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from streamplug_fsspec import ClientStorage, OversizeBodyError
+
 from streamplug.errors import (
     AccessDenied,
     NotFound,
@@ -20,10 +22,9 @@ from streamplug.errors import (
     Transient,
 )
 from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.body import OversizeBodyError
-from streamplug.plugin_kit.client_storage import STAGING_PREFIX, ClientStorage
 from streamplug.plugin_kit.error_mapping import storage_error
-from streamplug.plugin_kit.fsspec_storage import SYSTEM_DIRECTORIES
+from streamplug.plugin_kit.file_commit import STAGING_PREFIX
+from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, parse
 from streamplug_sftp.session import SftpSession

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import click
+from streamplug_fsspec import RETRYABLE_STATUSES
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.error_mapping import RETRYABLE_STATUSES
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CHUNK = 1 << 16

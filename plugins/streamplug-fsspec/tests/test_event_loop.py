@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamplug_fsspec import event_loop as loops
 
-from streamplug.plugin_kit import event_loop as loops
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 
 WAIT = 60
@@ -52,7 +52,7 @@ def test_what_is_written_is_stored_in_order(loop, target, pieces):
                 await asyncio.sleep(0)
         return len(data)
 
-    assert loops.store(loop, write, target) == len(data)
+    assert loops.store_on_loop(loop, write, target) == len(data)
     assert target.read_bytes() == b"".join(data)
 
 
@@ -62,7 +62,7 @@ def test_a_few_bytes_are_stored_though_more_are_to_come(loop, tmp_path):
         while not (tmp_path / "k").exists() or (tmp_path / "k").stat().st_size != 3:
             await asyncio.sleep(0.01)
 
-    loops.store(loop, lambda file: asyncio.wait_for(write(file), WAIT), tmp_path / "k")
+    loops.store_on_loop(loop, lambda file: asyncio.wait_for(write(file), WAIT), tmp_path / "k")
 
 
 def test_room_is_found_for_what_is_expected(loop, tmp_path, monkeypatch):
@@ -73,7 +73,7 @@ def test_room_is_found_for_what_is_expected(loop, tmp_path, monkeypatch):
         file.expected = 4
         file.write(b"data")
 
-    loops.store(loop, write, tmp_path / "k")
+    loops.store_on_loop(loop, write, tmp_path / "k")
     assert found == [4]
 
 
@@ -82,7 +82,7 @@ def test_what_fails_at_once_leaves_no_file(loop, tmp_path):
         raise FileNotFoundError("gone")
 
     with pytest.raises(FileNotFoundError, match="gone"):
-        loops.store(loop, fail, tmp_path / "k")
+        loops.store_on_loop(loop, fail, tmp_path / "k")
     assert not list(tmp_path.iterdir())
 
 
@@ -92,7 +92,7 @@ def test_what_fails_later_is_raised(loop, tmp_path):
         raise TimeoutError("too slow")
 
     with pytest.raises(TimeoutError, match="too slow"):
-        loops.store(loop, fail, tmp_path / "k")
+        loops.store_on_loop(loop, fail, tmp_path / "k")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="its device is always full")
@@ -110,7 +110,7 @@ def test_a_full_disk_ends_the_coroutine_wherever_it_is(loop, tmp_path, size):
             ended.set()
 
     with pytest.raises(OSError, match="space") as error:
-        loops.store(loop, write, tmp_path / "k")
+        loops.store_on_loop(loop, write, tmp_path / "k")
     assert error.value.errno == errno.ENOSPC
     assert ended.wait(WAIT)
 
@@ -129,7 +129,7 @@ def test_a_scope_that_is_stopped_ends_both_sides(loop, tmp_path, written):
 
     threading.Thread(target=lambda: begun.wait(WAIT) and scope.stop()).start()
     with inside(scope), pytest.raises(Cancelled):
-        loops.store(loop, write, tmp_path / "k")
+        loops.store_on_loop(loop, write, tmp_path / "k")
     assert ended.is_set()
 
 
@@ -141,7 +141,7 @@ def test_nothing_begins_in_a_scope_that_was_stopped(loop):
 
     scope.stop()
     with inside(scope), pytest.raises(Cancelled):
-        loops.run(loop, begin)
+        loops.run_on_loop(loop, begin)
     assert not begun
 
 
@@ -165,6 +165,9 @@ def test_what_ends_by_itself_was_not_ended_by_the_consumer(loop, tmp_path):
     async def end(*_):
         raise asyncio.CancelledError
 
-    for ends in (lambda: loops.run(loop, end), lambda: loops.store(loop, end, tmp_path / "k")):
+    for ends in (
+        lambda: loops.run_on_loop(loop, end),
+        lambda: loops.store_on_loop(loop, end, tmp_path / "k"),
+    ):
         with pytest.raises(CancelledError):
             ends()

@@ -10,10 +10,10 @@ import threading
 import time
 
 import pytest
+from streamplug_fsspec.client_storage import ClientStorage
 
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
-from streamplug.plugin_kit.client_storage import ClientStorage
 from streamplug.types import ObjectInfo
 
 
@@ -144,7 +144,7 @@ def test_no_further_range_is_read_for_a_consumer_that_stopped():
 
 HANG = """
 import threading
-from streamplug.plugin_kit.client_storage import read_concurrently
+from streamplug_fsspec import read_concurrently
 from streamplug.transfer.stall_timeout import StalledError, run_with_timeout
 
 hang = lambda part: threading.Event().wait()

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import BinaryIO
 
-from streamplug.errors import CorruptShardError
-from streamplug.plugin_kit.cancellation import check, current
+from streamplug.plugin_kit.cancellation import OversizeError, check, current
 from streamplug.types import Buffer
 
 BLOCK_BYTES = 2 << 20
@@ -19,10 +18,6 @@ MAX_UNWRITTEN_SECONDS = 0.1
 
 MAX_BUFFERS_PER_WRITE = 512
 """Buffers per writev(2); most systems allow 1,024."""
-
-
-class OversizeError(CorruptShardError):
-    """A download is larger than its scope allows."""
 
 
 class BlockBuffer:

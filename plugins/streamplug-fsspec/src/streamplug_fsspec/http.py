@@ -14,9 +14,11 @@ from typing import Any
 from urllib.parse import quote, unquote
 from urllib.request import getproxies
 
-from streamplug.errors import ConfigError, NotFound, StorageError
+from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.body import (
+from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
+from streamplug.types import Buffer, ObjectInfo
+from streamplug_fsspec.body import (
     CHUNK_BYTES,
     MAX_UNSIZED_BYTES,
     BodyPart,
@@ -24,10 +26,9 @@ from streamplug.plugin_kit.body import (
     check_content_range,
     receive_body,
 )
-from streamplug.plugin_kit.error_mapping import status_of
-from streamplug.plugin_kit.event_loop import IncomingFile
-from streamplug.plugin_kit.fsspec_storage import FsspecStorage, walk_files
-from streamplug.types import Buffer, ObjectInfo
+from streamplug_fsspec.error_mapping import status_of
+from streamplug_fsspec.event_loop import IncomingFile
+from streamplug_fsspec.fsspec_storage import FsspecStorage
 
 _MAX_CHUNK_BYTES = 5 << 20
 _HOST = re.compile(r"[^:]*(?::[0-9]*)?|\[.*\](?::[0-9]*)?")
@@ -52,7 +53,7 @@ def _environment_has_proxy_or_login() -> bool:
     return bool(getproxies()) or os.path.isfile(os.path.expanduser(netrc))  # noqa: PTH111, PTH113
 
 
-class Http(FsspecStorage):
+class HttpStorage(FsspecStorage):
     """The files below an ``http://`` or ``https://`` URL; read only.
 
     A query in the URL, such as an access token, is sent with every request. Listing requires a server
@@ -90,7 +91,9 @@ class Http(FsspecStorage):
         try:
             from aiohttp import ClientTimeout, TraceConfig
         except ImportError:
-            raise StorageError(f"{self.url}: this needs aiohttp: pip install aiohttp") from None
+            raise StorageError(
+                f"{self.url}: this needs aiohttp: pip install streamplug[http]"
+            ) from None
 
         options = dict(self._options)
         client: dict[str, Any] = {
@@ -204,12 +207,36 @@ class Http(FsspecStorage):
                 yield self.stat(unquote(info.key))
 
     def find_files(self, top: str) -> Mapping[str, Mapping[str, Any]]:
-        return walk_files(self.list_directory, top)
+        # fsspec's own `find` skips all subdirectories that cannot be read.
+        files, folders = {}, [top]
+        while folders:
+            folder = folders.pop()
+            try:
+                infos = self._list_directory(folder)
+            except NotFound:  # below `top`, it was removed meanwhile
+                continue
+            except AccessDenied:
+                if folder != top and folder.rpartition("/")[2] in SYSTEM_DIRECTORIES:
+                    continue
+                raise
+            for info in infos:
+                path = info["name"].rstrip("/")
+                if path == folder.rstrip("/"):
+                    continue  # a file is listed as itself
+                if info["type"] == "directory":
+                    folders.append(path)
+                else:
+                    files[info["name"]] = info
+        return files
 
-    def list_directory(self, path: str) -> Sequence[Mapping[str, Any]]:
+    def _list_directory(self, path: str) -> Sequence[Mapping[str, Any]]:
+        """Return the metadata of what is directly in a directory."""
+        key = path[len(self.client()[1]) :].lstrip("/")
+        with self.translated(key):  # names this directory in errors
+            infos = self.call("ls", path, detail=True)
         # fsspec finds the links in the HTML, and leaves &amp; and the like in them.
-        infos = [{**info, "name": unescape(info["name"])} for info in super().list_directory(path)]
-        return [info for info in infos if _is_below(info["name"], path)]
+        named = [{**info, "name": unescape(info["name"])} for info in infos]
+        return [info for info in named if _is_below(info["name"], path)]
 
 
 def _is_below(link: str, directory: str) -> bool:

@@ -3,8 +3,7 @@ from __future__ import annotations
 import os
 
 import pytest
-
-from streamplug.plugin_kit import preallocate as module
+from streamplug_fsspec import preallocation as module
 
 SIZE = 1 << 20
 

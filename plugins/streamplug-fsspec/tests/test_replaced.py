@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from streamplug_fsspec import HttpStorage
 from streamplug_testing.http import serving
 
-from streamplug.builtin.storages.http import Http
 from streamplug.errors import ObjectReplaced
 from streamplug.transfer import ranges
 from streamplug.transfer.download import download
@@ -25,7 +25,7 @@ def server(tmp_path, monkeypatch):
 
 def get(server):
     target = server.root / "target"
-    download(Http(server.url), FileInfo("k", 80, {}), target, retries=0, timeout=60)
+    download(HttpStorage(server.url), FileInfo("k", 80, {}), target, retries=0, timeout=60)
     return target.read_bytes()
 
 
@@ -60,7 +60,7 @@ def test_a_file_without_etag_or_time_comes_as_a_whole(server):
 @pytest.mark.parametrize("understands", [True, False])
 def test_another_version_is_refused(server, understands):
     server.conditions = understands
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     parts, version = storage.read_version("k", [(0, 10), (70, 90), (90, 95)])
     assert (parts, bool(version)) == ([b"o" * 10, b"o" * 10, b""], True)
     server.replace_after(1, server.root / "k", NEW)
@@ -70,7 +70,7 @@ def test_another_version_is_refused(server, understands):
 
 
 def test_a_server_that_loses_its_ranges_gives_parts_of_the_whole(server):
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     _, version = storage.read_version("k", [(0, 10)])
     server.ranges = False
     assert storage.read_version("k", [(0, 2), (3, 4)], version) == ([b"oo", b"o"], version)

@@ -13,15 +13,15 @@ from typing import ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from streamplug_fsspec import HttpStorage
+from streamplug_fsspec import event_loop as loops
 from streamplug_testing.body_server import check_ranges_are_bounded, endless_server
 from streamplug_testing.http import serving
 from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.storage import READS, StorageTests
 
-from streamplug.builtin.storages.http import Http
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
-from streamplug.plugin_kit import event_loop as loops
 from streamplug.plugin_kit.cancellation import Cancelled
 from streamplug.transfer.pool import ThreadPool
 
@@ -128,7 +128,7 @@ class TestHttp(StorageTests):
 
     def make_storage(self):
         url = self.server.url.replace("//", f"//me:{self.secret}@")
-        return Http(f"{url}/some/set")
+        return HttpStorage(f"{url}/some/set")
 
     def put_raw(self, key, data):
         path = self.server.root / "some" / "set" / key
@@ -149,7 +149,7 @@ class TestHttp(StorageTests):
 def test_is_only_for_reading(server, tmp_path):
     (server.root / "k").write_bytes(b"data")
     (tmp_path / "source").write_bytes(b"new")
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     for operation in (
         lambda: storage.write("k", b"new"),
         lambda: storage.upload(tmp_path / "source", "k"),
@@ -163,7 +163,7 @@ def test_is_only_for_reading(server, tmp_path):
 def test_is_found_by_its_scheme(server):
     (server.root / "k").write_bytes(b"data")
     storage = open_storage(server.url)
-    assert type(storage) is Http
+    assert type(storage) is HttpStorage
     assert storage.read("k") == b"data"
 
 
@@ -172,16 +172,16 @@ def test_double_colons_are_a_part_of_the_url(server):
     (server.root / "a").mkdir()
     (server.root / "a::b" / "k").write_bytes(b"data")
     (server.root / "a" / "k").write_bytes(b"other")
-    storage = Http(f"{server.url}/a::b")
+    storage = HttpStorage(f"{server.url}/a::b")
     assert storage.read("k") == b"data"
     assert [info.key for info in storage.list()] == ["k"]
-    assert Http("http://[::1]:8000/set").path("k") == "http://[::1]:8000/set/k"
+    assert HttpStorage("http://[::1]:8000/set").path("k") == "http://[::1]:8000/set/k"
 
 
 def test_a_query_goes_with_every_request_and_is_not_shown(server, tmp_path):
     (server.root / "a").mkdir()
     (server.root / "a" / "k").write_bytes(b"data")
-    storage = Http(f"{server.url}/a?sig=s%2Bcret&v=1")
+    storage = HttpStorage(f"{server.url}/a?sig=s%2Bcret&v=1")
     assert storage.read("k") == b"data"
     assert storage.read_range("k", 1, 3) == b"at"
     assert storage.stat("k").size == 4
@@ -198,7 +198,7 @@ def test_a_query_goes_with_every_request_and_is_not_shown(server, tmp_path):
 def test_a_server_without_ranges_still_gives_the_right_bytes(server):
     server.ranges = False
     (server.root / "k").write_bytes(b"0123456789")
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     assert storage.read_range("k", 2, 5) == b"234"
     assert storage.read_range("k", 5, 15) == b"56789"
     assert storage.read_range("k", 20, 30) == b""
@@ -209,7 +209,7 @@ def test_of_a_server_without_ranges_each_file_is_fetched_once(server):
     server.ranges = False
     for key in "kl":
         (server.root / key).write_bytes(b"0123456789")
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     parts = [("k", 0, 2), ("l", 8, 12), ("k", 5, 6), ("l", 1, 2), ("k", 20, 30)]
     assert read_parts_or_raise(storage, *parts) == [b"01", b"89", b"5", b"1", b""]
     whole = [path for _, path, headers in server.seen if "Range" not in headers]
@@ -220,7 +220,7 @@ def test_of_a_server_without_ranges_each_file_is_fetched_once(server):
 def test_a_request_that_fails_does_not_tell_whether_there_are_ranges(server, status, wanted):
     server.ranges, server.status = False, status
     (server.root / "k").write_bytes(b"0123")
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     with pytest.raises(wanted, match="/k"):
         storage.serves_ranges("k")
     server.status = 0
@@ -229,7 +229,7 @@ def test_a_request_that_fails_does_not_tell_whether_there_are_ranges(server, sta
 
 def test_an_empty_file_tells_that_there_are_ranges(server):
     (server.root / "k").write_bytes(b"")
-    assert Http(server.url).serves_ranges("k")
+    assert HttpStorage(server.url).serves_ranges("k")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_an_empty_file_tells_that_there_are_ranges(server):
 )
 def test_it_is_noticed_when_a_server_begins_to_ignore_ranges(server, read):
     (server.root / "k").write_bytes(b"0123")
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     assert storage.serves_ranges("k")
     server.ranges = False
     assert read(storage) == b"1"
@@ -251,7 +251,7 @@ def test_it_is_noticed_when_a_server_begins_to_ignore_ranges(server, read):
 def test_a_password_is_sent_but_not_logged(server, caplog):
     (server.root / "k").write_bytes(b"0123")
     caplog.set_level("DEBUG")
-    storage = Http(server.url.replace("://", "://me:hunter%402@"))
+    storage = HttpStorage(server.url.replace("://", "://me:hunter%402@"))
     assert storage.read_range("k", 1, 3) == b"12"
     assert storage.read("k") == b"0123"
     assert storage.stat("k").size == 4
@@ -265,7 +265,7 @@ def test_a_login_of_netrc_is_sent(server, tmp_path, monkeypatch):
     (server.root / "k").write_bytes(b"data")
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password hunter2")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    assert Http(server.url).read("k") == b"data"
+    assert HttpStorage(server.url).read("k") == b"data"
     login = base64.b64encode(b"me:hunter2").decode()
     assert server.seen[0][2]["Authorization"] == f"Basic {login}"
 
@@ -274,7 +274,7 @@ def test_a_proxy_of_the_environment_is_used(server, monkeypatch):
     monkeypatch.setenv("http_proxy", server.url)
     server.status = 410
     with pytest.raises(NotFound):
-        Http("http://elsewhere.invalid/data").read("k")
+        HttpStorage("http://elsewhere.invalid/data").read("k")
     assert server.seen[0][1] == "http://elsewhere.invalid/data/k"
 
 
@@ -283,7 +283,7 @@ def test_the_environment_is_not_searched_for_each_request(server, tmp_path, monk
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "missing"))
-    assert not Http(server.url).filesystem_options()["client_kwargs"]["trust_env"]
+    assert not HttpStorage(server.url).filesystem_options()["client_kwargs"]["trust_env"]
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
@@ -306,14 +306,14 @@ def test_a_home_directory_that_is_missing_or_not_readable_has_no_login(
         monkeypatch.setattr("pwd.getpwuid", getpwuid)
     else:
         monkeypatch.setattr("os.stat", stat)
-    assert Http(server.url).read("k") == b"data"
+    assert HttpStorage(server.url).read("k") == b"data"
 
 
 def test_room_is_found_for_what_is_downloaded(server, tmp_path, monkeypatch):
     sizes = []
     monkeypatch.setattr(loops, "preallocate", lambda _, size: sizes.append(size))
     (server.root / "k").write_bytes(b"0123")
-    Http(server.url).download("k", tmp_path / "k")
+    HttpStorage(server.url).download("k", tmp_path / "k")
     assert sizes == [4]
     assert (tmp_path / "k").read_bytes() == b"0123"
 
@@ -322,7 +322,7 @@ def test_ranges_that_nobody_waits_for_are_asked_for_no_more(tmp_path):
     (tmp_path / "k").write_bytes(bytes(8_000_000))
     with serving(tmp_path) as server:
         server.holds = lambda _: True
-        workers, storage = ThreadPool(1), Http(server.url)
+        workers, storage = ThreadPool(1), HttpStorage(server.url)
         job = workers.submit(
             lambda: storage.read_ranges("k", [(0, 4_000_000), (4_000_000, 8_000_000)])
         )
@@ -344,7 +344,7 @@ def asking(loop):
 
 def test_files_are_read_as_they_are_stored(server, tmp_path):
     (server.root / "k.gz").write_bytes(b"\x1f\x8b not unpacked on the way")
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     assert storage.read("k.gz") == b"\x1f\x8b not unpacked on the way"
     storage.download("k.gz", tmp_path / "k.gz")
     assert (tmp_path / "k.gz").read_bytes() == b"\x1f\x8b not unpacked on the way"
@@ -355,16 +355,16 @@ def test_a_fragment_is_refused_which_clients_do_not_send(server):
     (server.root / "a#b").mkdir()
     (server.root / "a#b/k").write_bytes(b"data")
     with pytest.raises(ConfigError, match=r"/a#b: a '#' .* write it as %23"):
-        Http(f"{server.url}/a#b")
-    storage = Http(f"{server.url}/a%23b")
+        HttpStorage(f"{server.url}/a#b")
+    storage = HttpStorage(f"{server.url}/a%23b")
     assert storage.read("k") == b"data"
     assert [o.key for o in storage.list()] == ["k"]
 
 
-@pytest.mark.parametrize("url", ["http:/host/set", "http://", "https:///set", "http://me@/set"])
+@pytest.mark.parametrize("url", ["http://", "https:///set", "http://me@/set"])
 def test_a_url_without_host_is_refused(url):
     with pytest.raises(ConfigError, match="names no host; write http://host/path"):
-        Http(url)
+        HttpStorage(url)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_a_url_without_host_is_refused(url):
 )
 def test_a_password_with_a_question_mark_is_refused(url):
     with pytest.raises(ConfigError, match=r"a port that is no number.*password as %3F") as caught:
-        Http(url)
+        HttpStorage(url)
     assert "s3cret" not in str(caught.value)
 
 
@@ -386,12 +386,12 @@ def test_a_password_with_a_question_mark_is_refused(url):
     ["http://[::1]/s", "http://[::1]:80/s?q=a@b:c", "http://host:/s", "http://me:x%3Fy@host:80"],
 )
 def test_hosts_and_ports(url):
-    assert Http(url).filesystem_options()
+    assert HttpStorage(url).filesystem_options()
 
 
 def test_own_headers_and_settings_of_the_client(server):
     (server.root / "k").write_bytes(b"data")
-    storage = Http(server.url, client_kwargs={"headers": {"X-Mine": "1"}})
+    storage = HttpStorage(server.url, client_kwargs={"headers": {"X-Mine": "1"}})
     assert storage.read("k") == b"data"
     assert server.seen[0][2]["X-Mine"] == "1"
     assert server.seen[0][2]["Accept-Encoding"] == "identity"
@@ -402,7 +402,7 @@ def test_own_headers_and_settings_of_the_client(server):
 )
 def test_answers_become_our_errors(server, tmp_path, status, wanted):
     server.status = status
-    storage = Http(server.url)
+    storage = HttpStorage(server.url)
     for operation in (
         lambda: storage.read("k"),
         lambda: storage.read_range("k", 0, 5),
@@ -482,7 +482,7 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(options, header, s
         handler.end_headers()
 
     with answering(send_data) as (there, elsewhere), answering(redirect) as (here, seen):
-        storage = Http(f"{here}/here", **options)
+        storage = HttpStorage(f"{here}/here", **options)
         assert storage.read("k") == b"data"
         assert storage.read_range("k", 1, 3) == b"at"
         storage.download("k", tmp_path / "k")
@@ -504,7 +504,7 @@ def test_redirects_in_a_circle_are_not_tried_again():
         handler.end_headers()
 
     with answering(redirect) as (here, seen):
-        storage = Http(here)
+        storage = HttpStorage(here)
         for read in (lambda: storage.read("k"), lambda: storage.stat("k")):
             with pytest.raises(StorageError, match=f"{here}/k: the server redirects in") as caught:
                 read()
@@ -523,19 +523,19 @@ def test_a_login_of_netrc_for_the_other_host_is_sent_to_it(tmp_path, monkeypatch
         handler.end_headers()
 
     with answering(send_data) as (there, elsewhere), answering(redirect) as (here, seen):
-        assert Http(here, headers={"X-Key": "1"}).read("k") == b"data"
+        assert HttpStorage(here, headers={"X-Key": "1"}).read("k") == b"data"
     assert [headers.get("X-Key") for _, headers in seen + elsewhere] == ["1", None]
     login = base64.b64encode(b"me:hunter2").decode()
     assert elsewhere[0][1]["Authorization"] == f"Basic {login}"
 
 
 def test_no_more_is_read_than_the_range():
-    check_ranges_are_bounded(Http, may_ignore_ranges=True)
+    check_ranges_are_bounded(HttpStorage, may_ignore_ranges=True)
 
 
 def test_no_more_is_read_than_the_ranges_of_several_files():
     with endless_server(206, {"Content-Range": "bytes 5-14/99"}) as server:
-        for error in Http(server.url).read_many([("k", 5, 15), ("l", 5, 10)]):
+        for error in HttpStorage(server.url).read_many([("k", 5, 15), ("l", 5, 10)]):
             assert isinstance(error, StorageError)
             assert "bytes that were asked for" in str(error)
         assert server.sent_bytes < 64 << 20
@@ -543,7 +543,7 @@ def test_no_more_is_read_than_the_ranges_of_several_files():
 
 def test_of_a_whole_file_no_more_is_read_than_up_to_the_range():
     with endless_server(200) as server:
-        storage = Http(server.url)
+        storage = HttpStorage(server.url)
         assert not storage.serves_ranges("k")
         assert storage.read_range("k", 5, 100_000) == bytes(99_995)
         assert storage.read_ranges("k", [(70_000, 80_000), (0, 1)]) == [bytes(10_000), b"\0"]
@@ -553,16 +553,16 @@ def test_of_a_whole_file_no_more_is_read_than_up_to_the_range():
 def test_a_listing_without_an_end_is_refused():
     with endless_server(200, {"Content-Type": "text/html"}) as server:
         with pytest.raises(StorageError, match="sent more than the 67108864 bytes"):
-            Http(server.url).list()
+            HttpStorage(server.url).list()
         with pytest.raises(StorageError, match="/k: the server sent more than the 67108864 bytes"):
-            Http(server.url).read("k")
+            HttpStorage(server.url).read("k")
         assert server.sent_bytes < 2 * (96 << 20)
 
 
 def test_sorting_links_of_a_directory_page_are_no_objects(server):
     (server.root / "index.html").write_text('<a href="?C=N;O=D">Name</a> <a href="k">k</a>')
     (server.root / "k").write_bytes(b"data")
-    assert [o.key for o in Http(server.url).list()] == ["k"]
+    assert [o.key for o in HttpStorage(server.url).list()] == ["k"]
 
 
 def test_links_of_a_directory_page_are_read_as_html(server):
@@ -572,7 +572,7 @@ def test_links_of_a_directory_page_are_read_as_html(server):
     page = """<a href="b&amp;c/">b</a> <a href="d&amp;e">d</a> <a href='it&#39;s'>it</a>"""
     (server.root / "index.html").write_text(page)
     (server.root / "b&c/index.html").write_text('<a href="k">k</a>')
-    assert [o.key for o in Http(server.url).list()] == ["b&c/k", "d&e", "it's"]
+    assert [o.key for o in HttpStorage(server.url).list()] == ["b&c/k", "d&e", "it's"]
 
 
 def test_links_that_lead_nowhere_or_elsewhere_are_no_objects(server):
@@ -580,7 +580,7 @@ def test_links_that_lead_nowhere_or_elsewhere_are_no_objects(server):
     (server.root / "set").mkdir()
     (server.root / "set/index.html").write_text(page)
     (server.root / "set/k").write_bytes(b"data")
-    assert [o.key for o in Http(f"{server.url}/set").list()] == ["k"]
+    assert [o.key for o in HttpStorage(f"{server.url}/set").list()] == ["k"]
 
 
 def test_a_link_that_fails_is_not_skipped(server):
@@ -589,4 +589,4 @@ def test_a_link_that_fails_is_not_skipped(server):
     for failing in ("/k", "/sub"):
         server.fails = failing
         with pytest.raises(Transient, match=failing):
-            Http(server.url).list()
+            HttpStorage(server.url).list()

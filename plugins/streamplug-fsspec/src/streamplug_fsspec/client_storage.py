@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 import weakref
 from abc import abstractmethod
 from collections import deque
@@ -16,16 +15,14 @@ from typing import Any, TypeVar
 from streamplug.errors import NotFound, StorageError, StreamplugError
 from streamplug.interfaces.storage import Storage
 from streamplug.plugin_kit.cancellation import Scope, check, current, inside
-from streamplug.plugin_kit.error_mapping import storage_error
+from streamplug.plugin_kit.file_commit import STAGING_PREFIX
 from streamplug.types import Buffer, ObjectInfo
+from streamplug_fsspec.error_mapping import client_error
 
 T = TypeVar("T")
 
 MAX_CONCURRENT_READS = 8
 """Default of the option `max_concurrency`."""
-
-STAGING_PREFIX = ".streamplug-"
-"""Prefix of the names of staging files, which are not listed as objects."""
 
 _opening = threading.Lock()
 _with_client: weakref.WeakSet[ClientStorage] = weakref.WeakSet()
@@ -93,16 +90,7 @@ class ClientStorage(Storage):
         except Exception as error:  # noqa: BLE001 - clients raise anything
             url = self.url_of(key)
             # `from None`: the client's text may contain signed URLs or keys.
-            raise (self.translate(error, url) or storage_error(error, url)) from None
-
-    def check_key(self, key: str) -> None:
-        """Check that a key is below the location.
-
-        Raises:
-            StorageError: If it is not.
-        """
-        if key.startswith("/") or ".." in key.split("/"):
-            raise StorageError(f"{self.url}: key {key!r} leads out of the location")
+            raise (self.translate(error, url) or client_error(error, url)) from None
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """Return several ranges, each by `read_range` in a thread; `Cancelled` if the consumer stops."""
@@ -191,8 +179,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def staging_path(path: str) -> str:
-    """Return a new path of a staging file beside a file."""
-    return f"{path.rpartition('/')[0]}/{STAGING_PREFIX}{uuid.uuid4().hex}"

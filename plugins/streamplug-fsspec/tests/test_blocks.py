@@ -5,9 +5,9 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamplug_fsspec import blocks
+from streamplug_fsspec.blocks import BLOCK_BYTES, BlockBuffer, write, write_chunks
 
-from streamplug.plugin_kit import blocks
-from streamplug.plugin_kit.blocks import BLOCK_BYTES, BlockBuffer, write, write_chunks
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 
 SIZES = st.sampled_from(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -13,14 +14,19 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import AccessDenied, AlreadyExists, NotFound, StorageError
+from streamplug.errors import AlreadyExists, ConfigError, NotFound, StorageError
 from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.client_storage import ClientStorage, staging_path
-from streamplug.plugin_kit.error_mapping import status_of
-from streamplug.plugin_kit.event_loop import IncomingFile, gather_results, run, store
-from streamplug.plugin_kit.file_commit import commit_file, make_directory
-from streamplug.plugin_kit.object_version import conditional_reads, one_version
+from streamplug.plugin_kit.file_commit import staging_path
 from streamplug.types import Buffer, ObjectInfo
+from streamplug_fsspec.client_storage import ClientStorage
+from streamplug_fsspec.error_mapping import status_of
+from streamplug_fsspec.event_loop import (
+    IncomingFile,
+    gather_results,
+    run_on_loop,
+    store_on_loop,
+)
+from streamplug_fsspec.object_version import conditional_reads, one_version
 
 _OBJECT_STORES = frozenset(
     ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "hf", "http", "https", "memory")
@@ -32,10 +38,7 @@ _VERSIONS = (
     *("Last-Modified", "modified", "created", "modificationTime", "modify", "sha"),
 )
 
-SYSTEM_DIRECTORIES = frozenset(
-    ("lost+found", "System Volume Information", "$RECYCLE.BIN", "__MACOSX")
-)
-"""Names of directories that file systems and archivers make, which are no part of a data set."""
+_ONE_SLASH = re.compile(r"([a-z][a-z0-9+.-]*):/(?!/)", re.IGNORECASE)
 
 _READS = ("read_many", "read_ranges", "read_range", "cat_ranges")
 _RANGE_READS = ("read_ranges", "read_range")
@@ -48,10 +51,11 @@ _inherited_filesystems: list[Any] = []
 
 
 class FsspecStorage(ClientStorage):
-    """A storage over an fsspec file system.
+    """Any URL that fsspec can open, such as ``ftp://host/set`` or ``simplecache::s3://bucket/set``.
 
-    A plugin for one cloud overrides `filesystem_options` to convert its own options, and `translate` for
-    exceptions of its client that the general rules do not cover.
+    Options are passed to the fsspec file system. A URL with one slash raises a `ConfigError`. A plugin for
+    one cloud overrides `filesystem_options` to convert its own options, and `translate` for exceptions of
+    its client that the general rules do not cover.
 
     Attributes:
         asynchronous: Whether the file system has an event loop, which reads parts of many objects
@@ -62,6 +66,18 @@ class FsspecStorage(ClientStorage):
 
     asynchronous: ClassVar[bool] = False
     can_create: ClassVar[bool] = False
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        # For fsspec, a URL with one slash is a path in the working directory.
+        if match := _ONE_SLASH.match(url):
+            raise ConfigError(f"{self.url}: write {match[1]}:// with two slashes")
+
+    @classmethod
+    def supports_scheme(cls, scheme: str) -> bool:
+        from fsspec import available_protocols
+
+        return scheme in available_protocols()
 
     def filesystem_options(self) -> Mapping[str, Any]:
         """Return the keyword arguments of the fsspec file system for this storage's options."""
@@ -213,14 +229,14 @@ class FsspecStorage(ClientStorage):
 
     def run(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run a coroutine on the file system's event loop; it is cancelled if the consumer stops."""
-        return run(self.filesystem().loop, make)
+        return run_on_loop(self.filesystem().loop, make)
 
     def store(self, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path) -> Any:
         """Run a coroutine on the file system's event loop; this thread stores its output in a file.
 
         No file is created if it raises before writing anything.
         """
-        return store(self.filesystem().loop, make, path)
+        return store_on_loop(self.filesystem().loop, make, path)
 
     def _coroutine_function(self, operation: str) -> Any:
         """Return an operation of an asynchronous file system, which can be cancelled, or None."""
@@ -235,7 +251,7 @@ class FsspecStorage(ClientStorage):
             # permission as missing; `info` reports both correctly.
             before = None
             if not filesystem.async_impl:
-                before = _follow_link(filesystem, filesystem.info(remote))
+                before = filesystem.info(remote)
             if before and before["type"] == "directory":
                 raise NotFound(f"{self.url_of(key)} does not exist")
             with conditional_reads(self.url_of(key)):
@@ -244,7 +260,7 @@ class FsspecStorage(ClientStorage):
                 raise FileNotFoundError(path)
             # Most of them read a block per request.
             if before and (before["size"] or 0) > filesystem.blocksize:
-                after = _follow_link(filesystem, filesystem.info(remote))
+                after = filesystem.info(remote)
                 if (before["size"], version_of(before)) != (after["size"], version_of(after)):
                     raise replaced_error(self.url_of(key))
 
@@ -278,12 +294,8 @@ class FsspecStorage(ClientStorage):
         if not _has_directories(filesystem):
             yield target
             return
-        folder, local = target.rpartition("/")[0], is_local(filesystem)
         try:
-            if local:
-                make_directory(Path(folder), durable=True)
-            else:
-                filesystem.makedirs(folder, exist_ok=True)
+            filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise StorageError(
                 f"{self.url_of(key)}: a file has the name of its directory"
@@ -293,10 +305,7 @@ class FsspecStorage(ClientStorage):
         part = staging_path(target)
         try:
             yield part
-            if local:
-                commit_file(Path(part), Path(target), durable=True)
-            else:
-                filesystem.mv(part, target)
+            filesystem.mv(part, target)
         except BaseException:
             with suppress(Exception):
                 filesystem.rm_file(part)
@@ -304,7 +313,7 @@ class FsspecStorage(ClientStorage):
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):
-            info = _follow_link(self.filesystem(), self.filesystem().info(self.path(key)))
+            info = self.filesystem().info(self.path(key))
         if info.get("type") == "directory":
             raise NotFound(f"{self.url_of(key)} does not exist")
         if info["size"] is None:
@@ -313,31 +322,20 @@ class FsspecStorage(ClientStorage):
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         root = f"{self.client()[1]}/"
-        for name, listed in self.find_files(self.path(folder)).items():
+        for name, info in self.find_files(self.path(folder)).items():
             # fsspec also yields a file of the folder's name, and markers of empty directories.
             if name.startswith(root) and not name.endswith("/"):
-                info = _follow_link(self.filesystem(), listed)
                 yield ObjectInfo(name[len(root) :], int(info["size"] or 0), version_of(info))
 
     def find_files(self, top: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the metadata of the files below a path of the file system, by their paths."""
-        filesystem = self.filesystem()
-        if is_local(filesystem):
-            return walk_files(self.list_directory, top)
         try:
-            infos: Mapping[str, Mapping[str, Any]] = filesystem.find(top, detail=True)
+            infos: Mapping[str, Mapping[str, Any]] = self.filesystem().find(top, detail=True)
         except FileNotFoundError as error:
             # The bucket is missing, or a file of this machine with credentials, not just a prefix.
             if status_of(error) is not None or error.filename:
                 raise
             return {}
-        return infos
-
-    def list_directory(self, path: str) -> Sequence[Mapping[str, Any]]:
-        """Return the metadata of what is directly in a directory of the file system."""
-        key = path[len(self.client()[1]) :].lstrip("/")
-        with self.translated(key):  # names this directory in errors
-            infos: Sequence[Mapping[str, Any]] = self.call("ls", path, detail=True)
         return infos
 
     def delete(self, key: str) -> None:
@@ -375,60 +373,12 @@ def version_of(info: Mapping[str, Any]) -> str:
     return str(version).strip('"')
 
 
-def _follow_link(filesystem: Any, info: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metadata of a local file with the time of the file that a symbolic link leads to.
-
-    fsspec lists the target's size but the link's time, which stays when the target is rewritten.
-    """
-    if not (info.get("islink") and is_local(filesystem)):
-        return info
-    with suppress(OSError):  # it leads nowhere
-        return {**info, "mtime": Path(info["name"]).stat().st_mtime}
-    return info
-
-
 def _has_directories(filesystem: Any) -> bool:
     while inner := getattr(filesystem, "fs", None):  # a wrapper, such as a cache
         filesystem = inner
     protocol = filesystem.protocol
     names = (protocol,) if isinstance(protocol, str) else protocol
     return _OBJECT_STORES.isdisjoint(names)
-
-
-def is_local(filesystem: Any) -> bool:
-    """Return whether a file system is that of this machine."""
-    from fsspec.implementations.local import LocalFileSystem
-
-    return isinstance(filesystem, LocalFileSystem)
-
-
-def walk_files(
-    list_directory: Callable[[str], Sequence[Mapping[str, Any]]], top: str
-) -> dict[str, Mapping[str, Any]]:
-    """Return the metadata of the files below a directory, by their paths; none if it does not exist.
-
-    fsspec's `find` does the same, but skips all subdirectories that cannot be read.
-    """
-    files, folders = {}, [top]
-    while folders:
-        folder = folders.pop()
-        try:
-            infos = list_directory(folder)
-        except FileNotFoundError:  # below `top`, it was removed meanwhile
-            continue
-        except AccessDenied:
-            if folder != top and folder.rpartition("/")[2] in SYSTEM_DIRECTORIES:
-                continue
-            raise
-        for info in infos:
-            path = info["name"].rstrip("/")
-            if path == folder.rstrip("/"):
-                continue  # a file is listed as itself
-            if info["type"] == "directory":
-                folders.append(path)
-            else:
-                files[info["name"]] = info
-    return files
 
 
 def _after_fork() -> None:

@@ -11,16 +11,16 @@ from pathlib import Path
 from threading import Condition
 from typing import Any
 
-from streamplug.plugin_kit.blocks import BLOCK_BYTES, MAX_UNWRITTEN_SECONDS, BlockBuffer, write
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, current
-from streamplug.plugin_kit.preallocate import preallocate
 from streamplug.types import Buffer
+from streamplug_fsspec.blocks import BLOCK_BYTES, MAX_UNWRITTEN_SECONDS, BlockBuffer, write
+from streamplug_fsspec.preallocation import preallocate
 
 MAX_UNWRITTEN_BYTES = 3 * BLOCK_BYTES
 """Limit of bytes buffered for the writing thread."""
 
 
-def run(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+def run_on_loop(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Run a coroutine and return its result; cancel it and raise `Cancelled` if the consumer stops."""
     with _running(loop, make) as ended:
         return ended.result()
@@ -31,7 +31,9 @@ async def gather_results(makers: Sequence[Callable[[], Awaitable[Any]]]) -> list
     return await asyncio.gather(*(make() for make in makers), return_exceptions=True)
 
 
-def store(loop: Any, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path) -> Any:
+def store_on_loop(
+    loop: Any, make: Callable[[IncomingFile], Coroutine[Any, Any, Any]], path: Path
+) -> Any:
     """Run a coroutine that writes a file, store its output in this thread, and return its result.
 
     The loop receives for all threads on one core; it receives a quarter more if it does not wait for disk

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.error_mapping import status_of
 from streamplug.types import Buffer
+from streamplug_fsspec.error_mapping import status_of
 
 
 def one_version(
