@@ -419,6 +419,11 @@ def test_the_state_is_exact_however_batches_are_made(folder, workers, how):
     assert [batch["id"].tolist() for batch in again] == whole[5:]
 
 
+def test_a_collate_fn_that_is_no_function_is_refused(folder):
+    with pytest.raises(ConfigError, match=r"collate_fn=3: expected a function"):
+        StreamingDataLoader(make(folder), collate_fn=3)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("option", ["transform", "batch_transform", "collate_fn"])
 def test_the_state_after_an_error_is_that_before_the_batch_that_failed(folder, workers, option):

@@ -277,6 +277,37 @@ def test_the_error_of_a_transform_names_the_sample(folder, packer):
     assert re.fullmatch(r"raised for sample 20 \(.*, row \d+; epoch 0, step 2\)", note)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+@pytest.mark.parametrize("packer", [PackedSamples, PackingDataLoader])
+def test_errors_of_sizes_and_packs_name_the_samples(folder, packer):
+    def fail_at_20(sample):
+        if sample["n"] == 20:
+            raise KeyError("caption")
+        return 1
+
+    def fail_to_collate(samples):
+        raise RuntimeError(len(samples))
+
+    dataset = StreamingDataset(local=folder, batch_size=8)
+    with pytest.raises(KeyError) as caught:
+        list(packer(dataset, length=8, size=fail_at_20))
+    [note] = caught.value.__notes__
+    assert re.fullmatch(r"raised by size= for sample 20 \(.*, row \d+; epoch 0, step 2\)", note)
+    dataset = StreamingDataset(local=folder, batch_size=8)
+    with pytest.raises(RuntimeError) as caught:
+        list(packer(dataset, length=3, size=lambda _: 1, collate_fn=fail_to_collate))
+    assert caught.value.__notes__ == ["raised for a pack of the samples [0, 1, 2]"]
+
+
+@pytest.mark.parametrize("packer", [PackedSamples, PackingDataLoader])
+def test_what_is_no_function_and_no_number_is_refused(folder, packer):
+    dataset = StreamingDataset(local=folder, batch_size=8)
+    with pytest.raises(ConfigError, match=r"collate_fn=3: expected a function of a list"):
+        packer(dataset, length=8, size="n", collate_fn=3)
+    with pytest.raises(DataError, match=r"sample 0 .* has size True; .* whole number from 1"):
+        list(packer(dataset, length=8, size=lambda _: True))
+
+
 def test_a_sample_that_is_too_long_is_named(folder):
     loader = make_loader(folder, length=20)
     place = r"sample \d+ \(.*one, shard\.\d+\.mds, row \d+; epoch 0, step \d+\)"

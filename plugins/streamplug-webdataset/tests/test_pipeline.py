@@ -598,6 +598,17 @@ def test_map_that_leaves_samples_out_does_not_shorten_a_nominal_epoch_in_silence
         list(dataset.with_epoch(10))
 
 
+def test_batches_are_made_by_functions(tars):
+    dataset = wds.WebDataset(tars)
+    for make in (
+        lambda: dataset.batched(3, collation_fn=3),
+        lambda: wds.WebLoader(dataset, batch_size=3, collate_fn=3),
+        lambda: wds.WebLoader(dataset, batch_size=None, collate_fn=3),
+    ):
+        with pytest.raises(ConfigError, match=r"3.* function of"):
+            make()
+
+
 def test_a_length_is_known_or_given(tars):
     dataset = wds.WebDataset(tars)
     assert (len(dataset), len(dataset.batched(10)), bool(dataset)) == (TOTAL, 10, True)

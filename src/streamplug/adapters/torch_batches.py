@@ -238,7 +238,13 @@ class TransformedCollate:
 
 
 def own_collate(collate: Callable[[list[Any]], Any] | None) -> Callable[[list[Any]], Any] | None:
-    """Return the `collate_fn` that a user gave a loader, whose attribute may be passed on; None for none."""
+    """Return the `collate_fn` that a user gave a loader, whose attribute may be passed on; None for none.
+
+    Raises:
+        ConfigError: If it is no function.
+    """
+    if collate is not None and not callable(collate):
+        raise ConfigError(f"collate_fn={collate!r:.60}: expected a function of a list of samples")
     if isinstance(collate, TransformedCollate):
         collate = collate.collate
     return None if collate is default_collate else collate

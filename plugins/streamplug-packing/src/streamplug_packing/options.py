@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from streamplug.config import whole_number
-from streamplug.errors import ConfigError, DataError
+from streamplug.errors import ConfigError, DataError, add_note
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,11 @@ class PackingOptions:
                     f"{error!r}; give size= the name of a column of the transformed samples, or a function"
                 ) from error
         else:
-            size = self.size(sample)
+            try:
+                size = self.size(sample)
+            except Exception as error:
+                add_note(error, f"raised by size= for {location()}")
+                raise
             is_whole = _is_whole_number(size)
         if is_whole and 1 <= size <= self.length:
             return int(size)
@@ -64,6 +70,8 @@ class PackingOptions:
 
 
 def _is_whole_number(value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_)):
+        return False
     # Arrays and tensors of any dtype and shape have `__index__`.
     try:
         is_scalar = hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0

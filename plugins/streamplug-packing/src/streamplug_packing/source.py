@@ -49,6 +49,10 @@ class PackSource:
                 f"batching_method={dataset.batching_method!r} makes batches of varying size: packs are made "
                 "of batches of a fixed number of samples"
             )
+        if collate_fn is not None and not callable(collate_fn):
+            raise ConfigError(
+                f"collate_fn={collate_fn!r:.60}: expected a function of a list of samples"
+            )
         self.dataset = dataset
         self._transform, self._collate_fn = transform, collate_fn
         self._takes_rng = transform is not None and takes_rng(transform, "transform")

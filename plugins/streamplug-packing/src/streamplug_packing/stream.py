@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError, StateError, add_note
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.packer import BestFitPacker, Bin
 from streamplug_packing.source import RESIZE_ERROR, PackSource
@@ -106,7 +106,12 @@ class PackStream:
 
     def _emit(self, bin_: Bin[_Item]) -> Snapshot:
         places, sizes, samples = map(list, zip(*bin_.items))
-        pack = self.source.collate(samples, sizes, [place.sample for place in places])
+        sample_ids = [place.sample for place in places]
+        try:
+            pack = self.source.collate(samples, sizes, sample_ids)
+        except Exception as error:
+            add_note(error, f"raised for a pack of the samples {sample_ids}")
+            raise
         self._packer.bins.remove(bin_)
         return pack, self.record()
 

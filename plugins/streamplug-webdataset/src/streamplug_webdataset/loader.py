@@ -69,6 +69,8 @@ class WebLoader(Fluent):
             raise ConfigError("shuffle=, sampler=: the pipeline says the order; see its shuffle()")
         if not kwargs.get("in_order", True):
             raise ConfigError("in_order=False: a state says how many outputs were used, in order")
+        if collate_fn is not None and not callable(collate_fn):
+            raise ConfigError(f"collate_fn={collate_fn!r:.60}: expected a function of outputs")
         if batch_size is None and drop_last:
             raise ConfigError("drop_last= needs a batch_size")
         if batch_size is not None:

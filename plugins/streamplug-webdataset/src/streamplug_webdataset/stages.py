@@ -85,11 +85,13 @@ class Batched(Stage):
         """Make batches of `size`; a shorter last one only if `partial`.
 
         Raises:
-            ConfigError: If the size is invalid.
+            ConfigError: If the size is invalid, or `collate` is no function.
         """
         self.name = name
         self.size = whole_number(name, size, 1)
         self.partial = partial
+        if collate is not None and not callable(collate):
+            raise ConfigError(f"{name}: {collate!r:.60} is no function of a list of samples")
         self._collate = collate
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
