@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -607,6 +608,46 @@ def test_batches_are_made_by_functions(tars):
     ):
         with pytest.raises(ConfigError, match=r"3.* function of"):
             make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda d: d.map(3), "takes functions"),
+        (lambda d: d.associate(3), "takes a dict or a function of a key"),
+        (lambda d: d.rename(a=3), "takes names as text"),
+        (lambda d: d.to_tuple(3), "takes names as text"),
+        (lambda d: d.extract_keys(["cls", 3]), "takes names as text"),
+        (lambda d: d.rename_keys(a=3), "takes pairs of a name and a pattern"),
+        (lambda d: d.rename_keys(("a",)), "takes pairs of a name and a pattern"),
+        (lambda d: d.rsample("x"), "expected a probability"),
+        (lambda d: d.log_keys(3), "expected a path"),
+        (
+            lambda d: next(iter(d.compose(lambda source: None))),
+            "returned NoneType: a stage returns",
+        ),
+    ],
+)
+def test_arguments_that_no_stage_can_use_are_refused(tars, make, message):
+    with pytest.raises(ConfigError, match=message):
+        make(wds.WebDataset(tars))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_errors_of_stages_name_the_sample(tars):
+    def fail_at_30(sample):
+        return 1 / (sample["cls"] - 30)
+
+    dataset = wds.WebDataset(tars, shardshuffle=False).decode()
+    for failing in (dataset.map(fail_at_30), dataset.select(fail_at_30)):
+        with pytest.raises(ZeroDivisionError) as caught:
+            list(failing)
+        [note] = caught.value.__notes__
+        assert re.fullmatch(r"raised by \w+\(\) for sample '00030' of .*/x-001\.tar", note)
+    with pytest.raises(DataError, match="are those of dicts, not of tuple"):
+        list(dataset.to_tuple("cls").to_tuple("cls"))
+    with pytest.raises(DataError, match=r"unbatched\(\) takes fields of several values"):
+        list(dataset.unbatched())
 
 
 def test_a_length_is_known_or_given(tars):

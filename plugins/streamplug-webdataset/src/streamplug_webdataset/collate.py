@@ -66,6 +66,9 @@ def apart(batch: Any) -> list[Any]:
 
 
 def _length_of(fields: Mapping[Any, Any]) -> int:
+    single = [name for name, values in fields.items() if not hasattr(values, "__len__")]
+    if single:
+        raise DataError(f"unbatched() takes fields of several values each, but {single} have one")
     lengths = {name: len(values) for name, values in fields.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the fields of a batch differ in length: {lengths}")

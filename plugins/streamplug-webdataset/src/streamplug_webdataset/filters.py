@@ -113,6 +113,7 @@ def map(f: Function, handler: Handler = reraise_exception) -> Stage:  # noqa: A0
 
     If it returns a dict for a dict, the ``__key__`` is kept.
     """
+    _functions("map", [f])
 
     def apply(sample: Any) -> Any:
         output = f(sample)
@@ -162,7 +163,7 @@ def rename(handler: Handler = reraise_exception, keep: bool = True, **names: str
         keep: Whether other values are kept.
         **names: The old names of each new one.
     """
-    old_names = {new: _names(old) for new, old in names.items()}
+    old_names = {new: _names("rename", old) for new, old in names.items()}
     replaced = {old for choices in old_names.values() for old in choices}
 
     def apply(sample: Any) -> Any:
@@ -190,7 +191,12 @@ def rename_keys(
         duplicate_is_error: Whether two values with the same new name are an error; else the first is used.
         **patterns: Further patterns by new name.
     """
-    patterns_by_name = [*pairs, *patterns.items()]
+    patterns_by_name: list[Any] = [*pairs, *patterns.items()]
+    for pair in patterns_by_name:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not _are_texts(pair):
+            raise ConfigError(
+                f"rename_keys() takes pairs of a name and a pattern, got {pair!r:.80}"
+            )
 
     def apply(sample: Any) -> Any:
         renamed: dict[str, Any] = {}
@@ -234,7 +240,7 @@ def extract_keys(
         duplicate_is_error: Whether it is one that several names fit a pattern; else the first is taken.
         ignore_missing: Whether a pattern that no name fits is passed over, else it is an error.
     """
-    pattern_lists = [_names(alternatives) for alternatives in patterns]
+    pattern_lists = [_names("extract_keys", alternatives) for alternatives in patterns]
 
     def apply(sample: Any) -> Any:
         values = []
@@ -258,6 +264,10 @@ def associate(
     associator: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any]],
 ) -> Stage:
     """Add values by the samples' keys, from a dict of dicts or a function that returns one."""
+    if not callable(associator) and not isinstance(associator, Mapping):
+        raise ConfigError(
+            f"associate() takes a dict or a function of a key, got {associator!r:.80}"
+        )
     find = associator if callable(associator) else lambda key: associator.get(key, {})
     return MapStage("associate", lambda sample: {**sample, **find(sample[KEY])})
 
@@ -277,7 +287,7 @@ def to_tuple(
         none_is_error: Whether values that are None are an error; None for as `missing_is_error`.
     """
     split = names[0].split() if len(names) == 1 and isinstance(names[0], str) else names
-    name_lists = [_names(alternatives) for alternatives in split]
+    name_lists = [_names("to_tuple", alternatives) for alternatives in split]
     refuse = missing_is_error if none_is_error is None else none_is_error
 
     def apply(sample: Any) -> Any:
@@ -387,11 +397,21 @@ def _functions(stage: str, functions: Iterable[Any]) -> None:
         raise ConfigError(f"{stage}() takes functions, got {stages!r:.80}")
 
 
-def _names(names: Any) -> list[str]:
-    return names.split(";") if isinstance(names, str) else list(names)
+def _names(stage: str, names: Any) -> list[str]:
+    if isinstance(names, str):
+        return names.split(";")
+    if not isinstance(names, Iterable) or not _are_texts(found := list(names)):
+        raise ConfigError(f"{stage}() takes names as text, got {names!r:.80}")
+    return found
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _first(sample: Any, names: list[str], needed: bool = True) -> Any:
+    if not isinstance(sample, Mapping):
+        raise DataError(f"values by name are those of dicts, not of {type(sample).__name__}")
     for name in names:
         if name in sample:
             return sample[name]

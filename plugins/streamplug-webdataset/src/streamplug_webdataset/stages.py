@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from streamplug.config import is_integer, whole_number
-from streamplug.errors import ConfigError, UnsafeTypeError
+from streamplug.errors import ConfigError, UnsafeTypeError, add_note
 from streamplug_webdataset.handlers import Handler, checked, left_out, reraise_exception
+from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.progress import PipelinePosition, Progress
 from streamplug_webdataset.utils import Cached, PipelineStage
 
@@ -68,6 +69,7 @@ class MapStage(Stage):
             except (ConfigError, UnsafeTypeError):  # it would leave out all samples
                 raise
             except Exception as error:  # noqa: BLE001 - the handler decides
+                _note_sample(error, sample, self.name)
                 left_out(self._handler, error, self.name)
                 continue
             if output is not LEFT_OUT:
@@ -223,15 +225,15 @@ class Sampled(Stage):
     counts = True
     _BLOCK = 1024  # random numbers generated together
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, p: Any) -> None:
         """Keep each sample with the probability `p`.
 
         Raises:
             ConfigError: If `p` is not a probability.
         """
-        if not 0 <= p <= 1:
+        if not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
             raise ConfigError(f"rsample({p!r:.60}): expected a probability, from 0 to 1")
-        self._p = p
+        self._p: float = p
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         number, drawn, draws = progress.counts.get(at, 0), -1, np.empty(0)
@@ -261,7 +263,12 @@ class FunctionStage(Stage):
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         progress.held += 1  # it is unknown what the function holds
-        yield from self._function(source)
+        outputs = self._function(source)
+        if not isinstance(outputs, Iterable):
+            raise ConfigError(
+                f"{self.name}() returned {type(outputs).__name__}: a stage returns an iterator of samples"
+            )
+        yield from outputs
 
 
 def as_stage(stage: Any, *, has_state: bool) -> Stage:
@@ -290,8 +297,14 @@ class LogKeys(Stage):
     name = "log_keys"
     keeps = counts = True
 
-    def __init__(self, path: str) -> None:
-        """Append to the file `path`."""
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Append to the file `path`.
+
+        Raises:
+            ConfigError: If it is no path.
+        """
+        if not isinstance(path, (str, os.PathLike)):  # a number would be an open file
+            raise ConfigError(f"log_keys({path!r:.60}): expected a path")
         self._path = path
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
@@ -299,6 +312,13 @@ class LogKeys(Stage):
             for sample in source:
                 out.write(f"{os.getpid()}\t{progress.used - 1}\t{sample.get('__key__')}\n".encode())
                 yield sample
+
+
+def _note_sample(error: Exception, sample: Any, stage: str) -> None:
+    """Note in an error of a stage which sample it is of, if that has its names yet."""
+    if isinstance(sample, dict) and KEY in sample:
+        archive = f" of {sample[URL]}" if URL in sample else ""
+        add_note(error, f"raised by {stage}() for sample {sample[KEY]!r}{archive}")
 
 
 def _held(samples: Sequence[Any], progress: Progress) -> Iterator[Any]:
