@@ -233,7 +233,7 @@ class Sampled(Stage):
         """
         if not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
             raise ConfigError(f"rsample({p!r:.60}): expected a probability, from 0 to 1")
-        self._p: float = p
+        self._p = float(p)
 
     def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
         number, drawn, draws = progress.counts.get(at, 0), -1, np.empty(0)
