@@ -19,7 +19,7 @@ from streamplug_budget.sample_lengths import SampleLengths, StreamLengths, summa
 from streamplug_budget.windows import CostModel
 from streamplug_tokens.memory_map import MappedFile
 
-from streamplug.plan import Mixture, Position, Segment, ShardSampler, Streams, rows_of
+from streamplug.plan import Position, Segment, ShardSampler, Streams, WeightedMixture, rows_of
 from streamplug.plugin import make
 from streamplug.types import World
 
@@ -64,7 +64,7 @@ def make_planner(lengths, count, budget, cache):
     streams = Streams(
         starts,
         [0, len(starts) - 1],
-        Mixture((count,), "balanced", 1, ShardSampler()),
+        WeightedMixture((count,), "balanced", 1, ShardSampler()),
         make("shuffle", "window"),
         shuffled=True,
         seed=1,

@@ -30,21 +30,21 @@ BATCH, RANKS, SHARD, SEED = 256, 8, 10_000, 9176
 
 def of_streamplug(samples: int) -> Callable[[], Any]:
     from streamplug.plan import (
-        Mixture,
-        MixturePlanner,
+        ElasticPlanner,
         Position,
         Segment,
         ShardSampler,
         Streams,
+        WeightedMixture,
     )
     from streamplug.plugin import make
     from streamplug.types import World
 
     starts = np.arange(samples // SHARD + 1, dtype=np.int64) * SHARD
     algorithm = make("shuffle", "window")
-    mixture = Mixture((samples,), "balanced", 1, ShardSampler())
+    mixture = WeightedMixture((samples,), "balanced", 1, ShardSampler())
     streams = Streams(starts, [0, len(starts) - 1], mixture, algorithm, shuffled=True, seed=SEED)
-    planner, world = MixturePlanner(streams, "random"), World(1, RANKS)
+    planner, world = ElasticPlanner(streams), World(1, RANKS)
     nodes = algorithm.default_canonical_nodes(1)
     segments = [Segment(Position(), world, BATCH * RANKS, nodes)]
     return lambda: planner.epoch(0, segments).ids(world, np.zeros(1, np.int64))

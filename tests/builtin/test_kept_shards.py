@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.plan import Mixture, MixturePlanner, Position, Segment, ShardSampler, Streams
+from streamplug.plan import (
+    ElasticPlanner,
+    Position,
+    Segment,
+    ShardSampler,
+    Streams,
+    WeightedMixture,
+)
 from streamplug.plugin import make
 from streamplug.types import World
 
@@ -19,7 +26,7 @@ def shards_by_epoch(shuffle, streams, choose, nodes, *, sampling="balanced"):
     """Return the shards that each node reads, by epoch; `streams` has the sizes of their shards."""
     starts = np.cumsum([0, *(size for stream in streams for size in stream)], dtype=np.int64)
     bounds = np.cumsum([0, *map(len, streams)]).tolist()
-    mixture = Mixture(tuple(choose), sampling, 1, ShardSampler())
+    mixture = WeightedMixture(tuple(choose), sampling, 1, ShardSampler())
     streams_of_run = Streams(
         starts,
         bounds,
@@ -29,7 +36,7 @@ def shards_by_epoch(shuffle, streams, choose, nodes, *, sampling="balanced"):
         seed=5,
         shuffle_block_size=64,
     )
-    planner = MixturePlanner(streams_of_run, "random")
+    planner = ElasticPlanner(streams_of_run)
     # A global batch has one sample of each node, so that little is filled up.
     segments = [Segment(Position(), World(nodes), nodes, nodes)]
 

@@ -75,3 +75,31 @@ def test_of_a_format_of_files(tmp_path):
         assert said.startswith(
             f"{first}: unknown format 'parquet'. It is provided by streamplug-par"
         )
+
+
+NEEDS_MIXING = (
+    "unknown order 'stratified'. It is provided by streamplug-mixing, which is not installed"
+)
+
+
+def test_of_an_order(made):
+    place = made("set")
+    assert error_of(local=place, batching_method="stratified").startswith(NEEDS_MIXING)
+    said = error_of(local=place, curriculum={0: [1]})
+    assert said.startswith(f"proportions that change: {NEEDS_MIXING}")
+
+
+def test_of_proportions_that_change(made):
+    streams = [Stream(local=made("set"), proportion=1)]
+    with isolated_plugins():
+        dataset = StreamingDataset(streams=streams, batch_size=1)
+        state = dataset.state_dict()
+        with pytest.raises(UnknownNameError, match=f"proportions that change: {NEEDS_MIXING}"):
+            dataset.set_proportions([2])
+        assert dataset.state_dict() == state
+        assert [batch["image"] for batch in dataset.batches()] == [[b"x"]]
+        segments = [{"epoch": 0, "done": 0, "proportions": [2.0]}]
+        order = json.dumps({**json.loads(state["order"]), "segments": segments})
+        dataset.load_state_dict({**state, "order": order})
+        with pytest.raises(UnknownNameError, match=f"proportions that change: {NEEDS_MIXING}"):
+            next(dataset.batches())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamplug_mosaic.sampling import MosaicSampler, choose_per_shard
 
 from streamplug.errors import ConfigError
-from streamplug.plan import Mixture, Weight, choose_per_stream, proportion_per_stream
+from streamplug.plan import Weight, WeightedMixture, choose_per_stream, proportion_per_stream
 
 streams = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=6), min_size=1, max_size=5)
 absolute = st.one_of(
@@ -86,7 +86,7 @@ def test_which_samples_are_taken(
         sampling_granularity=granularity,
         epoch_seed_change=shuffle and method == "balanced",
     )
-    mixture = Mixture(tuple(choose), method, granularity, MosaicSampler())
+    mixture = WeightedMixture(tuple(choose), method, granularity, MosaicSampler())
     starts = np.cumsum([0, *(size for stream in shards for size in stream)], dtype=np.int64)
     firsts = np.cumsum([0, *map(len, shards)]).tolist()
     together = mixture.select(starts, firsts, seed, epoch, shuffled=shuffle)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from streamplug.builtin.shuffles.window import WindowShuffle
-from streamplug.plan import MixturePlanner, Place, Position, Segment, Streams
+from streamplug.plan import ElasticPlanner, Place, Position, Segment, Streams, WeightedMixture
 from streamplug.types import World
 
 
@@ -44,7 +45,7 @@ class Plan:
     """A planner of streams of some shards, and the segments of a run."""
 
     def __init__(
-        self, shards, mixture, algorithm=None, *, method="stratified", total=12, unit=1,
+        self, shards, mixture, algorithm=None, *, method="random", total=12, unit=1,
         canonical_nodes=3, block_size=16,
     ):  # fmt: skip
         sizes = [size for stream in shards for size in stream]
@@ -54,7 +55,7 @@ class Plan:
         self.streams = Streams(
             self.starts, stream_shards, mixture, algorithm or WindowShuffle(), True, 5, block_size
         )
-        self.planner = MixturePlanner(self.streams, method)
+        self.planner = planner_of(self.streams, method)
         origin = World(ranks_per_node=total // unit)
         self.segments = [Segment(Position(), origin, total, canonical_nodes)]
 
@@ -74,3 +75,15 @@ class Plan:
 
     def stream_of(self, ids):
         return np.searchsorted(self.firsts, ids, side="right") - 1
+
+
+def planner_of(streams, method):
+    plan = partial(plan_mixture, streams, method)
+    is_whole = method == "random" and isinstance(streams.mixture, WeightedMixture)
+    return ElasticPlanner(streams, plan) if is_whole else plan()
+
+
+def plan_mixture(streams, method):
+    from streamplug_mixing import MixturePlanner
+
+    return MixturePlanner(streams, method)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError
-from streamplug.plan import AllSamples, Mixture, Weight, choose_per_stream
+from streamplug.plan import AllSamples, Weight, WeightedMixture, choose_per_stream
 from streamplug.plan.selection import ShardSampler, spread_over_shards
+from tests.plan.plans import Plan
 
 shards = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any)
 
@@ -51,7 +52,7 @@ def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, met
     choose = tuple(data.draw(st.integers(0, 3 * size)) for size in sizes)
     starts = np.cumsum([0, *(n for stream in streams for n in stream)], dtype=np.int64)
     first = np.cumsum([0, *map(len, streams)]).tolist()
-    mixture = Mixture(choose, method, 1, ShardSampler())
+    mixture = WeightedMixture(choose, method, 1, ShardSampler())
     selections = [mixture.select(starts, first, 7, epoch, shuffled=True) for epoch in (0, 0, 1)]
     taken = [s.samples(np.arange(s.size)).tolist() for s in selections]
     assert taken[0] == taken[1]
@@ -69,7 +70,7 @@ def test_a_selection_takes_what_was_chosen_and_is_found_again(streams, data, met
 
 def test_a_balanced_selection_differs_by_epoch():
     starts = np.arange(0, 1001, 10)
-    mixture = Mixture((500,), "balanced", 1, ShardSampler())
+    mixture = WeightedMixture((500,), "balanced", 1, ShardSampler())
     found = [
         tuple(s.samples(np.arange(500)).tolist())
         for s in (mixture.select(starts, [0, 100], 1, epoch, shuffled=False) for epoch in range(3))
@@ -79,7 +80,7 @@ def test_a_balanced_selection_differs_by_epoch():
 
 def test_what_is_taken_whole_takes_no_memory():
     starts = np.arange(0, 101, 10)
-    mixture = Mixture((40, 60), "balanced", 1, ShardSampler())
+    mixture = WeightedMixture((40, 60), "balanced", 1, ShardSampler())
     assert isinstance(mixture.select(starts, [0, 4, 10], 1, 0, shuffled=True), AllSamples)
 
 
@@ -179,3 +180,16 @@ def test_the_remainder_goes_to_any_stream_as_in_mosaicml_streaming():
 def test_weights_without_a_meaning_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_selections_of_streams_are_each_stream_of_the_selection():
+    shards = [[20, 20], [25], [10, 50]]
+    plan = Plan(shards, WeightedMixture((40, 25, 60), "balanced", 1, ShardSampler()))
+    whole = plan.streams.select(1)
+    each = [plan.streams.select(1, stream) for stream in range(len(shards))]
+    taken = [selection.samples(np.arange(selection.size)) for selection in each]
+    assert [len(samples) for samples in taken] == [sum(stream) for stream in shards]
+    for stream, samples in enumerate(taken):
+        assert (plan.stream_of(samples) == stream).all()
+    expected = whole.samples(np.arange(whole.size))
+    assert sorted(np.concatenate(taken)) == sorted(expected)

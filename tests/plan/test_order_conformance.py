@@ -1,4 +1,4 @@
-"""The built-in orders, by the tests that outside authors have too."""
+"""The built-in order, by the tests that outside authors have too."""
 
 from __future__ import annotations
 
@@ -7,15 +7,3 @@ from streamplug_testing import OrderTests
 
 class TestRandom(OrderTests):
     name = "random"
-
-
-class TestPerStream(OrderTests):
-    name = "per_stream"
-
-
-class TestStratified(OrderTests):
-    name = "stratified"
-
-
-class TestDevicePerStream(OrderTests):
-    name = "device_per_stream"

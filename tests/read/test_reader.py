@@ -19,6 +19,7 @@ from streamplug.plugin import registry
 from streamplug.read import OpenShards, Reader, memory_map
 from streamplug.read import gather as gathered_module
 from streamplug.read import open_shards as shards_module
+from tests.mixing import needs_mixing
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
 
@@ -123,6 +124,7 @@ def count_takes(monkeypatch):
     return taken
 
 
+@needs_mixing
 def test_what_a_batch_is_does_not_depend_on_those_read_along_with_it(tmp_path):
     for shape in (2, 3):
         columns = {"id": "int", "vector": f"ndarray:float32:{shape}"}

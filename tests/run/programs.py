@@ -23,6 +23,7 @@ from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StorageError
 from streamplug.plan import Position
+from tests.mixing import HAS_MIXING
 from tests.run.loops_model import END, ERROR, Change, Model, ModelLoop, Place
 
 SIZES, GLOBAL_BATCH = (44, 31), 6
@@ -344,7 +345,7 @@ class Program:
         self.model.resize(ranks, world.rank, rewind * GLOBAL_BATCH)
 
     def mix(self, which: int, _: int) -> None:
-        if self.kind.shares:
+        if self.kind.shares and HAS_MIXING:
             shares = SHARES[which % len(SHARES)]
             self.loops.data.set_proportions(shares)
             self.model.set_proportions(shares)
@@ -364,7 +365,9 @@ class WithWorkers(Program):
             super().fail()
 
 
-KINDS: dict[str, type[Kind]] = {"one": Kind, "mixed": Mixed, "planned": Planned}
+KINDS: dict[str, type[Kind]] = {"one": Kind, "mixed": Mixed}
+if HAS_MIXING:
+    KINDS["planned"] = Planned
 
 STEPS = [
     *("start", "next", "next", "next", "finish", "side_by_side", "leave", "fail"),

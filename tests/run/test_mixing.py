@@ -11,6 +11,7 @@ import pytest
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
+from tests.mixing import needs_mixing
 from tests.states import values, with_values
 
 SIZES = (70, 30, 100)
@@ -153,6 +154,7 @@ def test_streams_that_were_combined_for_a_world_are_read_on_another(
             after[0].load_state_dict(saved)
 
 
+@needs_mixing
 def test_a_state_without_the_batch_size_of_its_first_ranks_is_refused(folders):
     options = {"batching_method": "device_per_stream"}
     state = mixed(folders, [{}] * 3, 0, (1, 2), 8, **options).session.state_at(0, 2)
@@ -277,6 +279,7 @@ def test_every_option_of_streams_that_a_data_set_has_reaches_them(splits):
     assert {name: getattr(kept, name) for name in options} == own
 
 
+@needs_mixing
 def test_the_split_of_a_data_set_reaches_curricula(splits):
     streams = [Stream(remote=str(splits / place)) for place in "ab"]
     halves = StreamingDataset(

@@ -85,6 +85,8 @@ def test_a_misspelt_option_is_refused_before_anything_is_opened(
 ):
     if options.get("partition_algo") == "orig":
         pytest.importorskip("streamplug_mosaic")
+    if options.get("partition_algo") == "stratified":
+        pytest.importorskip("streamplug_mixing")
     remote, local = "watched:///nowhere/at/all", tmp_path / "cache"
     with pytest.raises((ConfigError, PluginError), match=message):
         StreamingDataset(remote=remote, local=str(local), **options)

@@ -13,6 +13,7 @@ from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import ConfigError, StateError, UnknownNameError
+from tests.mixing import needs_mixing
 
 COUNT = 300
 ROWS_PER_SHARD = 20
@@ -115,9 +116,11 @@ def test_streams_have_selections_of_their_own(root):
 @pytest.mark.parametrize(
     ("weights", "options"),
     [
-        ({"proportion": 0.5}, {"batching_method": "stratified"}),
-        ({"proportion": 0.5}, {"batching_method": "per_stream"}),
-        ({}, {"curriculum": {0: [1, 0], 3: [0.5, 0.5]}, "epoch_size": 60}),
+        pytest.param({"proportion": 0.5}, {"batching_method": "stratified"}, marks=needs_mixing),
+        pytest.param({"proportion": 0.5}, {"batching_method": "per_stream"}, marks=needs_mixing),
+        pytest.param(
+            {}, {"curriculum": {0: [1, 0], 3: [0.5, 0.5]}, "epoch_size": 60}, marks=needs_mixing
+        ),
         ({"choose": 11}, {"sampling_granularity": 4}),
     ],
 )

@@ -27,6 +27,7 @@ from streamplug.errors import (
 )
 from streamplug.interfaces import SampleSubstituted
 from streamplug.transfer import retry
+from tests.mixing import needs_mixing
 
 SIZE, PER_SHARD, BATCH = 400, 20, 16
 BAD = {3, 4, 5, 123, 399}
@@ -214,6 +215,7 @@ METHODS = [
 METHODS += [{"curriculum": {0: [0.9, 0.1], 3: [0.5, 0.5]}, "epoch_size": 400}]
 
 
+@needs_mixing
 @given(
     st.sets(st.integers(0, 399), max_size=60),
     st.sampled_from([2, 4, 8, 16, 64]),
@@ -239,6 +241,7 @@ def test_substitutes_are_equal_on_all_worlds_and_after_resuming(
     assert not bad & {n for ids in expected.values() for n in ids}
 
 
+@needs_mixing
 def test_substitutes_are_of_the_same_stream_if_they_can_be(two):
     FAILING.update({1, 2, 3, 251, 252, 253, *range(100, 120)})
     for method in METHODS[:3]:

@@ -14,6 +14,7 @@ from streamplug import MDSWriter, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
 from streamplug.interfaces import Callback, EpochEnded, EpochStarted
+from tests.mixing import needs_mixing
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 RUNS = 1000 if SOAK else 15
@@ -178,12 +179,18 @@ def test_a_rewind_crosses_a_change_of_the_global_batch(folder):
     [
         ({}, {}, "no multiple of 5; go on with .*, or give the batch_size= of a rank"),
         ({}, {"batch_size": 0}, "batch_size=0: must be a whole number of at least 1"),
-        (
+        pytest.param(
             {"batching_method": "stratified"},
             {"batch_size": 3},
             "12 becomes 15, which needs batching_",
+            marks=needs_mixing,
         ),
-        ({"curriculum": {0: [1]}}, {"batch_size": 3}, "without a curriculum; go on with as many"),
+        pytest.param(
+            {"curriculum": {0: [1]}},
+            {"batch_size": 3},
+            "without a curriculum; go on with as many",
+            marks=needs_mixing,
+        ),
     ],
 )
 def test_a_global_batch_that_cannot_change_is_refused(folder, options, arguments, message):
@@ -287,6 +294,7 @@ def test_replicas_go_on_as_groups(folder):
         data[0].resize(World(1, 3))
 
 
+@needs_mixing
 def test_streams_stay_together(tmp_path, folder):
     from streamplug import Stream
 
@@ -308,6 +316,7 @@ def test_streams_stay_together(tmp_path, folder):
         assert list(map(sorted, found)) == list(map(sorted, plain))
 
 
+@needs_mixing
 def test_a_curriculum_goes_on(folder):
     from streamplug import Stream
 

@@ -22,10 +22,11 @@ from streamplug_budget.sample_lengths import (
     summarize_lengths,
 )
 from streamplug_budget.windows import CostModel
+from streamplug_mixing import Curriculum
 
 from streamplug import MDSWriter, Stream, StreamingDataset, World
 from streamplug.errors import ConfigError, StateError
-from streamplug.plan import Curriculum, Position, Segment, Streams, rows_of
+from streamplug.plan import Position, Segment, Streams, rows_of
 from streamplug.plan.state import unpack
 from streamplug.plugin import make
 

@@ -21,7 +21,7 @@ from streamplug_budget.windows import CostModel
 
 from streamplug import World
 from streamplug.errors import ConfigError
-from streamplug.plan import Mixture, Position, Segment, ShardSampler, Streams, rows_of
+from streamplug.plan import Position, Segment, ShardSampler, Streams, WeightedMixture, rows_of
 from streamplug.plugin import make
 
 WORLDS = [World(nodes, ranks) for nodes in (1, 2, 4, 8) for ranks in (1, 2, 4, 8)]
@@ -43,7 +43,7 @@ def planner_of(lengths, starts, budget, *, choose=None, shuffle="window", max_sa
     streams = Streams(
         np.array(starts, np.int64),
         [0, len(starts) - 1],
-        Mixture(tuple(samples), "balanced", 1, ShardSampler()),
+        WeightedMixture(tuple(samples), "balanced", 1, ShardSampler()),
         make("shuffle", shuffle),
         shuffled=shuffle != "none",
         seed=7,

@@ -14,10 +14,10 @@ from streamplug_mosaic.sampling import MosaicSampler
 
 from streamplug.errors import ConfigError
 from streamplug.plan import (
-    Mixture,
     OrderedSamples,
     Place,
     Weight,
+    WeightedMixture,
     choose_per_stream,
     proportion_per_stream,
     rows_of,
@@ -49,7 +49,7 @@ def parts_of(
     given = [Weight(**weight) for weight in weights or [{}] * len(shards)]
     choose = choose_per_stream(sizes, given, epoch_size, seed)
     shares = proportion_per_stream(sizes, given, epoch_size, choose)
-    mixture = Mixture(tuple(choose), method, 1, MosaicSampler())
+    mixture = WeightedMixture(tuple(choose), method, 1, MosaicSampler())
     starts = np.cumsum([0, *(size for stream in shards for size in stream)], dtype=np.int64)
     streams = np.cumsum([0, *map(len, shards)]).tolist()
     shuffle = make("shuffle", algo or "none")

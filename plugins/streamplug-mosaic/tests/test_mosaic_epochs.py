@@ -13,11 +13,11 @@ from streamplug_mosaic.sampling import MosaicSampler
 
 from streamplug.plan import (
     Epoch,
-    Mixture,
     Position,
     Segment,
     Streams,
     Weight,
+    WeightedMixture,
     choose_per_stream,
     rows_of,
 )
@@ -36,7 +36,7 @@ def epoch_of(case, world: World) -> Epoch:
     streams = Streams(
         np.cumsum([0, *shards], dtype=np.int64),
         np.cumsum([0, *map(len, case["samples_per_shard"])]).tolist(),
-        Mixture(tuple(choose), case["sampling"], 1, MosaicSampler()),
+        WeightedMixture(tuple(choose), case["sampling"], 1, MosaicSampler()),
         make("shuffle", case["algo"] if case["shuffle"] else "none"),
         case["shuffle"],
         case["seed"],

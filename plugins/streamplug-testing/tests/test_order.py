@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamplug_testing import OrderTests
 
-from streamplug.errors import ConfigError, StreamplugError
+from streamplug.errors import StreamplugError
 from streamplug.plan import ElasticEpoch, Planner
 from streamplug.plugin.registry import register, unregister
 from streamplug.run.order import Order
@@ -29,11 +29,6 @@ class OwnPlanner(Planner):
 
 class OwnOrder(Order):
     epoch_class = ElasticEpoch
-
-    def check(self, options):
-        super().check(options)
-        if options.curriculum is not None:
-            raise ConfigError("no curriculum=")
 
     def planner(self, options, streams, sources):
         return OwnPlanner(streams, self.epoch_class)

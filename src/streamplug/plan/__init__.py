@@ -1,8 +1,8 @@
 """Order of samples: mixtures, batches, segments and states of a run, computed on integers."""
 
-from streamplug.plan.curriculum import Curriculum, CurriculumChange
+from streamplug.plan.canonical_nodes import CanonicalNodes
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
-from streamplug.plan.elastic import ElasticEpoch
+from streamplug.plan.elastic import ElasticEpoch, ElasticPlanner
 from streamplug.plan.epoch import (
     Epoch,
     JoinedEpoch,
@@ -14,28 +14,31 @@ from streamplug.plan.epoch import (
     rows_of,
     worker_steps,
 )
-from streamplug.plan.mixture import Mixture, Weight, choose_per_stream, proportion_per_stream
-from streamplug.plan.mixture_planner import MIXTURE_METHODS, MixturePlanner
+from streamplug.plan.mixture import (
+    Mixture,
+    Weight,
+    WeightedMixture,
+    choose_per_stream,
+    proportion_per_stream,
+)
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.planner import Planner, checked_epoch, checked_identity
 from streamplug.plan.position import Position
 from streamplug.plan.row_selection import RowSelection, StreamSelections, parse_selection
-from streamplug.plan.segment import Segment
+from streamplug.plan.segment import Segment, check_proportions
 from streamplug.plan.selection import AllSamples, Selection, ShardSampler
 from streamplug.plan.streams import Streams
 from streamplug.plan.substitutes import order_substitutes
 
 __all__ = [
-    "MIXTURE_METHODS",
     "AllSamples",
-    "Curriculum",
-    "CurriculumChange",
+    "CanonicalNodes",
     "DatasetFingerprint",
     "ElasticEpoch",
+    "ElasticPlanner",
     "Epoch",
     "JoinedEpoch",
     "Mixture",
-    "MixturePlanner",
     "OrderedSamples",
     "Place",
     "Planner",
@@ -47,7 +50,9 @@ __all__ = [
     "StreamSelections",
     "Streams",
     "Weight",
+    "WeightedMixture",
     "batch_positions",
+    "check_proportions",
     "checked_batches",
     "checked_epoch",
     "checked_identity",

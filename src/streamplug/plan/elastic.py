@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
 from streamplug.plan.canonical_nodes import CanonicalNodes
-from streamplug.plan.epoch import Epoch, Place, batch_positions, equal_offsets, position_owner
+from streamplug.plan.epoch import (
+    Epoch,
+    JoinedEpoch,
+    Place,
+    batch_positions,
+    equal_offsets,
+    position_owner,
+)
 from streamplug.plan.ordered_samples import OrderedSamples
+from streamplug.plan.planner import Planner
+from streamplug.plan.position import Position
+from streamplug.plan.segment import Segment
+from streamplug.plan.streams import Streams
 from streamplug.types import Int64, World
 
 
@@ -39,3 +54,65 @@ class ElasticEpoch(Epoch):
                 step, position_in_batch = divmod(position - start, self.global_batch)
                 places.append(Place(step, *position_owner(world, position_in_batch)))
         return sorted(places, key=lambda place: place.step)
+
+
+class ElasticPlanner(Planner):
+    """Planner of epochs of one order over all streams, whose global batches may change their size."""
+
+    def __init__(
+        self, streams: Streams, plan_proportions: Callable[[], Planner] | None = None
+    ) -> None:
+        """Plan epochs.
+
+        Args:
+            streams: The streams.
+            plan_proportions: Makes the planner of this run with other proportions of its streams, which is
+                needed where a segment has some; it must pickle. None if they cannot change.
+        """
+        super().__init__(streams)
+        self._plan_proportions = plan_proportions
+
+    @cached_property
+    def _of_proportions(self) -> Planner:
+        if self._plan_proportions is None:
+            raise self._no_proportions()
+        return self._plan_proportions()
+
+    def epoch(self, number: int, segments: Sequence[Segment]) -> Epoch:
+        if _has_proportions(segments):
+            return self._of_proportions.epoch(number, segments)
+        nodes, start = segments[0].canonical_nodes, Position(number)
+        ordered = self.streams.epoch(number, nodes)
+        held = [segment for segment in segments if segment.start <= start][-1]
+        parts = [ElasticEpoch(ordered, nodes, held.global_batch)]
+        for segment in segments:
+            is_within = start < segment.start and segment.start.epoch == number
+            if is_within and segment.global_batch != parts[-1].global_batch:
+                done = segment.start.done
+                parts.append(ElasticEpoch(ordered, nodes, segment.global_batch, done))
+        return parts[0] if len(parts) == 1 else JoinedEpoch(parts)
+
+    # -- segments --------------------------------------------------------------------
+
+    def position_of(self, step: int, segments: Sequence[Segment]) -> Position:
+        return self._of_proportions.position_of(step, segments)
+
+    def with_proportions(
+        self,
+        segments: Sequence[Segment],
+        position: Position,
+        proportions: Sequence[float],
+    ) -> list[Segment]:
+        return self._of_proportions.with_proportions(segments, position, proportions)
+
+    def with_global_batch(
+        self, segments: Sequence[Segment], position: Position, global_batch: int
+    ) -> list[Segment]:
+        if _has_proportions(segments):
+            return super().with_global_batch(segments, position, global_batch)
+        new = replace(segments[-1], start=position, global_batch=global_batch)
+        return [*(segment for segment in segments if segment.start < position), new]
+
+
+def _has_proportions(segments: Sequence[Segment]) -> bool:
+    return any(segment.proportions is not None for segment in segments)

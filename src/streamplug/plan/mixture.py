@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -133,8 +133,43 @@ def proportion_per_stream(
     return (parts / (parts.sum() or 1)).tolist()  # type: ignore[no-any-return]  # NumPy says Any
 
 
+class Mixture(Protocol):
+    """What epochs take of the streams."""
+
+    @property
+    def epoch_size(self) -> int:
+        """Samples of an epoch."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return its part of `OrderIdentity`, which states compare."""
+
+    def select(
+        self,
+        starts: Int64,
+        stream_shards: Sequence[int],
+        seed: int,
+        epoch: int,
+        stream: int | None = None,
+        *,
+        shuffled: bool,
+    ) -> Selection:
+        """Return the samples of an epoch, of one stream or of all.
+
+        Args:
+            starts: First sample id of each shard over all streams, and the total, shape ``[shards + 1]``.
+            stream_shards: First shard of each stream, and the total.
+            seed: Seed of the run.
+            epoch: Number of the epoch.
+            stream: Number of the stream; None for all.
+            shuffled: Whether the epoch is shuffled.
+
+        Raises:
+            ConfigError: If epochs are not made of parts of streams.
+        """
+
+
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class WeightedMixture:
     """Number of samples that an epoch takes of each stream, and how they are sampled.
 
     `method` is ``"balanced"`` (sampled anew in every epoch) or ``"fixed"``. `granularity` is the number of
@@ -152,19 +187,6 @@ class Mixture:
     @property
     def epoch_size(self) -> int:
         return sum(self.choose)
-
-    def check_changeable(self) -> None:
-        """Raise `ConfigError` unless epochs are made of proportions of whole streams."""
-        if not self.is_relative:
-            raise ConfigError(
-                "set_proportions: epochs of this run take fixed numbers of samples (repeat=, choose=, or "
-                "each sample once); begin the run with proportion= of each stream, or with curriculum="
-            )
-        if (self.method, self.granularity) != ("balanced", 1):
-            raise ConfigError(
-                f"set_proportions reads all of every stream; the run has sampling_method={self.method!r} and "
-                f"sampling_granularity={self.granularity}: expected 'balanced' and 1"
-            )
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -184,11 +206,6 @@ class Mixture:
         *,
         shuffled: bool,
     ) -> Selection:
-        """Return the samples of an epoch, of one stream or of all.
-
-        `starts` has the first sample id of each shard over all streams and the total, `stream_shards` the
-        first shard of each stream and the total.
-        """
         epoch = epoch if self.method == "balanced" else 0
         streams = range(len(self.choose)) if stream is None else range(stream, stream + 1)
         bounds = {number: stream_shards[number : number + 2] for number in streams}

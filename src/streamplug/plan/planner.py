@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
-from streamplug.errors import ConfigError, PluginError, StateError
-from streamplug.plan.curriculum import Curriculum, CurriculumChange, check_proportions
+from streamplug.errors import ConfigError, PluginError
 from streamplug.plan.epoch import Epoch
 from streamplug.plan.position import Position
 from streamplug.plan.segment import Segment
@@ -94,16 +91,13 @@ class Planner(ABC):
 
     # -- segments --------------------------------------------------------------------
 
-    def step_of(self, position: Position, segments: Sequence[Segment]) -> int:
-        """Return the number of global batches of the run before a position.
+    def position_of(self, step: int, segments: Sequence[Segment]) -> Position:
+        """Return the position before a global batch of the run.
 
         Raises:
-            StateError: If it takes unreasonably long to find, as a position may be from a damaged state.
+            ConfigError: If the proportions of streams cannot change.
+            StateError: If it takes unreasonably long to find, as the step may be of a damaged state.
         """
-        raise self._no_proportions()
-
-    def position_of(self, step: int, segments: Sequence[Segment]) -> Position:
-        """Return the position before a global batch of the run, for which `step_of` returns `step`."""
         raise self._no_proportions()
 
     def with_proportions(
@@ -118,22 +112,6 @@ class Planner(ABC):
             ConfigError: If they are invalid, or the order cannot change so.
         """
         raise self._no_proportions()
-
-    def changed_by_hand(
-        self,
-        segments: Sequence[Segment],
-        position: Position,
-        proportions: Sequence[float],
-    ) -> list[Segment]:
-        """Return segments with other proportions from a position on, for orders that can change so.
-
-        Raises:
-            ConfigError: If they are not proportions of the streams.
-        """
-        values = check_proportions(proportions, self.streams.sizes)
-        new = replace(segments[0], start=position, proportions=values, by_hand=True)
-        by_start = {segment.start: segment for segment in segments} | {position: new}
-        return [by_start[start] for start in sorted(by_start)]
 
     def _no_proportions(self) -> ConfigError:
         return ConfigError("the proportions of streams cannot change with this order")
@@ -152,25 +130,9 @@ class Planner(ABC):
             "partition_algo='elastic', without a curriculum; go on with as many samples in all"
         )
 
-    def changes(self, segments: Sequence[Segment]) -> list[CurriculumChange]:
-        """Return the planned changes of proportions, and those of segments, which take their place."""
-        changes: dict[int, CurriculumChange] = {}
-        if isinstance(self.streams.mixture, Curriculum):
-            changes = {change.step: change for change in self.streams.mixture.changes}
-        for number, segment in enumerate(segments):
-            if segment.proportions is not None:
-                step = self.step_of(segment.start, segments[:number]) if number else 0
-                changes[step] = CurriculumChange(step, segment.proportions)
-        return [changes[step] for step in sorted(changes)]
-
     def segments_until(self, position: Position, segments: Sequence[Segment]) -> list[Segment]:
         """Return the segments that hold at a position or before it, with those that options plan."""
-        past = {segment.start: segment for segment in segments if segment.start <= position}
-        for planned in self._planned(position, segments):
-            known = past.get(planned.start)
-            if known is None or known.proportions is None:
-                past[planned.start] = planned
-        return [past[start] for start in sorted(past)]
+        return [segment for segment in segments if segment.start <= position]
 
     def resume(
         self, saved: Sequence[Segment], position: Position, *, within_step: bool = False
@@ -182,40 +144,7 @@ class Planner(ABC):
         Raises:
             StateError: If they lack planned ones that took effect.
         """
-
-        def has_begun(segment: Segment) -> bool:
-            return segment.start < position or within_step or not segment.is_planned
-
-        past = {segment.start: segment for segment in saved if segment.start <= position}
-        planned = [segment for segment in self._planned(position, saved) if has_begun(segment)]
-        for segment in planned:
-            known = past.get(segment.start)
-            if known is None or (known.is_planned and known.proportions != segment.proportions):
-                differing = [
-                    [[each.start.epoch, each.start.done, *(each.proportions or ())] for each in of]
-                    for of in (past.values(), planned)
-                ]
-                raise StateError(
-                    f"the state is of another run: curriculum up to {position}: saved "
-                    f"{reprlib.repr(differing[0])}, now {reprlib.repr(differing[1])}"
-                )
-        first, *others = past.values()
-        if not has_begun(first):
-            first = replace(first, proportions=None)
-        return [first, *filter(has_begun, others)]
-
-    def _planned(self, until: Position, segments: Sequence[Segment]) -> list[Segment]:
-        """Return the planned changes up to a position as segments."""
-        mixture, planned = self.streams.mixture, list[Segment]()
-        for change in mixture.changes if isinstance(mixture, Curriculum) else ():
-            start = self.position_of(change.step, segments)
-            if start > until:
-                break
-            proportions = change.proportions
-            planned.append(
-                replace(segments[0], start=start, proportions=proportions, by_hand=False)
-            )
-        return planned
+        return [segment for segment in saved if segment.start <= position]
 
 
 def checked_epoch(planner: Planner, number: int, segments: Sequence[Segment]) -> Epoch:

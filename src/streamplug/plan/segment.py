@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from streamplug.errors import ConfigError
 from streamplug.plan.position import Position
 from streamplug.types import World
+
+MAX_PROPORTION = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +48,23 @@ class Segment:
     def is_planned(self) -> bool:
         """Whether its proportions are those of the options."""
         return self.proportions is not None and not self.by_hand
+
+
+def check_proportions(proportions: Any, sizes: Sequence[int]) -> tuple[float, ...]:
+    """Validate that each stream has a finite proportion of at least 0, not all 0, and 0 without samples."""
+    numbers: list[Any] = [None]
+    if isinstance(proportions, (list, tuple, np.ndarray)):
+        numbers = [v.item() if isinstance(v, np.generic) else v for v in proportions]
+    if not all(isinstance(n, (int, float)) and abs(n) < MAX_PROPORTION for n in numbers):
+        raise ConfigError(
+            f"proportions {reprlib.repr(proportions)}: expected numbers below {MAX_PROPORTION:g}"
+        )
+    values = tuple(float(number) for number in numbers)
+    if len(values) != len(sizes):
+        raise ConfigError(f"{len(values)} proportions for {len(sizes)} streams")
+    if not all(value >= 0 for value in values) or not any(values):
+        raise ConfigError(f"proportions {list(values)}: numbers of at least 0, not all of them 0")
+    for number, (value, size) in enumerate(zip(values, sizes)):
+        if value and not size:
+            raise ConfigError(f"stream {number} has no samples, and its proportion is {value}")
+    return values

@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from streamplug.errors import ConfigError, StateError
-from streamplug.plan.curriculum import check_proportions
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint, describe_difference
 from streamplug.plan.position import Position
-from streamplug.plan.segment import Segment
+from streamplug.plan.segment import Segment, check_proportions
 
 STATE_VERSION = 2
 ORDER_KEY = "order"

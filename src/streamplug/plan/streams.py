@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
 
-from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan.curriculum import Curriculum
-from streamplug.plan.mixture import Mixture
+from streamplug.plan.mixture import Mixture, WeightedMixture
 from streamplug.plan.ordered_samples import OrderedSamples
-from streamplug.plan.selection import AllSamples, Selection
-from streamplug.plan.stream_samples import RepeatedPasses, StreamSamples
+from streamplug.plan.selection import Selection
 from streamplug.types import Int64
-
-MIN_SAMPLES_PER_CANONICAL_NODE = 64
-"""Minimum size of a canonical node of a single stream, in samples."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ class Streams:
 
     starts: Int64
     stream_shards: Sequence[int]
-    mixture: Mixture | Curriculum
+    mixture: Mixture
     algorithm: ShuffleAlgorithm
     shuffled: bool
     seed: int
@@ -79,12 +73,8 @@ class Streams:
         """Return the samples of an epoch in stored order, of one stream or of all.
 
         Raises:
-            ConfigError: With a curriculum.
+            ConfigError: If epochs are not made of parts of streams, as with a curriculum.
         """
-        if isinstance(self.mixture, Curriculum):
-            raise ConfigError(
-                "curriculum= reads streams pass after pass: no epoch is taken of them"
-            )
         return self.mixture.select(
             np.asarray(self.starts),
             self.stream_shards,
@@ -118,53 +108,13 @@ class Streams:
         """Return the samples of an epoch in one order over all streams."""
         return self.order(self.select(number), number, canonical_nodes)
 
-    def stream_canonical_nodes(self, size: int, canonical_nodes: int) -> int:
-        """Return the number of canonical nodes of a stream of `size` samples.
-
-        A small stream has too few shards for many canonical nodes, and is ordered faster with fewer.
-        """
-        return max(min(canonical_nodes, size // MIN_SAMPLES_PER_CANONICAL_NODE), 1)
-
-    def order_stream(
-        self, selection: Selection, epoch: int, canonical_nodes: int, stream: int, total: int
-    ) -> OrderedSamples:
-        """Return a stream in an order of its own, with a block size by their share of `total`."""
-        return self.order(
-            selection,
-            epoch,
-            self.stream_canonical_nodes(selection.size, canonical_nodes),
-            block_size=max(self.block_size(canonical_nodes) * selection.size // max(total, 1), 1),
-            seed=self.seed + (stream << 40),  # streams of equal size need different orders
-        )
-
-    def repeat(self, canonical_nodes: int, first_pass: int = 0) -> list[StreamSamples]:
-        """Return the samples of each stream, pass after pass over all of it."""
-        return [
-            self._passes(stream, canonical_nodes, first_pass) for stream in range(len(self.sizes))
-        ]
-
-    def _passes(self, stream: int, canonical_nodes: int, first_pass: int) -> StreamSamples:
-        first, last = self.stream_shards[stream], self.stream_shards[stream + 1]
-        selection = AllSamples(np.asarray(self.starts)[first : last + 1])
-        return RepeatedPasses(
-            lambda number: self.order_stream(
-                selection, first_pass + number, canonical_nodes, stream, self.samples
-            ),
-            selection.size,
-            self.stream_canonical_nodes(selection.size, canonical_nodes),
-        )
-
     def key(self) -> str:
         """Return text that differs for different orders: it is part of the keys of cached plans."""
         digest = blake2b(np.ascontiguousarray(self.starts, "<i8").data, digest_size=16).hexdigest()
-        sampler = self.mixture.sampler if isinstance(self.mixture, Mixture) else None
+        sampler = self.mixture.sampler if isinstance(self.mixture, WeightedMixture) else None
         parts = [_describe_algorithm(part) for part in (self.algorithm, sampler)]
         options = (self.seed, self.shuffle_block_size, self.shuffled)
         return f"{options} {self.mixture.identity()} {self.stream_shards} {parts} {digest}"
-
-    def with_mixture(self, mixture: Mixture | Curriculum) -> Streams:
-        """Return the same streams, of which epochs take something else."""
-        return replace(self, mixture=mixture)
 
 
 def _describe_algorithm(algorithm: object) -> str:

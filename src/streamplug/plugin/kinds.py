@@ -74,10 +74,7 @@ KINDS: Mapping[str, Kind] = {
         Kind(
             "order",
             "streamplug.run.order:Order",
-            dict.fromkeys(
-                ("random", "per_stream", "stratified", "device_per_stream"),
-                "streamplug.run.order:MixtureOrder",
-            ),
+            {"random": "streamplug.run.order:RandomOrder"},
         ),
         Kind(
             "source",

@@ -10,14 +10,7 @@ from typing import Any
 from streamplug.config import check_flags, parse_count, whole_number
 from streamplug.errors import ConfigError, PluginError, UnknownNameError, prefix_errors
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan import (
-    Curriculum,
-    Mixture,
-    Streams,
-    Weight,
-    choose_per_stream,
-    proportion_per_stream,
-)
+from streamplug.plan import Streams, Weight
 from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.registry import make
 from streamplug.run.order import Order
@@ -84,18 +77,9 @@ class OrderOptions:
             raise ConfigError(f"batch_size={self.batch_size}: must be at most {_MAX_BATCH_SIZE}")
         if self.epoch_size is not None:
             object.__setattr__(self, "epoch_size", parse_count(self.epoch_size, "epoch_size"))
-        if self.curriculum is not None:
-            self._check_curriculum()
-        order.check(self)
-
-    def _check_curriculum(self) -> None:
-        if not self.elastic:
+        if self.curriculum is not None and not self.elastic:
             raise ConfigError("curriculum= needs partition_algo='elastic'")
-        if (self.sampling_method, self.sampling_granularity) != ("balanced", 1):
-            raise ConfigError(
-                "curriculum= takes all of every stream: sampling_method= and sampling_granularity= have "
-                "no meaning with it"
-            )
+        order.check(self)
 
     @property
     def elastic(self) -> bool:
@@ -139,15 +123,7 @@ class OrderOptions:
 
     def check_weights(self, weights: Sequence[Weight]) -> None:
         """Raise `ConfigError` if the weights of the streams do not go with each other or the options."""
-        if self.curriculum is not None and any(weight.options for weight in weights):
-            raise ConfigError(
-                "curriculum= takes the place of the streams' proportion, repeat and choose"
-            )
-        sizes = [1] * len(weights)  # `mixture` checks again with those of the streams
-        if self.curriculum is not None:
-            Curriculum.parse(self.curriculum, sizes, 1)
-        else:
-            choose_per_stream(sizes, weights, self.epoch_size, 0)
+        self.order().mixture(self, weights, [1] * len(weights))
 
     def streams(
         self, weights: Sequence[Weight], starts: Int64, stream_shards: Sequence[int]
@@ -157,27 +133,11 @@ class OrderOptions:
         return Streams(
             starts,
             stream_shards,
-            self._mixture(weights, sizes),
+            self.order().mixture(self, weights, sizes),
             self.shuffle_algorithm(),
             self.shuffle,
             self.shuffle_seed,
             self.shuffle_block_size,
-        )
-
-    def _mixture(self, weights: Sequence[Weight], sizes: Sequence[int]) -> Mixture | Curriculum:
-        size: int | None = self.epoch_size
-        if self.curriculum is not None:
-            return Curriculum.parse(self.curriculum, sizes, sum(sizes) if size is None else size)
-        order, seed = self.order(), self.shuffle_seed
-        choose = choose_per_stream(sizes, weights, size, seed, round_up_zeros=not order.elastic)
-        shares = proportion_per_stream(sizes, weights, size, choose)
-        return Mixture(
-            tuple(choose),
-            self.sampling_method,
-            self.sampling_granularity,
-            order.sampler,
-            () if order.elastic else tuple(shares),
-            is_relative=all(weight.proportion is not None for weight in weights),
         )
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
+from streamplug_mixing import Curriculum, CurriculumChange, whole_shares
 
 from streamplug.errors import StateError
-from streamplug.plan import Curriculum, Position, Segment
-from streamplug.plan.curriculum import CurriculumChange, whole_shares
+from streamplug.plan import Position, Segment
 from streamplug_budget.epoch import BudgetEpoch, EpochPart
 from streamplug_budget.part_planner import PartPlanner
 from streamplug_budget.sequence import Continuation, CurriculumSequences, RunStreams

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from streamplug_mixing import CurriculumOrder
 from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.errors import ConfigError
 from streamplug.plan import Streams
-from streamplug.run.order import Order
 from streamplug.run.order_options import OrderOptions
 from streamplug.source import OpenSources
 from streamplug_budget.budget import BatchBudget
@@ -27,7 +27,7 @@ _NUMBERS: Mapping[str, type[int | float]] = {
 """Types of the options that are numbers only."""
 
 
-class BudgetOrder(Order):
+class BudgetOrder(CurriculumOrder):
     """Batches of as many samples as a limit of their cost allows."""
 
     def check(self, options: OrderOptions) -> None:

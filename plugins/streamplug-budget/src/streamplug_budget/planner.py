@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from streamplug_mixing import Curriculum, ProportionPlanner
 from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.errors import ConfigError
-from streamplug.plan import Curriculum, Epoch, Planner, Position, Segment, Streams
+from streamplug.plan import Epoch, Position, Segment, Streams
 from streamplug.types import Int64
 from streamplug_budget.curriculum import BudgetCurriculum
 from streamplug_budget.epoch import BudgetEpoch
@@ -19,7 +20,7 @@ from streamplug_budget.sequence import EpochSequences
 from streamplug_budget.windows import CostModel
 
 
-class BudgetPlanner(Planner):
+class BudgetPlanner(ProportionPlanner):
     """Planner of batches of limited cost."""
 
     counts_batches = True
@@ -88,7 +89,7 @@ class BudgetPlanner(Planner):
             )
         return self.changed_by_hand(segments, position, proportions)
 
-    def _planned(self, until: Position, segments: Sequence[Segment]) -> list[Segment]:
+    def planned(self, until: Position, segments: Sequence[Segment]) -> list[Segment]:
         if not isinstance(self.streams.mixture, Curriculum):
             return []
         return self._curriculum(self.streams.mixture, segments).planned(until)

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from streamplug_mixing import Interleaving, StreamOrders, StreamSamples
 
-from streamplug.plan import OrderedSamples, Streams
-from streamplug.plan.canonical_nodes import CanonicalNodes
-from streamplug.plan.interleave import Interleaving
-from streamplug.plan.stream_samples import StreamSamples
+from streamplug.plan import CanonicalNodes, OrderedSamples, Streams
 from streamplug.types import Int64
 
 
@@ -74,7 +72,7 @@ class RunStreams:
     @cached_property
     def samples(self) -> Sequence[StreamSamples]:
         """The samples of each stream."""
-        return self._streams.repeat(self._canonical_nodes)
+        return StreamOrders(self._streams, self._canonical_nodes).repeat()
 
     def stream_of(self, sample: int) -> int:
         """Return the stream of a sample."""

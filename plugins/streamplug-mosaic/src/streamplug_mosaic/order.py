@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.plan import Epoch, Mixture, Planner, Segment, Streams
+from streamplug.plan import Epoch, Planner, Segment, Streams, WeightedMixture
 from streamplug.run.order import Order
 from streamplug.source import OpenSources
 from streamplug.types import World
@@ -77,7 +77,7 @@ class MosaicPlanner(Planner):
     def _combined(self, number: int, segment: Segment) -> ArrayEpoch:
         """Return an epoch made stream by stream, for the world with which the run began."""
         streams, nodes, mixture = self.streams, segment.canonical_nodes, self.streams.mixture
-        if not isinstance(mixture, Mixture):  # options refuse it
+        if not isinstance(mixture, WeightedMixture):  # options refuse it
             raise ConfigError("curriculum= needs partition_algo='elastic'")
         block_size = streams.block_size(nodes)
         parts = []

@@ -12,14 +12,14 @@ from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan import (
+    ElasticPlanner,
     Epoch,
-    Mixture,
-    MixturePlanner,
     Planner,
     Position,
     Segment,
     ShardSampler,
     Streams,
+    WeightedMixture,
 )
 from streamplug.types import Int64, World
 
@@ -128,10 +128,10 @@ def make_epoch(
     if total < 1:
         raise ConfigError("a data set without samples has no epoch to measure")
     canonical_nodes = canonical_nodes or algorithm.default_canonical_nodes(world.nodes)
-    mixture = Mixture((total,), "balanced", 1, ShardSampler())
+    mixture = WeightedMixture((total,), "balanced", 1, ShardSampler())
     streams = Streams(starts, [0, len(starts) - 1], mixture, algorithm, True, seed, block_size)
     if make_planner is None:
-        planner: Planner = MixturePlanner(streams, "random")
+        planner: Planner = ElasticPlanner(streams)
         canonical_nodes = min(canonical_nodes, total)
     else:
         planner = make_planner(streams)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, StateError
+from streamplug.errors import ConfigError, StateError, UnknownNameError
 from streamplug.plan import Epoch, Place, Planner, checked_batches, rows_of
 from streamplug.plugin.registry import register, resolve, unregister
 from streamplug.run.order import Order
@@ -276,6 +276,8 @@ class OrderTests(ConformanceBase):
 
     def test_states_of_other_orders_are_refused(self, folder: Path) -> None:
         dataset = self.make_dataset(folder)
+        if self.name == "random":
+            pytest.importorskip("streamplug_mixing", reason="streamplug-mixing is not installed")
         method = "per_stream" if self.name == "random" else "random"
         other = StreamingDataset(
             streams=[Stream(local=str(folder / str(n))) for n in range(len(self.samples))],
@@ -298,7 +300,7 @@ class OrderTests(ConformanceBase):
         options: dict[str, Any] = {"curriculum": curriculum, "epoch_size": 200}
         try:
             self.make_dataset(folder, **options)
-        except ConfigError:
+        except (ConfigError, UnknownNameError):
             return
         expected = None
         for dataset, world in self._in_every_world(folder, **options):
@@ -323,7 +325,7 @@ class OrderTests(ConformanceBase):
         curriculum, size = {0: list(self.samples)}, passes * self.size
         try:
             dataset = self.make_dataset(folder, curriculum=curriculum, epoch_size=size)
-        except ConfigError:
+        except (ConfigError, UnknownNameError):
             return
         read = Counter(chain.from_iterable(_rows(_plan(dataset, World()), World())[0]))
         assert [read[sample] for sample in range(self.size)] == [passes] * self.size
@@ -337,7 +339,7 @@ class OrderTests(ConformanceBase):
         read = [_ids(next(batches)) for _ in range(3)]
         try:
             dataset.set_proportions(first)
-        except ConfigError:
+        except (ConfigError, UnknownNameError):
             assert [*read, *map(_ids, batches)] == before  # as if nothing had been asked for
             return
         read.append(_ids(next(batches)))

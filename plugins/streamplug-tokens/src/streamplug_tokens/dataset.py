@@ -11,7 +11,7 @@ from streamplug.config import is_integer, suggest_keywords
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
-from streamplug.plan import MIXTURE_METHODS, DatasetFingerprint, StreamSelections
+from streamplug.plan import DatasetFingerprint, StreamSelections
 from streamplug.read import Reader, SampleReader
 from streamplug.source import OpenSources
 from streamplug_tokens.document_offsets import DocumentOffsets
@@ -32,6 +32,9 @@ from streamplug_tokens.row_layout import (
 )
 from streamplug_tokens.row_reader import DocumentSpan, RowReader
 from streamplug_tokens.token_copier import TokenCopier
+
+_BATCHING_METHODS = ("random", "per_stream", "stratified", "device_per_stream")
+"""Those whose batches have one size."""
 
 
 @suggest_keywords
@@ -61,10 +64,10 @@ class TokenDataset(StreamingDataset):
                 f"columns={kwargs['columns']!r}: rows are of the column {tokens.column!r}"
             )
         method = kwargs.get("batching_method", "random")
-        if method not in MIXTURE_METHODS:
+        if method not in _BATCHING_METHODS:
             raise ConfigError(
                 f"batching_method={method!r}: rows of tokens have one length; give batch_size= and one of "
-                f"{', '.join(MIXTURE_METHODS)}"
+                f"{', '.join(_BATCHING_METHODS)}"
             )
         self.tokens = tokens
         super().__init__(**{**kwargs, "columns": [tokens.column]})

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from streamplug.config import is_integer, load
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
-from streamplug.plan import MIXTURE_METHODS
 from streamplug.stream import Stream
 from streamplug.types import World
 from streamplug_tools.config_sections import check_loader
@@ -101,7 +100,7 @@ def state_to_load(
 
 def _batching(state: Mapping[str, Any], default: str) -> dict[str, Any]:
     method = state.get("batching_method", default)
-    if method in MIXTURE_METHODS:
+    if method != "budget":  # the only one that has options of its own
         return {"batching_method": method}
     if not state:
         raise ConfigError(

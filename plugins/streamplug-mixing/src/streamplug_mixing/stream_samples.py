@@ -8,8 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from streamplug.plan.canonical_nodes import CanonicalNodes
-from streamplug.plan.ordered_samples import OrderedSamples
+from streamplug.plan import CanonicalNodes, OrderedSamples
 from streamplug.types import Int64
 
 

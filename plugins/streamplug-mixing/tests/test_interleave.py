@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from streamplug_mixing.interleave import MAX_SLOTS, Interleaving, multiply_divide
 
 from streamplug.errors import ConfigError
-from streamplug.plan.interleave import MAX_SLOTS, Interleaving, multiply_divide
 
 counts_of = st.lists(st.integers(0, 60), min_size=1, max_size=9).filter(any)
 

@@ -6,32 +6,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from streamplug.errors import ConfigError
-from streamplug.plan.curriculum import (
-    Curriculum,
-    CurriculumChange,
-    CurriculumSchedule,
+from streamplug.plan import (
+    ElasticPlanner,
+    Epoch,
+    JoinedEpoch,
+    Position,
+    Segment,
+    Streams,
+    WeightedMixture,
 )
-from streamplug.plan.elastic import ElasticEpoch
-from streamplug.plan.epoch import Epoch, JoinedEpoch
-from streamplug.plan.interleave import Interleaving
-from streamplug.plan.mixture import Mixture
-from streamplug.plan.planner import Planner
-from streamplug.plan.position import Position
-from streamplug.plan.segment import Segment
-from streamplug.plan.stream_batching import MixedEpoch, PerStreamEpoch, ScheduledEpoch
-from streamplug.plan.stream_samples import Rest, SinglePass, StreamSamples
-from streamplug.plan.streams import Streams
 from streamplug.types import World
+from streamplug_mixing.curriculum import Curriculum, CurriculumChange, CurriculumSchedule
+from streamplug_mixing.interleave import Interleaving
+from streamplug_mixing.proportion_planner import ProportionPlanner
+from streamplug_mixing.stream_batching import MixedEpoch, PerStreamEpoch, ScheduledEpoch
+from streamplug_mixing.stream_orders import StreamOrders
+from streamplug_mixing.stream_samples import Rest, SinglePass, StreamSamples
 
-MIXTURE_METHODS = ("random", "per_stream", "stratified", "device_per_stream")
 
-
-class MixturePlanner(Planner):
+class MixturePlanner(ProportionPlanner):
     """Planner of a mixture of streams, or of proportions that change.
 
-    The method ``random`` shuffles all streams together. ``stratified`` takes parts of each stream for every
-    global batch, ``per_stream`` makes global batches of one stream each, and ``device_per_stream`` makes
-    batches of one stream for each rank.
+    The method ``random`` shuffles all streams together until proportions change. ``stratified`` takes parts
+    of each stream for every global batch, ``per_stream`` makes global batches of one stream each, and
+    ``device_per_stream`` makes batches of one stream for each rank.
     """
 
     def __init__(self, streams: Streams, method: str) -> None:
@@ -40,15 +38,15 @@ class MixturePlanner(Planner):
         self.depends_on_world = method == "device_per_stream"
 
     def epoch(self, number: int, segments: Sequence[Segment]) -> Epoch:
-        changes, first = self.changes(segments), segments[0]
+        changes, first = self._changes(segments), segments[0]
         steps = self._steps(first)
         start = (
             changes[0].step - number * steps if changes else steps
         )  # may be that of another epoch
         if start >= steps:
-            return self._whole(number, segments)
+            return self._whole(number, first)
         scheduled = self._scheduled(number, changes, first)
-        return JoinedEpoch([self._whole(number, [first]), scheduled]) if start > 0 else scheduled
+        return JoinedEpoch([self._whole(number, first), scheduled]) if start > 0 else scheduled
 
     def length(self, segment: Segment, world: World) -> int:
         return self._steps(segment) * segment.global_batch // world.ranks
@@ -57,7 +55,7 @@ class MixturePlanner(Planner):
         """Return the number of steps of an epoch."""
         size, global_batch = self.streams.epoch_size, segment.global_batch
         mixture = self.streams.mixture
-        if self._method == "random" or isinstance(mixture, Curriculum):
+        if self._method == "random" or not isinstance(mixture, WeightedMixture):
             return -(-size // global_batch)
         unit = self._unit(segment)
         return -(-sum(-(-taken // unit) for taken in mixture.choose) // (global_batch // unit))
@@ -68,37 +66,23 @@ class MixturePlanner(Planner):
             return segment.batch
         return segment.global_batch if self._method == "per_stream" else 1
 
-    def _whole(self, number: int, segments: Sequence[Segment]) -> Epoch:
+    def _whole(self, number: int, segment: Segment) -> Epoch:
         """Return an epoch of what the options take of the streams."""
-        if self._method != "random":
-            schedule, samples = self._single_passes(number, segments[0])
-            return self._combine(schedule, samples, segments[0], range(schedule.total))
-        nodes, start = segments[0].canonical_nodes, Position(number)
-        ordered = self.streams.epoch(number, nodes)
-        held = [segment for segment in segments if segment.start <= start][-1]
-        parts = [ElasticEpoch(ordered, nodes, held.global_batch)]
-        for segment in segments:
-            is_within = start < segment.start and segment.start.epoch == number
-            if is_within and segment.global_batch != parts[-1].global_batch:
-                done = segment.start.done
-                parts.append(ElasticEpoch(ordered, nodes, segment.global_batch, done))
-        return parts[0] if len(parts) == 1 else JoinedEpoch(parts)
+        if self._method == "random":
+            return ElasticPlanner(self.streams).epoch(number, [segment])
+        schedule, samples = self._single_passes(number, segment)
+        return self._combine(schedule, samples, segment, range(schedule.total))
 
     def _single_passes(
         self, number: int, segment: Segment
     ) -> tuple[Interleaving, list[SinglePass]]:
-        streams, unit, nodes = self.streams, self._unit(segment), segment.canonical_nodes
+        unit, orders = self._unit(segment), StreamOrders(self.streams, segment.canonical_nodes)
         unit_of_node = 1 if self._method == "per_stream" else unit
-        selections = [streams.select(number, stream) for stream in range(len(streams.sizes))]
         samples = [
-            SinglePass(
-                streams.order_stream(selection, number, nodes, stream, streams.epoch_size),
-                streams.stream_canonical_nodes(selection.size, nodes),
-                unit_of_node,
-            )
-            for stream, selection in enumerate(selections)
+            orders.single_pass(stream, number, unit_of_node)
+            for stream in range(len(self.streams.sizes))
         ]
-        return Interleaving([-(-selection.size // unit) for selection in selections]), samples
+        return Interleaving([-(-each.size // unit) for each in samples]), samples
 
     def _scheduled(
         self, number: int, changes: Sequence[CurriculumChange], segment: Segment
@@ -123,7 +107,7 @@ class MixturePlanner(Planner):
 
         With the method ``random`` an epoch has no passes of single streams.
         """
-        passes = self.streams.repeat(segment.canonical_nodes, epoch + (step > 0))
+        passes = StreamOrders(self.streams, segment.canonical_nodes).repeat(epoch + (step > 0))
         if not step or self._method == "random":
             return passes
         unit = self._unit(segment)
@@ -152,7 +136,19 @@ class MixturePlanner(Planner):
 
     # -- segments --------------------------------------------------------------------
 
-    def step_of(self, position: Position, segments: Sequence[Segment]) -> int:
+    def _changes(self, segments: Sequence[Segment]) -> list[CurriculumChange]:
+        """Return the planned changes of proportions, and those of segments, which take their place."""
+        changes: dict[int, CurriculumChange] = {}
+        if isinstance(self.streams.mixture, Curriculum):
+            changes = {change.step: change for change in self.streams.mixture.changes}
+        for number, segment in enumerate(segments):
+            if segment.proportions is not None:
+                step = self._step_of(segment.start, segments[:number]) if number else 0
+                changes[step] = CurriculumChange(step, segment.proportions)
+        return [changes[step] for step in sorted(changes)]
+
+    def _step_of(self, position: Position, segments: Sequence[Segment]) -> int:
+        """Return the number of global batches of the run before a position."""
         first = segments[0]
         return position.epoch * self._steps(first) + position.done // first.global_batch
 
@@ -168,8 +164,8 @@ class MixturePlanner(Planner):
         proportions: Sequence[float],
     ) -> list[Segment]:
         mixture = self.streams.mixture
-        if isinstance(mixture, Mixture):
-            mixture.check_changeable()
+        if isinstance(mixture, WeightedMixture):
+            _check_changeable(mixture)
         if len({segment.global_batch for segment in segments}) > 1:
             raise ConfigError(
                 "set_proportions after a change of the global batch, on which the steps of a change depend: "
@@ -177,11 +173,16 @@ class MixturePlanner(Planner):
             )
         return self.changed_by_hand(segments, position, proportions)
 
-    def with_global_batch(
-        self, segments: Sequence[Segment], position: Position, global_batch: int
-    ) -> list[Segment]:
-        changed = any(segment.proportions is not None for segment in segments)
-        if self._method != "random" or changed or isinstance(self.streams.mixture, Curriculum):
-            return super().with_global_batch(segments, position, global_batch)
-        new = replace(segments[-1], start=position, global_batch=global_batch)
-        return [*(segment for segment in segments if segment.start < position), new]
+
+def _check_changeable(mixture: WeightedMixture) -> None:
+    """Raise `ConfigError` unless epochs are made of proportions of whole streams."""
+    if not mixture.is_relative:
+        raise ConfigError(
+            "set_proportions: epochs of this run take fixed numbers of samples (repeat=, choose=, or "
+            "each sample once); begin the run with proportion= of each stream, or with curriculum="
+        )
+    if (mixture.method, mixture.granularity) != ("balanced", 1):
+        raise ConfigError(
+            f"set_proportions reads all of every stream; the run has sampling_method={mixture.method!r} and "
+            f"sampling_granularity={mixture.granularity}: expected 'balanced' and 1"
+        )

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streamplug_mixing import Curriculum, CurriculumChange
 
 from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.errors import ConfigError
-from streamplug.plan import Curriculum, CurriculumChange, Mixture, ShardSampler
+from streamplug.plan import ShardSampler, WeightedMixture
 from streamplug.types import World
 from tests.plan.plans import Plan, batches_of, places_of, ranks_of
 
@@ -33,7 +34,7 @@ def worlds(draw, total):
 
 def mixture_of(shards, factor=1.0):
     choose = tuple(int(sum(stream) * factor) for stream in shards)
-    return Mixture(choose, "balanced", 1, ShardSampler())
+    return WeightedMixture(choose, "balanced", 1, ShardSampler())
 
 
 @given(methods, algorithms, shards_of, totals, st.integers(1, 5), st.data())
@@ -117,7 +118,8 @@ def test_a_batch_of_device_per_stream_is_of_one_stream(shards, total, data):
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=5), totals, st.data())
 def test_batches_of_stratified_have_all_streams_by_their_shares(sizes, total, data):
     world = data.draw(worlds(total))
-    plan = Plan([[size] for size in sizes], mixture_of([[size] for size in sizes]), total=total)
+    shards = [[size] for size in sizes]
+    plan = Plan(shards, mixture_of(shards), method="stratified", total=total)
     streams = plan.stream_of(plan.ids(0, world))[:, : sum(sizes) // total]
     shares = np.array(sizes) / sum(sizes)
     for step in streams.transpose(1, 0, 2):
@@ -155,8 +157,8 @@ SHARDS = [[20, 20], [25], [10, 50]]
 CHANGES = {0: [0.9, 0.1, 0], 7: [0.2, 0.3, 0.5], 18: [0, 0, 1], 20: [1, 1, 1]}
 
 
-def lessons(changes=CHANGES, epoch_size=144, **config):
-    return Plan(SHARDS, curriculum_of(changes, SIZES, epoch_size), **config)
+def lessons(changes=CHANGES, epoch_size=144, method="stratified", **config):
+    return Plan(SHARDS, curriculum_of(changes, SIZES, epoch_size), method=method, **config)
 
 
 @given(st.sampled_from(["random", "per_stream", "stratified", "device_per_stream"]), st.data())
@@ -223,15 +225,3 @@ def test_shares_of_no_short_ratio_are_rounded():
 def test_a_curriculum_has_no_selection_of_an_epoch():
     with pytest.raises(ConfigError, match="pass after pass"):
         lessons().streams.select(0)
-
-
-def test_selections_of_streams_are_each_stream_of_the_selection():
-    plan = Plan(SHARDS, mixture_of(SHARDS))
-    whole = plan.streams.select(1)
-    each = [plan.streams.select(1, stream) for stream in range(len(SHARDS))]
-    taken = [selection.samples(np.arange(selection.size)) for selection in each]
-    assert [len(samples) for samples in taken] == [sum(stream) for stream in SHARDS]
-    for stream, samples in enumerate(taken):
-        assert (plan.stream_of(samples) == stream).all()
-    expected = whole.samples(np.arange(whole.size))
-    assert sorted(np.concatenate(taken)) == sorted(expected)

@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.plan.epoch import Epoch, Place, batch_positions, equal_offsets, position_owner
-from streamplug.plan.stream_samples import StreamSamples
+from streamplug.plan import Epoch, Place, batch_positions, equal_offsets, position_owner
 from streamplug.types import Int64, World
+from streamplug_mixing.stream_samples import StreamSamples
 
 
 class StreamSchedule(Protocol):

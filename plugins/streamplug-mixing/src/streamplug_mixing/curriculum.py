@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.plan.interleave import MAX_SLOTS, Interleaving
+from streamplug.plan import Selection, check_proportions
 from streamplug.types import Int64
+from streamplug_mixing.interleave import MAX_SLOTS, Interleaving
 
 MAX_STEP_DIGITS = 12
-MAX_PROPORTION = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,18 @@ class Curriculum:
     def identity(self) -> dict[str, Any]:
         return dict.fromkeys(("choose", "sampling_method", "sampling_granularity", "shares"))
 
+    def select(
+        self,
+        starts: Int64,
+        stream_shards: Sequence[int],
+        seed: int,
+        epoch: int,
+        stream: int | None = None,
+        *,
+        shuffled: bool,
+    ) -> Selection:
+        raise ConfigError("curriculum= reads streams pass after pass: no epoch is taken of them")
+
 
 def _parse_step(key: Any) -> int:
     # Keys of JSON objects are strings.
@@ -72,26 +84,6 @@ def _sort_changes(changes: Iterable[CurriculumChange]) -> tuple[CurriculumChange
     if not steps or steps[0] or len(set(steps)) < len(steps):
         raise ConfigError(f"curriculum: the steps {steps} must begin at 0 and be distinct")
     return tuple(ordered)
-
-
-def check_proportions(proportions: Any, sizes: Sequence[int]) -> tuple[float, ...]:
-    """Validate that each stream has a finite proportion of at least 0, not all 0, and 0 without samples."""
-    numbers: list[Any] = [None]
-    if isinstance(proportions, (list, tuple, np.ndarray)):
-        numbers = [v.item() if isinstance(v, np.generic) else v for v in proportions]
-    if not all(isinstance(n, (int, float)) and abs(n) < MAX_PROPORTION for n in numbers):
-        raise ConfigError(
-            f"proportions {reprlib.repr(proportions)}: expected numbers below {MAX_PROPORTION:g}"
-        )
-    values = tuple(float(number) for number in numbers)
-    if len(values) != len(sizes):
-        raise ConfigError(f"{len(values)} proportions for {len(sizes)} streams")
-    if not all(value >= 0 for value in values) or not any(values):
-        raise ConfigError(f"proportions {list(values)}: numbers of at least 0, not all of them 0")
-    for number, (value, size) in enumerate(zip(values, sizes)):
-        if value and not size:
-            raise ConfigError(f"stream {number} has no samples, and its proportion is {value}")
-    return values
 
 
 def whole_shares(proportions: Sequence[float]) -> list[int]:
