@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -32,11 +31,7 @@ def check(tmp_path):
 
 
 def test_rows_of_tokens_need_their_distribution(check, monkeypatch):
-    monkeypatch.setattr(
-        streamplug,
-        "find_spec",
-        lambda name: None if name == "streamplug_tokens" else find_spec(name),
-    )
+    monkeypatch.setattr("streamplug.plugin.names.entry_points", lambda **_: [])
     monkeypatch.delitem(vars(streamplug), "TokenDataset", raising=False)
     code, output = check({"dataset": {"local": "set", "tokens": {"column": "tokens"}}})
     assert code == 2
