@@ -32,6 +32,7 @@ from streamplug.source import (
     OpenStream,
     StreamLocation,
     find_format_source,
+    make_access,
     open_stream,
 )
 from streamplug.transfer.observer import Observer
@@ -67,9 +68,10 @@ class Stream(SummaryRepr, Configurable):
             all splits: bytes, text such as ``"10gb"``, or ``"50%"`` of its disk; None is unlimited. For a
             compressed data set that is read in place, limit of its decompressed shards in the user's cache
             directory.
-        access: ``"shard"`` downloads whole shards; ``"range"`` reads only the bytes of requested samples,
-            which needs uncompressed shards and caches nothing but the index, in `local` if that is given.
-            ``"auto"`` reads those shards by ranges of which so few rows are selected that it transfers less.
+        access: ``"shard"`` downloads whole shards. The others need streamplug-ranges: ``"range"`` reads only
+            the bytes of requested samples, which needs uncompressed shards and caches nothing but the index,
+            in `local` if that is given; ``"auto"`` reads those shards by ranges of which so few rows are
+            selected that it transfers less.
         storage_options: Options of the remote's storage, such as credentials; not part of the repr.
         decoders: Decoders by column name, which replace the columns' own encodings.
         max_value_bytes: Maximum bytes of a value that is decompressed or otherwise becomes larger than it is
@@ -144,18 +146,13 @@ class Stream(SummaryRepr, Configurable):
                 f"validate_hash={self.validate_hash!r:.60}: unknown hash; available: "
                 f"{', '.join(hash_names())}"
             )
-        if self.access not in (None, "shard", "range", "auto"):
-            raise ConfigError(f"access={self.access!r}: expected 'shard', 'range' or 'auto'")
-        if self.access in ("range", "auto") and self.validate_hash is not None:
+        access = make_access(self.access)
+        if not access.keeps_shards and (self.cache_limit is not None or self.keep_zip):
             raise ConfigError(
-                f"validate_hash={self.validate_hash!r} with access={self.access!r}: parts of a file have no "
-                "digest; leave it out, or use access='shard'"
+                f"cache_limit= and keep_zip= with access={self.access!r}, which keeps no shards: leave them "
+                "out, or give them to the streams that have access='shard'"
             )
-        if self.access == "range" and (self.cache_limit is not None or self.keep_zip):
-            raise ConfigError(
-                "cache_limit= and keep_zip= with access='range', which keeps no shards: leave them out, or "
-                "give them to the streams that have access='shard'"
-            )
+        access.check(self)
 
     def _check_mappings(self) -> None:
         options: Any = self.storage_options or {}
@@ -287,8 +284,8 @@ class Stream(SummaryRepr, Configurable):
     @property
     def shown_cache(self) -> str:
         """Cache directory of the stream, in words."""
-        if self.access == "range":
-            return "nowhere: read by ranges"
+        if not make_access(self.access).keeps_shards:
+            return f"nowhere: read by access={self.access!r}"
         try:
             cache = self.cache
         except StreamplugError:

@@ -512,7 +512,7 @@ MISSPELT = [
     ("dataset", {"partition_algo": "elstic"}, "partition_algo='elstic': expected 'elastic', or an"),
     ("dataset", {"batching_method": "randm"}, "unknown order 'randm'. Did you mean 'random'?"),
     ("dataset", {"sampling_method": "fixt"}, "sampling_method='fixt': "),
-    ("dataset", {"access": "shards"}, "access='shards': expected 'shard', 'range' or 'auto'"),
+    ("dataset", {"access": "shards"}, "unknown access 'shards'. Did you mean 'shard'?"),
     ("dataset", {"validate_hash": "sha11"}, "validate_hash='sha11': unknown hash"),
     ("dataset", {"cache_limit": "10gbb"}, "10gbb"),
     ("writer", {"compression": "gzz"}, "writer.compression: unknown compression 'gzz'. Did you mean 'gz'?"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streamplug.errors import CorruptShardError, NotFound
-from streamplug.read.shard_failures import FILE_ERRORS, ShardFailures
+from streamplug.read import ShardFailures
 
 
 def attempt(failures, shard, error, *kinds):
@@ -26,9 +26,7 @@ def test_nothing_is_remembered_at_first():
     assert not failures.enabled
     assert attempt(failures, 3, NotFound("a"))
     assert attempt(failures, 3, NotFound("a"))
-    failures.set_end(3, 10)
     assert 3 not in failures
-    assert failures.end_of(3, 20) == 20
 
 
 def test_an_error_is_raised_again_until_it_is_forgotten():
@@ -53,15 +51,7 @@ def test_errors_of_other_kinds_are_not_remembered():
     failures = ShardFailures()
     failures.remember()
     for _ in range(2):
-        assert attempt(failures, 3, CorruptShardError("a"), FILE_ERRORS)
+        assert attempt(failures, 3, CorruptShardError("a"), (NotFound,))
         assert attempt(failures, 3, KeyboardInterrupt("a"))
     assert attempt(failures, 3, CorruptShardError("a"))
     assert 3 in failures
-
-
-def test_the_end_of_a_truncated_file():
-    failures = ShardFailures()
-    failures.remember()
-    failures.set_end(3, 10)
-    assert failures.end_of(3, 20) == 10
-    assert failures.end_of(4, 20) == 20

@@ -7,6 +7,7 @@ import pickle
 from dataclasses import replace
 
 import pytest
+from streamplug_ranges import read_header_sizes
 from streamplug_testing import SourceTests, isolated_plugins
 
 from streamplug import MDSWriter, Stream, StreamingDataset
@@ -178,7 +179,7 @@ def test_a_storage_is_opened_once_for_the_headers_of_all_shards(tmp_path, monkey
 
     monkeypatch.setattr("streamplug.source.location.open_storage", counting)
     stream = write_numbers(tmp_path, "set", size=20, local=str(tmp_path / "cache")).open()
-    sizes = [stream.header_sizes(shard, "n") for shard in range(20)]
+    sizes = [read_header_sizes(stream, shard, "n") for shard in range(20)]
     assert [found.tolist() for found in sizes] == [[8]] * 20
     assert stream.file_versions == ""  # there are checksums
     assert len(opened) == 1

@@ -37,6 +37,8 @@ class Format(Plugin):
         source: Name of the source that opens data of this format.
         is_composed: Whether the file ``data`` of a shard consists of several stored files, which
             `wrap_storage` serves as one.
+        access_in_place: Name of the access that reads the shards of a data set in place, without a cache;
+            None for that of the stream.
     """
 
     suffix: ClassVar[str]
@@ -45,6 +47,7 @@ class Format(Plugin):
     key: ClassVar[str | None] = None
     source: ClassVar[str] = "index"
     is_composed: ClassVar[bool] = False
+    access_in_place: ClassVar[str | None] = None
 
     @abstractmethod
     def columns(

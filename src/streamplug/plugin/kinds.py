@@ -81,6 +81,11 @@ KINDS: Mapping[str, Kind] = {
             "streamplug.source:Source",
             {"index": "streamplug.source.index_source:IndexSource"},
         ),
+        Kind(
+            "access",
+            "streamplug.source:Access",
+            {"shard": "streamplug.source.access:ShardAccess"},
+        ),
         Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
         Kind("engine", "streamplug.interfaces:Engine", {}),
     )

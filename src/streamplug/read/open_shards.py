@@ -23,6 +23,7 @@ from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardInfo, ShardReader
 from streamplug.read.memory_map import MappedFiles
 from streamplug.read.shard_failures import ShardFailures
+from streamplug.read.stream_shards import StreamShards
 from streamplug.read.value_places import place_row, set_places
 from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.types import ColumnValues, Int64, Sample
@@ -145,7 +146,7 @@ class OpenShard:
             return True
 
 
-class OpenShards:
+class OpenShards(StreamShards):
     """The open shards of one stream: opened at first use, closed by CLOCK, a second-chance LRU.
 
     If the cache has a limit, evicted shards are closed, too, because their disk space is released only then,
@@ -163,9 +164,11 @@ class OpenShards:
         self.failures = ShardFailures()
         self._repaired: set[int] = set()
         self._claims: Counter[int] = Counter()
-        self._limit = None if store.limit is None else store.limit // PART_OPEN
+        self._max_bytes = None if store.limit is None else store.limit // PART_OPEN
         self._swept = 0.0
+        self.limit = store.limit
         self.selections = [ColumnSelection(schema, columns) for schema in index.schemas]
+        self.kinds = [selection.kind for selection in self.selections]
         _all.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -204,7 +207,7 @@ class OpenShards:
         if cached is None:
             return None
         cached.recent = True
-        if self._limit is not None and time.monotonic() - cached.used > USED_SECONDS:
+        if self.limit is not None and time.monotonic() - cached.used > USED_SECONDS:
             self._touch(cached)
         return cached
 
@@ -213,7 +216,7 @@ class OpenShards:
 
         It has an effect only with a limit, where opening a shard again may mean downloading it again.
         """
-        if self._limit is not None:
+        if self.limit is not None:
             with self._lock:
                 self._claims[shard] += times
                 if not self._claims[shard]:
@@ -241,13 +244,14 @@ class OpenShards:
         """Return the metadata of a shard."""
         return self._index.shard(shard)
 
-    @property
-    def limit(self) -> int | None:
-        """Cache limit in bytes; None is unlimited."""
-        return self._store.limit
+    def remember_failures(self) -> None:
+        """Raise errors of shards again, see `StreamShards`."""
+        self.failures.remember()
 
     def _too_many(self) -> bool:
-        return len(self._open) > MAX_OPEN or (self._limit is not None and self._bytes > self._limit)
+        return len(self._open) > MAX_OPEN or (
+            self._max_bytes is not None and self._bytes > self._max_bytes
+        )
 
     def _close_some(self, newest: int) -> None:
         """Close shards not used since the previous call, or else any, until the limits hold."""
@@ -292,7 +296,7 @@ class OpenShards:
         return bool(numbers)
 
     def _open_shard(self, shard: int) -> OpenShard:
-        if self._limit is not None and time.monotonic() - self._swept > SWEEP_SECONDS:
+        if self.limit is not None and time.monotonic() - self._swept > SWEEP_SECONDS:
             self.close_evicted()
         is_repaired = False
         for _ in range(_MAX_OPEN_ATTEMPTS):

@@ -27,7 +27,7 @@ class PromotedReader:
         """Read from `reader`, and convert the numbers of some columns; `dtypes` are by column."""
         self._reader, self._dtypes = reader, dtypes
         self.starts, self.stream_shards = reader.starts, reader.stream_shards
-        self.reads_ranges = reader.reads_ranges
+        self.prefetch_limits = reader.prefetch_limits
         self.decodes_lazily = reader.decodes_lazily
         self.cache_limit = reader.cache_limit
         self.needs, self.weight, self.ensure = reader.needs, reader.weight, reader.ensure

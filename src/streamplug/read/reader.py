@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -14,7 +14,6 @@ from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
 from streamplug.plugin_kit.merge import PlacedValues, merge_values
 from streamplug.read.assemble import ShardGroups, make_samples
-from streamplug.read.auto_shards import AutoShards, StreamShards
 from streamplug.read.gather import (
     Batch,
     GatheredValues,
@@ -22,10 +21,9 @@ from streamplug.read.gather import (
     gather_values,
     slice_columns,
 )
-from streamplug.read.open_shards import OpenShard, OpenShards
-from streamplug.read.range_fetcher import RangeFetcher
-from streamplug.read.range_shards import RangeShards
-from streamplug.read.sample_range import FetchGroup, SampleRange, group_ranges
+from streamplug.read.open_shards import OpenShard
+from streamplug.read.stream_shards import Need, NeedFetcher, StreamShards, first_shard
+from streamplug.transfer.prefetch import PrefetchLimits
 from streamplug.types import ColumnValues, Int64, Sample
 
 T = TypeVar("T")
@@ -41,20 +39,21 @@ class Reader:
         self.stream_shards = [0, *accumulate(len(of_stream) - 1 for of_stream in starts)]
         self._index_shards()
         keep_freed_memory()
-        self._any_ranged = not all(isinstance(stream, OpenShards) for stream in shards)
-        self.reads_ranges = all(isinstance(stream, RangeShards) for stream in shards)
-        limits = [stream.limit for stream in shards if not isinstance(stream, RangeShards)]
+        # Any of them fetches the partial needs of all, at once within one limit.
+        self._fetching = next((stream for stream in shards if not stream.is_whole), None)
+        self.prefetch_limits = PrefetchLimits.common(stream.prefetch_limits for stream in shards)
+        limits = [stream.limit for stream in shards]
         self.cache_limit = min((limit for limit in limits if limit is not None), default=None)
         # With a limit, evicted shards are closed soon: their batches must not be decoded later.
         self.decodes_lazily = (
-            self.cache_limit is None and not self._any_ranged and _are_uniform(shards)
+            self.cache_limit is None and self._fetching is None and _are_uniform(shards)
         )
 
     def _index_shards(self) -> None:
         """Set up the fast lookup of a single sample, without a Python int for every shard."""
         self._bounds = memoryview(self.starts)  # type: ignore[arg-type]  # an array is a buffer
         single = self._streams[0] if len(self._streams) == 1 else None
-        self._open = single.lock_free if isinstance(single, OpenShards) else {}
+        self._open: Mapping[int, OpenShard] = {} if single is None else single.lock_free
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_bounds": None, "_open": None}
@@ -86,85 +85,78 @@ class Reader:
             shards.append(shard)
         return shards
 
-    def _find(self, shard: int) -> tuple[OpenShards | RangeShards, int]:
+    def _find(self, shard: int) -> tuple[StreamShards, int]:
         stream = bisect_right(self.stream_shards, shard) - 1
-        shards, number = self._streams[stream], shard - self.stream_shards[stream]
-        return (shards.at(number) if isinstance(shards, AutoShards) else shards), number
+        return self._streams[stream], shard - self.stream_shards[stream]
 
-    def needs(self, ids: Int64) -> list[int | FetchGroup]:
-        """Return what must be fetched to read some samples, in the order of first need.
-
-        These are shards, numbered over all streams, or groups of sample ranges.
-        """
-        if not self._any_ranged:
+    def needs(self, ids: Int64) -> list[Need]:
+        """Return what must be fetched to read some samples, in the order of first need."""
+        if self._fetching is None:
             return self.shards_of(ids)  # type: ignore[return-value]  # lists are invariant
         groups = ShardGroups(np.asarray(self.starts), ids)
-        order: dict[int | SampleRange, int] = {}
-        for number, places in groups:
-            shards, shard = self._find(number)
-            if isinstance(shards, RangeShards):
-                order[shards.new_range(number, shard, groups.rows[places])] = int(places[0])
-            else:
-                order[number] = int(places[0])
-        ordered = sorted(order, key=order.__getitem__)
-        needs: list[int | FetchGroup] = [need for need in ordered if isinstance(need, int)]
-        needs += self._group(need for need in ordered if isinstance(need, SampleRange))
-        return sorted(needs, key=lambda need: order[need[0] if isinstance(need, tuple) else need])
-
-    def _group(self, ranges: Iterable[SampleRange]) -> list[FetchGroup]:
-        keyed = ((self._shards_of_range(part), part) for part in ranges)
-        return group_ranges(
-            (shards if shards.supports_read_many else part, part) for shards, part in keyed
+        ordered = sorted(groups, key=lambda group: int(group[1][0]))
+        order = {number: at for at, (number, _) in enumerate(ordered)}
+        needs = (
+            need
+            for stream, rows in self._split_by_stream(groups, ordered).items()
+            for need in self._streams[stream].needs(self.stream_shards[stream], rows)
         )
+        return sorted(needs, key=lambda need: order[first_shard(need)])
 
-    def weight(self, need: int | FetchGroup) -> int:
+    def _split_by_stream(
+        self, groups: ShardGroups, ordered: Iterable[tuple[int, Int64]]
+    ) -> dict[int, list[tuple[int, Int64]]]:
+        """Return shards in an order, each with its rows, by stream, in which they are numbered."""
+        split: dict[int, list[tuple[int, Int64]]] = {}
+        for number, places in ordered:
+            stream = bisect_right(self.stream_shards, number) - 1
+            shard = number - self.stream_shards[stream]
+            split.setdefault(stream, []).append((shard, groups.rows[places]))
+        return split
+
+    def weight(self, need: Need) -> int:
         """Return the approximate bytes of a need."""
-        if isinstance(need, tuple):
-            return sum(part.weight for part in need)
+        if not isinstance(need, int):
+            return need.weight
         shards, shard = self._find(need)
         return shards.info(shard).raw_bytes
 
-    def ensure(self, need: int | FetchGroup) -> None:
-        """Fetch a shard or a group, unless it is cached."""
-        if isinstance(need, tuple):
-            self._shards_of_range(need[0]).fetch(need)
-        else:
+    def ensure(self, need: Need) -> None:
+        """Fetch a need, unless it is cached."""
+        if isinstance(need, int):
             self.open(need)
+        else:
+            need.ensure()
 
-    def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
+    def file_of(self, need: Need) -> tuple[int, str]:
         """Return the number of a need's first shard, and the name of that shard's first file."""
-        number = need[0].number if isinstance(need, tuple) else need
+        number = first_shard(need)
         shards, shard = self._find(number)
         return number, shards.info(shard).basename
 
-    def claim(self, need: int | FetchGroup) -> None:
+    def claim(self, need: Need) -> None:
         """Keep a shard open until it is released as often as it was claimed."""
-        if not isinstance(need, tuple):
+        if isinstance(need, int):
             shards, shard = self._find(need)
             shards.keep(shard, 1)
 
-    def release(self, need: int | FetchGroup) -> None:
-        """Free a group, or release a claim of a shard."""
-        if isinstance(need, tuple):
-            for part in need:
-                self._release_range(part)
-        else:
+    def release(self, need: Need) -> None:
+        """Free a partial need, or release a claim of a shard."""
+        if isinstance(need, int):
             shards, shard = self._find(need)
             shards.keep(shard, -1)
+        else:
+            need.release()
 
-    def _shards_of_range(self, sample_range: SampleRange) -> RangeShards:
-        return self._find(sample_range.number)[0]  # type: ignore[return-value]  # only they make ranges
-
-    def _release_range(self, sample_range: SampleRange) -> None:
-        self._shards_of_range(sample_range).release(sample_range)
-
-    def _start_fetching(self, groups: ShardGroups) -> RangeFetcher:
-        missing = []
-        for number, places in groups if self._any_ranged else ():
-            shards, shard = self._find(number)
-            if isinstance(shards, RangeShards) and shards.is_missing(shard, groups.rows[places]):
-                missing.append(shards.new_range(number, shard, groups.rows[places]))
-        return RangeFetcher(self._group(missing), self.ensure, self._release_range)
+    def _start_fetching(self, groups: ShardGroups) -> NeedFetcher:
+        if self._fetching is None:
+            return NeedFetcher()
+        missing = [
+            need
+            for stream, rows in self._split_by_stream(groups, groups).items()
+            for need in self._streams[stream].missing(self.stream_shards[stream], rows)
+        ]
+        return self._fetching.start_fetching(missing)
 
     def remember_failures(self) -> None:
         """Raise the error of a shard that cannot be opened again without another attempt, from now on.
@@ -172,8 +164,7 @@ class Reader:
         Earlier errors are forgotten.
         """
         for shards in self._streams:
-            for part in shards.parts if isinstance(shards, AutoShards) else (shards,):
-                part.failures.remember()
+            shards.remember_failures()
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return the location of a sample: stream, shard in it, that shard's file, and row in it."""
@@ -188,7 +179,7 @@ class Reader:
         *_, file, row = self.locate(sample_id)
         number = bisect_right(self._bounds, sample_id) - 1
         shards, shard = self._find(number)
-        opened = shards.get(shard) if isinstance(shards, RangeShards) else shards.if_open(shard)
+        opened = shards.if_open(shard)
         name_of = None if opened is None else opened.name_of
         return (name_of and name_of(row)) or f"{file}, row {row}"
 
@@ -261,7 +252,7 @@ class Reader:
                 shards = self.open_uniform(groups.shards, stop)
                 part = slice(stop, stop + len(shards))
                 stop = part.stop
-                number = groups.shards[part.start]  # range shards are not uniform
+                number = groups.shards[part.start]  # shards with partial needs are read one by one
                 fetcher.wait(number)
                 try:
                     gathered: Iterable[GatheredValues] = [gather_values(shards, groups, part)]
@@ -272,7 +263,7 @@ class Reader:
 
     def _if_open(self, number: int) -> OpenShard | None:
         shards, shard = self._find(number)
-        return shards.if_open(shard) if isinstance(shards, OpenShards) else None
+        return shards.if_open(shard)
 
     def _gather_one_by_one(
         self, shards: Sequence[OpenShard], groups: ShardGroups, part: slice
@@ -305,9 +296,7 @@ class Reader:
 
 
 def _are_uniform(shards: Iterable[StreamShards]) -> bool:
-    kinds = [
-        s.kind for stream in shards if isinstance(stream, OpenShards) for s in stream.selections
-    ]
+    kinds = [kind for stream in shards for kind in stream.kinds]
     return bool(kinds) and kinds[0] is not None and all(_are_equal(k, kinds[0]) for k in kinds)
 
 

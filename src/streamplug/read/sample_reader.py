@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from streamplug.read.sample_range import FetchGroup
+from streamplug.read.stream_shards import Need
+from streamplug.transfer.prefetch import PrefetchLimits
 from streamplug.types import ColumnValues, Int64, Sample
 
 
@@ -14,26 +15,26 @@ class SampleReader(Protocol):
 
     starts: Int64  # first sample id of each shard over all streams, and the total
     stream_shards: list[int]  # first shard of each stream, and the total
-    reads_ranges: bool  # whether all streams are read by ranges
+    prefetch_limits: PrefetchLimits  # limits of the prefetch window, without those of the cache
     decodes_lazily: bool  # whether `batches` decodes each batch on demand, rather than all at once
     cache_limit: int | None  # smallest cache limit of the streams in bytes; None if there is none
 
-    def needs(self, ids: Int64) -> list[int | FetchGroup]:
+    def needs(self, ids: Int64) -> list[Need]:
         """Return what must be fetched to read some samples."""
 
-    def weight(self, need: int | FetchGroup) -> int:
+    def weight(self, need: Need) -> int:
         """Return the approximate bytes of a need."""
 
-    def ensure(self, need: int | FetchGroup) -> None:
+    def ensure(self, need: Need) -> None:
         """Fetch a need."""
 
-    def claim(self, need: int | FetchGroup) -> None:
+    def claim(self, need: Need) -> None:
         """Keep a need open until it is released."""
 
-    def release(self, need: int | FetchGroup) -> None:
+    def release(self, need: Need) -> None:
         """Release a claimed need."""
 
-    def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
+    def file_of(self, need: Need) -> tuple[int, str]:
         """Return the number of a need's first shard, and the name of that shard's first file."""
 
     def remember_failures(self) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from streamplug.plan.row_selection import StreamSelections
-from streamplug.read.sample_range import FetchGroup
 from streamplug.read.sample_reader import SampleReader
+from streamplug.read.stream_shards import Need
 from streamplug.types import ColumnValues, Int64, Sample
 
 
@@ -23,7 +23,7 @@ class SelectedReader:
         self._reader, self._selections = reader, selections
         self.starts = selections.starts(np.asarray(reader.starts), reader.stream_shards)
         self.stream_shards = reader.stream_shards
-        self.reads_ranges = reader.reads_ranges
+        self.prefetch_limits = reader.prefetch_limits
         self.decodes_lazily = reader.decodes_lazily
         self.cache_limit = reader.cache_limit
         # Needs are the same in both readers.
@@ -31,7 +31,7 @@ class SelectedReader:
         self.claim, self.release = reader.claim, reader.release
         self.remember_failures = reader.remember_failures
 
-    def needs(self, ids: Int64) -> list[int | FetchGroup]:
+    def needs(self, ids: Int64) -> list[Need]:
         return self._reader.needs(self._selections.rows(ids))
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:

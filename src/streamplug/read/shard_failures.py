@@ -6,20 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 
-from streamplug.errors import (
-    AccessDenied,
-    DataError,
-    NotFound,
-    StorageError,
-    StreamplugError,
-    Transient,
-)
+from streamplug.errors import DataError, StorageError, StreamplugError
 
 _Errors = tuple[type[StreamplugError], ...]
 
 SHARD_ERRORS: _Errors = (DataError, StorageError)
-FILE_ERRORS: _Errors = (NotFound, AccessDenied, Transient)
-"""Errors of a request for a part of a file that other parts share."""
 
 
 class ShardFailures:
@@ -27,11 +18,10 @@ class ShardFailures:
 
     def __init__(self) -> None:
         self._errors: dict[int, StreamplugError] | None = None
-        self._ends: dict[int, int] = {}
 
     def remember(self) -> None:
         """Forget all errors, and remember those to come."""
-        self._errors, self._ends = {}, {}
+        self._errors = {}
 
     @property
     def enabled(self) -> bool:
@@ -40,15 +30,6 @@ class ShardFailures:
 
     def __contains__(self, shard: int) -> bool:
         return shard in (self._errors or {})
-
-    def set_end(self, shard: int, end: int) -> None:
-        """Note that the file of a shard is truncated to `end` bytes."""
-        if self._errors is not None:
-            self._ends[shard] = end
-
-    def end_of(self, shard: int, size: int) -> int:
-        """Return the bytes of the file of a shard, which are `size` unless it is truncated."""
-        return self._ends.get(shard, size)
 
     @contextmanager
     def guard(self, shard: int, kinds: _Errors = SHARD_ERRORS) -> Iterator[None]:

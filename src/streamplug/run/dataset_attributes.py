@@ -10,7 +10,7 @@ import numpy as np
 from streamplug.cache.store import ShardStore
 from streamplug.config import whole_number
 from streamplug.display.dataset_summary import DatasetRepr
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, prefix_errors
 from streamplug.run.map_source import MapSource
 from streamplug.types import Int64, World
 
@@ -196,10 +196,5 @@ class DatasetAttributes(DatasetRepr):
         if shard is None or shard >= shards[-1]:
             raise ConfigError(f"shard_id={shard_id!r:.60}: the data set has {shards[-1]} shards")
         stream = int(np.searchsorted(shards, shard, side="right")) - 1
-        store = self._session.streams[stream].store
-        if not isinstance(store, ShardStore):
-            raise ConfigError(
-                f"shard {shard} of {self.streams[stream]!r}: access='range' and views keep no shards; use "
-                "access='shard' with a data set to have them in a cache"
-            )
-        return store, shard - shards[stream]
+        with prefix_errors(f"shard {shard}", ConfigError):
+            return self._session.streams[stream].store, shard - shards[stream]

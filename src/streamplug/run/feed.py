@@ -14,8 +14,8 @@ import numpy as np
 from streamplug.errors import StreamplugError
 from streamplug.plan import Epoch, checked_batches, worker_steps
 from streamplug.read import SampleReader
-from streamplug.read.sample_range import FetchGroup
 from streamplug.read.shard_failures import SHARD_ERRORS
+from streamplug.read.stream_shards import Need
 from streamplug.run.hints import warn_about_cache
 from streamplug.source import OpenSources
 from streamplug.transfer.decode_pool import decode_blocks
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from streamplug.run.substitution import Substitution
 
 T = TypeVar("T")
-
-_RANGE_LIMITS = PrefetchLimits(bytes=64 << 20, strict=True, max_running=16, bytes_in_flight=8 << 20)
-"""Sample ranges are held in memory and mostly small: more requests in flight, fewer bytes ahead."""
 
 _BLOCK_STORED_BYTES = 4 << 20
 _BLOCK_DECODED_BYTES = 32 << 20
@@ -231,7 +228,7 @@ class Feed:
     ) -> tuple[Iterator[Block], PrefetchLimits]:
         """Return the blocks of a worker, split to fit a limited cache, and the prefetch limits."""
         reader = self.reader
-        limits = _RANGE_LIMITS if reader.reads_ranges else PrefetchLimits()
+        limits = reader.prefetch_limits
         if reader.cache_limit is not None:
             share = _Share(reader, reader.cache_limit, self.row_bytes, process)
             limits = replace(
@@ -292,7 +289,7 @@ class TolerantReader:
         self.needs, self.weight = reader.needs, reader.weight
         self.claim, self.release = reader.claim, reader.release
 
-    def ensure(self, need: int | FetchGroup) -> None:
+    def ensure(self, need: Need) -> None:
         """Fetch a need, if possible."""
         with suppress(*SHARD_ERRORS):
             self._reader.ensure(need)

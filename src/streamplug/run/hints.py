@@ -94,5 +94,6 @@ def warn_about_cache(needed: int, limit: int, world: World) -> None:
         ("cache", limit),
         f"cache_limit={limit} is less than twice the {needed:,} bytes of the shards that one batch needs, so "
         f"shards are evicted before they are used up; give {2 * needed} or more, mix over fewer samples "
-        "(shuffle_block_size=), or read samples by access='range', if the shards are not compressed",
+        "(shuffle_block_size=), or read samples by access='range' (streamplug-ranges), if the shards are "
+        "not compressed",
     )

@@ -1,5 +1,6 @@
 """Opening of streams: sources, the index of a data set, and opened streams."""
 
+from streamplug.source.access import Access, ShardAccess, ShardFiles, make_access
 from streamplug.source.index_reader import read_index
 from streamplug.source.index_source import IndexSource, keeps_index
 from streamplug.source.location import StreamLocation
@@ -15,16 +16,20 @@ from streamplug.source.source import (
 from streamplug.transfer.observer import Observer
 
 __all__ = [
+    "Access",
     "IndexSource",
     "Observer",
     "OpenSources",
     "OpenStream",
+    "ShardAccess",
+    "ShardFiles",
     "Source",
     "StreamLocation",
     "check_column_names",
     "find_format_source",
     "keeps_index",
     "list_manifests",
+    "make_access",
     "open_stream",
     "read_index",
     "recognize_source",

@@ -17,12 +17,12 @@ from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.read import apply_decoders, limit_values
+from streamplug.source.access import ShardFiles, find_access
 from streamplug.source.index_reader import Parse, read_index
 from streamplug.source.open_stream import OpenStream, wrap_storage
 from streamplug.source.source import Source
 from streamplug.transfer.observer import Observer, observer_context
 from streamplug.transfer.probe import PROBE_RETRIES, ProbeStorage
-from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.timeout_storage import TimeoutStorage
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class IndexSource(Source):
                 stream,
                 stream.cache_limit,
             )
-        store = _make_store(stream, storage, index, derived, observer, offline=offline)
+        files = _find_files(stream, storage, index, derived, observer, offline=offline)
         where = storage.url_of(INDEX_NAME) if derived is None else storage.url
-        return OpenStream(stream, index, store, where, stream.select)
+        return OpenStream(stream, index, files, where, stream.select)
 
     def _find_index_or_copy(
         self, stream: Stream, storage: Storage
@@ -125,10 +125,11 @@ class IndexSource(Source):
 
 def keeps_index(stream: Stream) -> bool:
     """Return whether a copy of the index is kept in the cache directory of a stream."""
-    return not stream.location.in_place and (stream.access != "range" or stream.local is not None)
+    location = stream.location
+    return not location.in_place and (location.keeps_shards or stream.local is not None)
 
 
-def _make_store(
+def _find_files(
     stream: Stream,
     storage: Storage,
     index: Index,
@@ -136,18 +137,33 @@ def _make_store(
     observer: Observer | None,
     *,
     offline: bool,
-) -> ShardStore | RangeReader:
-    """Return the cache of a stream's shards, or the reader of their byte ranges."""
-    location, in_place = stream.location, stream.location.in_place
+) -> ShardFiles:
+    """Return the files of a stream's shards, and their cache if the access keeps shards."""
+    in_place, access = stream.location.in_place, find_access(stream, index)
     source = wrap_storage(storage, index, derived)
     if source is not storage and stream.validate_hash is not None:
         raise ConfigError(
             f"validate_hash={stream.validate_hash!r}: shards of several files have no digest; "
             "leave it out"
         )
-    if stream.access == "range" or (in_place and source is not storage):
-        source = source if in_place else TimeoutStorage(source, stream.timeout)
-        return RangeReader(source, stream.retries, observer, derived)
+    store = None
+    if access.keeps_shards:
+        store = _open_store(stream, source, index, derived, observer, offline=offline)
+    source = source if in_place else TimeoutStorage(source, stream.timeout)
+    return ShardFiles(access, source, stream.retries, observer, derived, store)
+
+
+def _open_store(
+    stream: Stream,
+    source: Storage,
+    index: Index,
+    derived: Path | None,
+    observer: Observer | None,
+    *,
+    offline: bool,
+) -> ShardStore:
+    """Open the cache of a stream's shards, which `source` has."""
+    location, in_place = stream.location, stream.location.in_place
     root, unpacked = location.root, None
     if in_place and index.compressed:
         root, unpacked = _unpack_dirs(stream, index, derived)

@@ -15,6 +15,7 @@ from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.interfaces.storage import public_url
 from streamplug.plugin.location import absolute_location, join, local_path, open_storage
+from streamplug.source.access import make_access
 from streamplug.transfer.probe import UnavailableStorage
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class StreamLocation:
         local: Cache directory that the stream names.
         split: Subdirectory of both.
         storage_options: Options of the storage.
-        reads_ranges: Whether the stream keeps no shards.
+        keeps_shards: Whether the access of the stream keeps shards.
         parts: Names and patterns of the files below `parent` that are the data set; empty for all.
         subdirectory: Subdirectory of `root` with the shards, where data sets share a cache directory.
     """
@@ -41,15 +42,15 @@ class StreamLocation:
     local: str | None
     split: str | None
     storage_options: Mapping[str, Any] | None
-    reads_ranges: bool
+    keeps_shards: bool
     parts: tuple[str, ...] = ()
     subdirectory: str = ""
 
     @classmethod
     def of(cls, stream: Stream, parent: str, **more: Any) -> Self:
         """Return the location of a stream whose data set is at `parent`."""
-        reads_ranges = stream.access == "range"
-        return cls(parent, stream.local, stream.split, stream.storage_options, reads_ranges, **more)
+        keeps_shards = make_access(stream.access).keeps_shards
+        return cls(parent, stream.local, stream.split, stream.storage_options, keeps_shards, **more)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "storage"}
@@ -82,8 +83,8 @@ class StreamLocation:
     @property
     def may_be_offline(self) -> bool:
         """Whether the cache may replace an unreachable remote."""
-        cached = not self.reads_ranges and not self.in_place
-        return cached and (self.directory / INDEX_NAME).exists()
+        is_cached = self.keeps_shards and not self.in_place
+        return is_cached and (self.directory / INDEX_NAME).exists()
 
     @cached_property
     def root(self) -> Path:

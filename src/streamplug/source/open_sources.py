@@ -86,7 +86,7 @@ class OpenSources(Sequence[OpenStream]):
 
     def make_reader(self, columns: Sequence[str] | None) -> SampleReader:
         """Return a reader of the selected rows of all streams; `columns` of None are all."""
-        with_own = (stream for stream in self.streams if not stream.has_shards)
+        with_own = (stream for stream in self.streams if stream.files is None)
         first = next(with_own, self.streams[0])
         reader = first.make_reader(self.streams, columns)
         selections = [stream.selection for stream in self.streams]

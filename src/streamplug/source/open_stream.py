@@ -5,25 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from streamplug.cache.store import ShardStore
 from streamplug.config import check_names
-from streamplug.errors import ConfigError, DataError, UnsafeTypeError, prefix_errors
+from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, Index, check_same_columns
-from streamplug.interfaces import RangeReadableFormat, Storage
+from streamplug.interfaces import Storage
 from streamplug.plan import RowSelection
-from streamplug.read import OpenShards, RangeShards, Reader, SampleReader
-from streamplug.read.auto_shards import AutoShards
+from streamplug.read import Reader, SampleReader, StreamShards
+from streamplug.source.access import ShardFiles
 from streamplug.transfer.file_stat import file_versions
-from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.timeout_storage import TimeoutStorage
-from streamplug.types import Int64
 
 if TYPE_CHECKING:
     from streamplug.stream import Stream
@@ -33,25 +28,50 @@ if TYPE_CHECKING:
 class OpenStream:
     """A stream whose index has been read.
 
-    `version` is that of a view or a table, in words. `allow_unsafe` is the data set's `allow_unsafe_types`,
-    for what reads other columns than the data set.
+    `files` are those of its shards; a subclass without shards of its own has None, and overrides `downloads`
+    and `make_reader`. `version` is that of a view or a table, in words. `allow_unsafe` is the data set's
+    `allow_unsafe_types`, for what reads other columns than the data set.
     """
 
     stream: Stream
     index: Index
-    store: ShardStore | RangeReader
+    files: ShardFiles | None
     where: str
     selection: RowSelection | None = None
     version: str = ""
     allow_unsafe: bool = field(default=False, kw_only=True)
 
-    has_shards: ClassVar[bool] = True
-    """Whether `shards` reads the samples. A subclass without shards of its own overrides `make_reader`."""
-
     @property
     def downloads(self) -> bool:
         """Whether samples may have to be downloaded."""
-        return self.store.fetches
+        return self.shard_files.are_fetched
+
+    @property
+    def shard_files(self) -> ShardFiles:
+        """Files of its own shards.
+
+        Raises:
+            ConfigError: If it has none, as a view.
+        """
+        if self.files is None:
+            raise ConfigError(
+                f"{self.where} has no shards of its own: name the data sets that it refers to"
+            )
+        return self.files
+
+    @property
+    def store(self) -> ShardStore:
+        """Cache of its shards.
+
+        Raises:
+            ConfigError: If none is kept.
+        """
+        if self.files is None or self.files.store is None:
+            raise ConfigError(
+                f"{self.stream!r}: access='range' and views keep no shards; use access='shard' with a "
+                "data set to have them in a cache"
+            )
+        return self.files.store
 
     @property
     def rows_digest(self) -> str:
@@ -107,50 +127,9 @@ class OpenStream:
         """
         return Reader([s.index.starts for s in opened], [s.shards(columns) for s in opened])
 
-    def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards | AutoShards:
+    def shards(self, columns: Sequence[str] | None) -> StreamShards:
         """Return a reader of these columns of the shards; None selects all columns."""
-        if isinstance(self.store, RangeReader):
-            return RangeShards(self.index, self.store, columns)
-        shards = OpenShards(self.index, self.store, columns)
-        if self.stream.access != "auto" or self.selection is None or not self.store.fetches:
-            return shards
-        try:
-            ranges = RangeShards(self.index, self.ranges, columns)
-        except ConfigError:  # the shards can only be read as a whole
-            return shards
-        rows = np.diff(self.selection.ranks(self.index.starts))
-        return AutoShards(shards, ranges, self.store, self.index, rows)
-
-    def header_sizes(self, shard: int, column: str) -> Int64 | None:
-        """Return the stored bytes of each value of a column of a shard, from the header of the shard.
-
-        Returns:
-            Bytes of each value, shape ``[n]``; None if the header does not have them, or is compressed.
-
-        Raises:
-            StreamplugError: If the header cannot be fetched, or is damaged.
-        """
-        schema, info = self.index.schema(shard), self.index.shard(shard)
-        format_, stored = schema.format, schema.column(column)
-        if stored is None or not isinstance(format_, RangeReadableFormat) or schema.compression:
-            return None
-        span = format_.header_range(info)
-        if span is None:
-            return None
-        file = info.files[format_.header_role].raw
-        [header] = self.ranges.read(file, np.array([span], np.int64))
-        with prefix_errors(f"{self.where}: shard {shard}", DataError):
-            return format_.open_header(info, header, schema.columns).sizes(stored)
-
-    @cached_property
-    def ranges(self) -> RangeReader:
-        """Reader of byte ranges of the stored files."""
-        if isinstance(self.store, RangeReader):
-            return self.store
-        derived = self.store.derived
-        storage = wrap_storage(self.stream.storage, self.index, derived)
-        storage = TimeoutStorage(storage, self.stream.timeout)
-        return RangeReader(storage, self.stream.retries, self.store.observer, derived)
+        return self.shard_files.access.open_shards(self, columns)
 
     def check_columns(
         self, columns: Sequence[str] | None, *, allow_unsafe: bool, same: bool = True

@@ -34,6 +34,12 @@ class PrefetchLimits:
     bytes_in_flight: int = 32 << 20  # doubled, up to `bytes`, when the consumer waits
     max_queued: int = 512  # jobs in flight
 
+    @classmethod
+    def common(cls, limits: Iterable[PrefetchLimits]) -> PrefetchLimits:
+        """Return the limits if all are the same, else the default ones."""
+        distinct = set(limits)
+        return distinct.pop() if len(distinct) == 1 else cls()
+
 
 class PrefetchBlock(Protocol):
     """A block of samples."""

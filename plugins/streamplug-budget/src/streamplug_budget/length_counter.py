@@ -12,13 +12,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from streamplug_ranges import RangeReader, RangeShards, read_header_sizes
 from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, CorruptShardError, DataError, UnsafeTypeError
 from streamplug.interfaces import VectorColumn
 from streamplug.interfaces.encoding import bypasses
-from streamplug.read import RangeShards, Reader
+from streamplug.read import Reader
 from streamplug.source import OpenSources, OpenStream
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
@@ -167,14 +168,15 @@ class LengthCounter:
         if stored.selection is not None:
             rows = stored.selection.rows(rows)
         with suppress(ConfigError, DataError):
-            shards = RangeShards(stored.index, stored.ranges, [column])
+            ranges = RangeReader.of(stored.shard_files)
+            shards = RangeShards(stored.index, ranges, [column])
             [sample] = Reader([stored.index.starts], [shards]).rows(rows)
             return bool(np.shape(sample[column]) == (lengths[0],))
         return True
 
     def _shard_lengths(self, stored: OpenStream, name: str, shard: int) -> Int64:
         column = stored.index.schema(shard).column(name)
-        sizes = stored.header_sizes(shard, name)
+        sizes = read_header_sizes(stored, shard, name)
         if column is None or sizes is None:
             raise _NoSizesError
         if self.measure == "bytes":

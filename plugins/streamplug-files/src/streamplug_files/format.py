@@ -72,6 +72,7 @@ class MultiFileFormat(FilesFormat):
     """
 
     is_composed: ClassVar[bool] = True
+    access_in_place: ClassVar[str | None] = "range"
 
     def wrap_storage(self, storage: Storage, index: Index, derived: Path | None) -> Storage:
         """Return a storage that serves the files of a shard as one."""

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug_testing.access import AccessTests
     from streamplug_testing.answers import AnswerTests
     from streamplug_testing.callback import CallbackTests
     from streamplug_testing.compression import CompressionTests
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from streamplug_testing.storage import StorageTests
 
 _HOME = {
+    "AccessTests": "access",
     "AnswerTests": "answers",
     "CallbackTests": "callback",
     "CompressionTests": "compression",
@@ -41,6 +43,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AccessTests",
     "AnswerTests",
     "CallbackTests",
     "CompressionTests",

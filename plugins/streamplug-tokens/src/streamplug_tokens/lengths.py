@@ -6,9 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+from streamplug_ranges import read_header_sizes
 from xxhash import xxh64
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
@@ -16,7 +17,6 @@ from streamplug.index import Schema
 from streamplug.index.columns import offsets_from_sizes
 from streamplug.interfaces import Column, VectorColumn
 from streamplug.interfaces.encoding import bypasses
-from streamplug.read import OpenShards, RangeShards
 from streamplug.source import OpenStream
 from streamplug.transfer.pool import map_threads
 from streamplug.types import Int64
@@ -157,8 +157,7 @@ class DocumentCounter:
 
     def __init__(self, stream: OpenStream, name: str, dtype: np.dtype[Any]) -> None:
         self._stream, self._name, self._dtype = stream, name, dtype
-        shards = all_documents(stream).shards([name])
-        self._shards = cast("OpenShards | RangeShards", shards)
+        self._shards = all_documents(stream).shards([name])
 
     def offsets(self) -> Int64:
         """Return the offset of each selected document and the total, shape ``[documents + 1]``."""
@@ -189,7 +188,7 @@ class DocumentCounter:
             return True
         schema = self._stream.index.schema(shard)
         column = _column(self._stream, schema, self._name)
-        sizes = self._stream.header_sizes(shard, self._name)
+        sizes = read_header_sizes(self._stream, shard, self._name)
         if sizes is None:
             return False
         lengths[:] = _vectors(column).lengths(sizes, self._dtype)

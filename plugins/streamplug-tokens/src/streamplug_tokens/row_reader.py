@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streamplug.read import Need
 from streamplug.read.gather import slice_columns
-from streamplug.read.sample_range import FetchGroup
 from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.options import TokenRowOptions
@@ -51,7 +51,7 @@ class RowReader:
         starts: First row of each shard over all streams, and the total; a row belongs to the shard of its
             first token.
         stream_shards: First shard of each stream, and the total.
-        reads_ranges: Whether all streams are read by ranges.
+        prefetch_limits: Limits of the prefetch window.
         decodes_lazily: Whether batches are decoded one by one.
         cache_limit: Bytes of the smallest cache limit; None is unlimited.
     """
@@ -76,7 +76,7 @@ class RowReader:
         self._copier = copier
         self._layouts, self._offsets = list(layouts), list(offsets)
         self.stream_shards = documents.stream_shards
-        self.reads_ranges, self.cache_limit = documents.reads_ranges, documents.cache_limit
+        self.prefetch_limits, self.cache_limit = documents.prefetch_limits, documents.cache_limit
         first_documents = np.asarray(documents.starts)
         self._first_documents = first_documents[self.stream_shards]
         counts = [layout.count for layout in self._layouts]
@@ -90,27 +90,27 @@ class RowReader:
 
     # -- prefetching ------------------------------------------------------------------
 
-    def needs(self, ids: Int64) -> list[int | FetchGroup]:
+    def needs(self, ids: Int64) -> list[Need]:
         """Return what must be fetched to read rows."""
         return self._documents.needs(self._spans(ids)[0].document)
 
-    def weight(self, need: int | FetchGroup) -> int:
+    def weight(self, need: Need) -> int:
         """Return the approximate bytes of a need."""
         return self._documents.weight(need)
 
-    def ensure(self, need: int | FetchGroup) -> None:
+    def ensure(self, need: Need) -> None:
         """Fetch a shard or a part of one."""
         self._documents.ensure(need)
 
-    def claim(self, need: int | FetchGroup) -> None:
+    def claim(self, need: Need) -> None:
         """Keep a shard open."""
         self._documents.claim(need)
 
-    def release(self, need: int | FetchGroup) -> None:
+    def release(self, need: Need) -> None:
         """Keep a shard open no longer."""
         self._documents.release(need)
 
-    def file_of(self, need: int | FetchGroup) -> tuple[int, str]:
+    def file_of(self, need: Need) -> tuple[int, str]:
         """Return the shard of a need, and the name of its first file."""
         return self._documents.file_of(need)
 

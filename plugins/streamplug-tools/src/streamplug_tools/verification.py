@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import cast
 
 import numpy as np
 from streamplug_files import MultiFileFormat
@@ -137,11 +136,11 @@ def verify(
             access="shard",
         )
         opened = fetched.open()
-        if not opened.has_shards:
+        if opened.files is None:
             raise ConfigError(
                 f"{stream.url} is a view or a table: verify the data sets that it refers to"
             )
-        index, store = opened.index, cast("ShardStore", opened.store)
+        index, store = opened.index, opened.store
         folder = to / (stream.split or "")
         shards = _first_of_each_file(index)
         counts = _Counts(int(index.samples[shards].sum()), on_progress)

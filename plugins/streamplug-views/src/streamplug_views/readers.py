@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DataError
-from streamplug.read import SampleReader
-from streamplug.read.sample_range import FetchGroup
+from streamplug.read import Need, SampleReader
+from streamplug.transfer.prefetch import PrefetchLimits
 from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_views.row_map import MISSING, RowMapping
 
@@ -22,7 +22,7 @@ class PartNeed:
     """A need of one of several readers."""
 
     part: int
-    need: int | FetchGroup
+    need: Need
 
 
 class CombinedReader:
@@ -30,7 +30,7 @@ class CombinedReader:
 
     def __init__(self, readers: Sequence[SampleReader]) -> None:
         self._readers = list(readers)
-        self.reads_ranges = all(reader.reads_ranges for reader in readers)
+        self.prefetch_limits = PrefetchLimits.common(reader.prefetch_limits for reader in readers)
         self.decodes_lazily = all(reader.decodes_lazily for reader in readers)
         limits = [reader.cache_limit for reader in readers if reader.cache_limit is not None]
         self.cache_limit = min(limits, default=None)

@@ -139,7 +139,7 @@ class Snapshot:
 
         Args:
             columns: Columns to read; None for all.
-            selection: Positions that will be read, for ``access="auto"``; None for all.
+            selection: Positions that will be read, for an access that depends on them; None for all.
         """
         readers = [
             self._part_reader(groups, columns, selection, bounds)
@@ -165,7 +165,7 @@ class Snapshot:
             opened = self.sources[group.source].opened
             rows = group.rows
             if isinstance(rows, RowSelection):
-                if selection is not None and opened.stream.access == "auto":
+                if selection is not None:
                     rows = _SelectedPart(rows, selection, bounds)
                 opened = replace(opened, selection=rows)
             index = opened.index

@@ -123,7 +123,7 @@ def open_source(
     """
     with prefix_errors(f"{where}: its source", StorageError):
         opened = source_stream(source, view, base_url).open(observer)
-    if not opened.has_shards:
+    if opened.files is None:
         raise DataError(
             f"{where}: its source {opened.stream.shown_url} is a view; sources must be data sets"
         )

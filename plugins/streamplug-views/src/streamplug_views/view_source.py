@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import cast
 
 import numpy as np
 from streamplug_tools.inspection import TableOrigin
 
-from streamplug.cache.store import ShardStore
 from streamplug.errors import ConfigError, DataError
 from streamplug.index import Index
 from streamplug.plan import RowSelection
@@ -56,8 +55,7 @@ def open_snapshot_stream(
     index.digest = digest
     if stream.select is not None:
         stream.select.check(index.size, repr(stream))
-    store = cast("ShardStore", _ViewStore([source.opened for source in snapshot.sources]))
-    return OpenView(stream, index, store, where, stream.select, version, snapshot)
+    return OpenView(stream, index, None, where, stream.select, version, snapshot)
 
 
 def open_snapshot(
@@ -168,24 +166,14 @@ class ViewIndex(Index):
 
 
 @dataclass(frozen=True)
-class _ViewStore:
-    """What a view has in place of a store of shards."""
-
-    opened: Sequence[OpenStream]
-
-    @property
-    def fetches(self) -> bool:
-        """Whether samples may have to be downloaded."""
-        return any(source.downloads for source in self.opened)
-
-
-@dataclass(frozen=True)
 class OpenView(OpenStream):
     """An opened view."""
 
     snapshot: Snapshot = None  # type: ignore[assignment]  # the fields before have defaults
 
-    has_shards: ClassVar[bool] = False
+    @property
+    def downloads(self) -> bool:
+        return any(source.opened.downloads for source in self.snapshot.sources)
 
     @property
     def folders(self) -> set[str]:

@@ -15,8 +15,7 @@ from streamplug.index import Index
 from streamplug.interfaces import Column, Encoding, Storage
 from streamplug.plugin.location import join
 from streamplug.plugin.registry import make
-from streamplug.read import OpenShards, RangeShards, apply_decoders
-from streamplug.read.auto_shards import AutoShards
+from streamplug.read import StreamShards, apply_decoders
 from streamplug.run.loop import Loop
 from streamplug.source import OpenStream
 from streamplug.transfer.observer import Observer
@@ -76,7 +75,7 @@ class _FileStream(OpenStream):
     ) -> None:
         super().check_columns(self._stored_columns(columns), allow_unsafe=allow_unsafe, same=same)
 
-    def shards(self, columns: Sequence[str] | None) -> OpenShards | RangeShards | AutoShards:
+    def shards(self, columns: Sequence[str] | None) -> StreamShards:
         stored = self._stored_columns(columns)
         return super().shards(stored if stored is None or KEY in stored else [KEY, *stored])
 

@@ -23,7 +23,6 @@ from streamplug.source import OpenSources
 from streamplug.stream import Stream
 from streamplug.transfer.observer import Observer
 from streamplug.transfer.prefetch import PrefetchLimits
-from streamplug.transfer.range_reader import RangeReader
 from streamplug.transfer.tempdir import TemporaryDirectory
 from streamplug.types import Int64, World
 from streamplug_simulate.model.scenario import Scenario
@@ -57,7 +56,7 @@ class SimulatedDataset(StreamingDataset):
         """Open the streams as if all of them were remote."""
         places, limits = [], []
         for stream in self.streams:
-            if stream.access in ("range", "auto"):
+            if stream.access not in (None, "shard"):
                 raise ConfigError(
                     f"{stream!r}: access={stream.access!r} does not cache all shards, which is what is "
                     "simulated; use access='shard'"
@@ -76,7 +75,7 @@ class SimulatedDataset(StreamingDataset):
     def make_reader(self, opened: OpenSources, columns: Sequence[str] | None) -> SampleReader:
         """Return the reader of the samples, and store the sizes of the shards."""
         opened = opened.stored(None)
-        if any(isinstance(stream.store, RangeReader) for stream in opened):
+        if any(stream.shard_files.store is None for stream in opened):
             raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
         self.shards = ShardSizes(opened.indexes, self._caches, self._directories, self._keeps)
         return opened.make_reader(columns)
@@ -197,12 +196,12 @@ class WeighedReader:
     Attributes:
         cache_limit: Cache limit in bytes, or None.
         starts: As `SampleReader.starts`.
-        reads_ranges: False: whole shards are downloaded.
+        prefetch_limits: Those of whole shards.
         decodes_lazily: As `SampleReader.decodes_lazily`.
         need_count: Number of needs so far.
     """
 
-    reads_ranges = False
+    prefetch_limits = PrefetchLimits()
 
     def __init__(self, reader: SampleReader, weights: Int64, cache_limit: int | None) -> None:
         self._reader, self._weights, self.cache_limit = reader, weights.tolist(), cache_limit

@@ -13,6 +13,10 @@ from streamplug.plugin.kinds import KINDS
 __all__ = ["EXAMPLES", "new_plugin"]
 
 EXAMPLES = {
+    "access": (
+        "all shards are downloaded before the first sample is read",
+        'dataset = StreamingDataset(remote="s3://bucket/set", access="{}")',
+    ),
     "callback": (
         "the three slowest downloads",
         'dataset = StreamingDataset(..., callbacks=["{}"])',

@@ -7,13 +7,13 @@ import threading
 
 import numpy as np
 import pytest
+from streamplug_ranges import RangeReader, RangeShards
 
 from streamplug import MDSWriter, Stream
 from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import CorruptShardError, StorageError, Transient
-from streamplug.read import RangeShards, Reader
+from streamplug.read import Reader
 from streamplug.transfer.pool import ThreadPool
-from streamplug.transfer.range_reader import RangeReader
 from streamplug.types import FileInfo
 
 

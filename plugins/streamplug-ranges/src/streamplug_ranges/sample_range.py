@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.transfer.ranges import locate_ranges
 from streamplug.types import Bytes1D, Int64
+from streamplug_ranges.byte_ranges import locate_ranges
 
 _POSITION_ZERO = np.zeros(1, np.int64)
 
@@ -53,21 +52,15 @@ class SampleRange:
         return places if np.array_equal(self.rows[places], rows) else None
 
 
-FetchGroup: TypeAlias = "tuple[SampleRange, ...]"
-"""Sample ranges of different shards of one stream, fetched together."""
-
-
-def group_ranges(keyed_ranges: Iterable[tuple[Hashable, SampleRange]]) -> list[FetchGroup]:
-    """Group sample ranges with equal keys, which may be fetched together, in the order of need."""
+def group_ranges(ranges: Iterable[SampleRange]) -> list[list[SampleRange]]:
+    """Group sample ranges of one stream that are fetched together, in the order of need."""
     groups: list[list[SampleRange]] = []
-    filling: dict[Hashable, tuple[list[SampleRange], int, int]] = {}
-    for key, sample_range in keyed_ranges:
-        group, num_rows, num_bytes = filling.get(key, ([], 0, 0))
-        num_rows, num_bytes = num_rows + len(sample_range.rows), num_bytes + sample_range.weight
-        if group and (num_rows > MAX_GROUP_SAMPLES or num_bytes > MAX_GROUP_BYTES):
-            group, num_rows, num_bytes = [], len(sample_range.rows), sample_range.weight
-        if not group:
-            groups.append(group)
-        group.append(sample_range)
-        filling[key] = group, num_rows, num_bytes
-    return [tuple(group) for group in groups]
+    num_rows = num_bytes = 0
+    for sample_range in ranges:
+        num_rows += len(sample_range.rows)
+        num_bytes += sample_range.weight
+        if not groups or num_rows > MAX_GROUP_SAMPLES or num_bytes > MAX_GROUP_BYTES:
+            groups.append([])
+            num_rows, num_bytes = len(sample_range.rows), sample_range.weight
+        groups[-1].append(sample_range)
+    return groups

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
 from streamplug.errors import CorruptShardError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.interfaces.callback import RangesRead
+from streamplug.source import ShardFiles
 from streamplug.transfer.observer import Observer, TransferTask, task_context
-from streamplug.transfer.ranges import PART_BYTES, read_many_files, read_ranges
+from streamplug.transfer.ranges import PART_BYTES
 from streamplug.transfer.scan_files import read_scan_file
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
+from streamplug_ranges.requests import read_many_files, read_ranges
 
 _MAX_RANGES_PER_CALL = 32  # of one file
 _MAX_RANGE_BYTES = 1 << 40
@@ -31,7 +32,11 @@ class RangeReader:
     retries: int
     observer: Observer | None = None
     derived: Path | None = None
-    fetches: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, files: ShardFiles) -> RangeReader:
+        """Return a reader of the files of a stream's shards."""
+        return cls(files.storage, files.retries, files.observer, files.derived)
 
     def read(self, file: FileInfo, ranges: Int64) -> list[Bytes1D]:
         """Read byte ranges of a file: start and stop offsets, shape ``[n, 2]``, none empty.

@@ -6,14 +6,15 @@ import pickle
 
 import numpy as np
 import pytest
+import streamplug_ranges.plugin
 from hypothesis import given
 from hypothesis import strategies as st
+from streamplug_ranges.range_buffer import RangeBuffer
 from streamplug_testing import isolated_plugins
 
 from streamplug import Callback, Encoding, MDSWriter, StreamingDataset, register_encoding
 from streamplug.errors import DecodeError, StorageError
 from streamplug.interfaces import GatherBuffer, RangesRead, StoredRange
-from streamplug.read.range_buffer import RangeBuffer
 from streamplug.types import FileInfo
 
 CONTENT = np.random.default_rng(0).integers(0, 255, 100_000, np.uint8)
@@ -94,7 +95,7 @@ class Traffic(Callback):
 
 @pytest.fixture
 def remote(tmp_path):
-    with isolated_plugins():
+    with isolated_plugins(streamplug_ranges.plugin):
         register_encoding("ends", Ends)
         columns = {"id": "int", "text": "str", "value": "ends"}
         with MDSWriter(out=str(tmp_path / "set"), columns=columns, max_samples_per_shard=5) as out:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +22,23 @@ from streamplug.interfaces import (
     ShardReader,
 )
 from streamplug.plugin_kit.cancellation import Cancelled, check
+from streamplug.read import ColumnSelection, OpenShard, PartialNeed, StreamShards
 from streamplug.read.memory_map import MappedFiles
-from streamplug.read.open_shards import ColumnSelection, OpenShard
-from streamplug.read.range_buffer import RangeBuffer
-from streamplug.read.sample_range import FetchGroup, SampleRange
-from streamplug.read.shard_failures import FILE_ERRORS, ShardFailures
-from streamplug.read.shard_headers import MAX_GAP_BYTES, NO_ROWS, ErrorContext, ShardHeaders
-from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges
+from streamplug.transfer.prefetch import PrefetchLimits
+from streamplug.transfer.ranges import TruncatedFileError
 from streamplug.types import ColumnValues, Int64
+from streamplug_ranges.byte_ranges import coalesce_ranges
+from streamplug_ranges.range_buffer import RangeBuffer
+from streamplug_ranges.range_failures import FILE_ERRORS, RangeFailures
+from streamplug_ranges.range_fetcher import RangeFetcher
+from streamplug_ranges.range_reader import RangeReader
+from streamplug_ranges.sample_range import SampleRange, group_ranges
+from streamplug_ranges.shard_headers import MAX_GAP_BYTES, NO_ROWS, ErrorContext, ShardHeaders
 
+PREFETCH_LIMITS = PrefetchLimits(
+    bytes=64 << 20, strict=True, max_running=16, bytes_in_flight=8 << 20
+)
+"""Sample ranges are held in memory and mostly small: more requests in flight, fewer bytes ahead."""
 _MAX_CACHED_INFOS = 1024  # maximum number of cached index entries
 
 
@@ -45,14 +52,16 @@ class _ProcessState:
         self.infos: dict[int, tuple[ShardInfo, str]] = {}
 
 
-class RangeShards:
+class RangeShards(StreamShards):
     """Reader of the shards of one stream by range requests."""
+
+    is_whole: ClassVar[bool] = False
+    prefetch_limits: ClassVar[PrefetchLimits] = PREFETCH_LIMITS
 
     def __init__(self, index: Index, store: RangeReader, columns: Sequence[str] | None) -> None:
         """Check that the shards of `index` support range access; `columns` None selects all."""
         self._index, self._store, self._names = index, store, columns
-        self.supports_read_many = store.supports_read_many  # one request for several shards
-        self.failures = ShardFailures()
+        self.failures = RangeFailures()
         self._process_state = self._new_state()
         self._selections = [ColumnSelection(schema, columns) for schema in index.schemas]
         self._partial = [any(c.encoding.partial for c in s.columns) for s in self._selections]
@@ -90,6 +99,10 @@ class RangeShards:
         selection = self._selections[self._index.schema_of[shard]]
         return OpenShard(_RangeReader(self, info), selection, where, MappedFiles({}, {}))
 
+    def if_open(self, shard: int) -> OpenShard:
+        """Return a shard: opening one fetches nothing."""
+        return self.get(shard)
+
     def name_sample(self, info: ShardInfo, row: int) -> str | None:
         """Return the name of a sample for errors, unless it would have to be fetched."""
         header = self._state().headers.if_cached(info.number)
@@ -100,6 +113,10 @@ class RangeShards:
 
     def repair(self, shard: int, damaged: OpenShard, error: DataError) -> None:
         """Do nothing: there is no local copy that could differ from the remote file."""
+
+    def remember_failures(self) -> None:
+        """Raise errors of shards again; see `StreamShards`."""
+        self.failures.remember()
 
     def info(self, shard: int) -> ShardInfo:
         """Return the metadata of a shard."""
@@ -126,13 +143,23 @@ class RangeShards:
             number, shard, rows, len(rows) * self.info(shard).raw_bytes // max(samples, 1)
         )
 
-    def is_missing(self, shard: int, rows: Int64) -> bool:
-        """Return whether samples have to be fetched."""
-        return self._find(shard, rows) is None
+    def needs(self, first: int, rows: Sequence[tuple[int, Int64]]) -> list[PartialNeed]:
+        """Return sample ranges to fetch, in groups if the storage reads several files at once."""
+        ranges = [self.new_range(first + shard, shard, of_shard) for shard, of_shard in rows]
+        groups = group_ranges(ranges) if self._store.supports_read_many else [(r,) for r in ranges]
+        return [FetchGroup(self, group) for group in groups]
 
-    def fetch(self, group: FetchGroup) -> None:
+    def missing(self, first: int, rows: Sequence[tuple[int, Int64]]) -> list[PartialNeed]:
+        """Return the needs of rows that are not held."""
+        return self.needs(first, [found for found in rows if self._find(*found) is None])
+
+    def start_fetching(self, needs: Sequence[PartialNeed]) -> RangeFetcher:
+        """Start fetching, in the order of the needs."""
+        return RangeFetcher(needs)
+
+    def fetch(self, group: Sequence[SampleRange]) -> None:
         """Fetch a group of sample ranges, and hold them until they are released."""
-        group = tuple(part for part in group if part.shard not in self.failures) or group
+        group = [part for part in group if part.shard not in self.failures] or group
         self._fill(group, self._error_context)
         state = self._state()
         with state.lock:
@@ -188,7 +215,7 @@ class RangeShards:
                 return sample_range, places
         return None
 
-    def _fill(self, group: FetchGroup, error_context: ErrorContext) -> None:
+    def _fill(self, group: Sequence[SampleRange], error_context: ErrorContext) -> None:
         if self.failures.enabled:
             error_context = partial(self._guard, error_context)
         requests = [(self.info(part.shard), part) for part in group if len(part.rows)]
@@ -237,6 +264,22 @@ class RangeShards:
         if self._process_state.pid != os.getpid():
             self._process_state = self._new_state()
         return self._process_state
+
+
+class FetchGroup(PartialNeed):
+    """Sample ranges of different shards of one stream, fetched together."""
+
+    def __init__(self, of_stream: RangeShards, parts: Sequence[SampleRange]) -> None:
+        self._of_stream, self.parts = of_stream, parts
+        self.shards = [part.number for part in parts]
+        self.weight = sum(part.weight for part in parts)
+
+    def ensure(self) -> None:
+        self._of_stream.fetch(self.parts)
+
+    def release(self) -> None:
+        for part in self.parts:
+            self._of_stream.release(part)
 
 
 class _SampleRequest(NamedTuple):

@@ -10,23 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamplug_ranges import RangeReader, RangeShards, range_shards, sample_range, shard_headers
+from streamplug_ranges.byte_ranges import coalesce_ranges, locate_ranges
+from streamplug_testing import isolated_plugins
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds import MDS
 from streamplug.builtin.storages.local import LocalStorage
-from streamplug.errors import ConfigError, CorruptShardError, DecodeError, StorageError, Transient
-from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
-from streamplug.read import (
-    OpenShards,
-    RangeShards,
-    Reader,
-    range_shards,
-    sample_range,
-    shard_headers,
+from streamplug.errors import (
+    ConfigError,
+    CorruptShardError,
+    DecodeError,
+    StorageError,
+    Transient,
+    UnknownNameError,
 )
-from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.ranges import coalesce_ranges, locate_ranges
+from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
+from streamplug.read import OpenShards, Reader
 
 COLUMNS = {"id": "int", "text": "str", "pixels": "ndarray:uint8:4", "bag": "ndarray"}
 FIXED = {"id": "int", "pixels": "ndarray:uint8:4"}
@@ -142,7 +143,7 @@ def test_pieces_that_were_fetched_ahead_are_used_and_forgotten(tmp_path):
     reader, counting = opened(write(tmp_path, 100))
     wanted = np.array([5, 99, 5, 7, 60])
     needs = reader.needs(wanted)
-    pieces = [piece for haul in needs for piece in haul]
+    pieces = [piece for need in needs for piece in need.parts]
     assert [p.number for p in pieces] == list(dict.fromkeys(p.number for p in pieces))
     assert pieces[0].rows.tolist() == [5, 7]
     for need in needs:
@@ -262,8 +263,9 @@ def test_of_a_large_sample_nothing_else_is_read(tmp_path):
 
 def test_a_piece_keeps_little_besides_its_samples(tmp_path):
     reader, counting = opened(write(tmp_path, 1000, FIXED, 1 << 20))
-    ((piece,),) = reader.needs(np.array([700, 20, 21]))
-    reader.ensure((piece,))
+    (need,) = reader.needs(np.array([700, 20, 21]))
+    (piece,) = need.parts
+    reader.ensure(need)
     assert counting.counts["read_ranges"] == 1
     assert len(piece.data) < 2000 < counting.bytes_read
     assert [row["id"] for row in reader.rows(np.array([21, 700, 20]))] == [21, 700, 20]
@@ -334,7 +336,6 @@ def test_formats_that_need_whole_files_are_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("wishes", "message"),
     [
-        ({"access": "part"}, "access='part'"),
         ({"access": "range", "validate_hash": "sha1"}, "no digest"),
         ({"access": "range", "cache_limit": "1gb"}, "which keeps no shards"),
         ({"access": "range", "keep_zip": True}, "which keeps no shards"),
@@ -343,6 +344,21 @@ def test_formats_that_need_whole_files_are_refused(tmp_path, monkeypatch):
 def test_wishes_without_meaning_are_refused(tmp_path, wishes, message):
     with pytest.raises(ConfigError, match=message):
         StreamingDataset(local=str(write(tmp_path)), **wishes)
+
+
+def test_an_access_without_a_name_of_its_own_is_refused(tmp_path):
+    folder = str(write(tmp_path))
+    with pytest.raises(UnknownNameError, match="unknown access 'rang'"):
+        StreamingDataset(local=folder, access="rang")
+    with pytest.raises(ConfigError, match="RangeAccess takes no argument, got 'all'"):
+        StreamingDataset(local=folder, access="range:all")
+    with pytest.raises(ConfigError, match="access=True: expected a name, such as 'auto'"):
+        StreamingDataset(local=folder, access=True)
+    with (
+        isolated_plugins(),
+        pytest.raises(UnknownNameError, match="is not installed: pip install streamplug-ranges"),
+    ):
+        StreamingDataset(local=folder, access="range")
 
 
 def shard_of(reader, number):

@@ -7,16 +7,16 @@ import time
 
 import numpy as np
 import pytest
+from streamplug_ranges import RangeReader, RangeShards
+from streamplug_ranges.sample_range import SampleRange, group_ranges
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import Stream
 from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import CorruptShardError, NotFound, PluginError, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
-from streamplug.read import RangeShards, Reader
-from streamplug.read.sample_range import SampleRange, group_ranges
+from streamplug.read import Reader
 from streamplug.transfer.observer import Observer
-from streamplug.transfer.range_reader import RangeReader
 
 
 class Joining(LocalStorage):
@@ -81,18 +81,18 @@ def test_who_cannot_join_is_asked_for_each(many):
     check(reader.rows(ids), ids)
     assert storage.counts["read_many"] == 0
     assert storage.counts["read_ranges"] == 2 * len(ids)
-    assert {len(haul) for haul in reader.needs(ids)} == {1}
+    assert {len(need.shards) for need in reader.needs(ids)} == {1}
 
 
 def test_needs_come_in_order_and_together(many):
     reader, storage = opened(many)
     ids = np.random.default_rng(1).permutation(one_of_each(reader))
     needs = reader.needs(ids)
-    shards = [piece.number for haul in needs for piece in haul]
+    shards = [shard for need in needs for shard in need.shards]
     assert shards == [reader.locate(number)[1] for number in ids.tolist()]
-    assert {len(haul) for haul in needs[:-1]} == {8}
+    assert {len(need.shards) for need in needs[:-1]} == {8}
     for need in needs:
-        assert reader.file_of(need) == (need[0].number, f"shard.{need[0].number:05}.mds")
+        assert reader.file_of(need) == (need.shards[0], f"shard.{need.shards[0]:05}.mds")
         reader.ensure(need)
     before = dict(storage.counts)
     check(reader.rows(ids), ids)
@@ -307,22 +307,37 @@ def piece(number, rows=1, weight=1):
 
 def test_what_is_large_stays_alone():
     rows = [piece(0), piece(1, 7), piece(2, 9), piece(3), piece(4)]
-    assert group_ranges([("a", each) for each in rows]) == [
-        tuple(rows[:2]),
-        (rows[2],),
-        tuple(rows[3:]),
-    ]
+    assert group_ranges(rows) == [rows[:2], [rows[2]], rows[3:]]
     large = [piece(0, 1, 3 << 20), piece(1, 1, 1 << 20), piece(2, 1, 1)]
-    assert group_ranges([("a", each) for each in large]) == [tuple(large[:2]), (large[2],)]
+    assert group_ranges(large) == [large[:2], [large[2]]]
     assert group_ranges([]) == []
 
 
-def test_streams_are_not_mixed():
-    mixed = [(n % 2, piece(n)) for n in range(20)]
-    found = group_ranges(mixed)
-    assert [[p.number for p in haul] for haul in found] == [
-        list(range(0, 16, 2)), list(range(1, 17, 2)), [16, 18], [17, 19],
+def test_streams_are_not_mixed(many):
+    index = Stream(local=str(many)).open().index
+    storages = [CountingStorage(Joining(str(many))) for _ in range(2)]
+    shards = [RangeShards(index, RangeReader(storage, 0), None) for storage in storages]
+    reader, one, other = Reader([index.starts] * 2, shards), 0, len(index)
+    ids = [id_ for start in index.starts[:10] for id_ in (start + 5, index.size + start + 5)]
+    needs = reader.needs(np.array(ids))
+    assert [need.shards for need in needs] == [
+        list(range(one, one + 8)), list(range(other, other + 8)),
+        [one + 8, one + 9], [other + 8, other + 9],
     ]  # fmt: skip
+    check(reader.rows(np.array(ids)), np.array(ids) % index.size)
+    for storage in storages:
+        assert storage.counts["read_many"] == 4  # heads and samples of two groups
+
+
+def test_a_group_is_freed_when_all_of_it_is_decoded(many):
+    reader, _ = opened(many)
+    values = reader._gather(one_of_each(reader)[:12])
+    held = reader._streams[0]._process_state.ranges
+    for count, _ in enumerate(values):
+        first = 0 if count < 8 else 8
+        assert set(range(first, 8)) <= held.keys() or first == 8
+        assert first == 0 or held.keys() == set(range(8, 12))
+    assert not held
 
 
 class Miscounting(Joining):

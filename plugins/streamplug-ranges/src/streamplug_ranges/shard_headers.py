@@ -15,9 +15,10 @@ from streamplug.errors import CorruptShardError, DataError
 from streamplug.index import Index
 from streamplug.interfaces import RangeReadableFormat, ShardHeader, ShardInfo
 from streamplug.plugin_kit.cancellation import check
-from streamplug.transfer.range_reader import RangeReader
-from streamplug.transfer.ranges import TruncatedFileError, coalesce_ranges, locate_ranges
+from streamplug.transfer.ranges import TruncatedFileError
 from streamplug.types import Bytes1D, Int64
+from streamplug_ranges.byte_ranges import coalesce_ranges, locate_ranges
+from streamplug_ranges.range_reader import RangeReader
 
 MAX_GAP_BYTES = 32 << 10  # maximum gap between ranges that are coalesced into one request
 MAX_CACHED_HEADER_BYTES = 64 << 20
