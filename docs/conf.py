@@ -62,9 +62,9 @@ nitpick_ignore_regex = [
     ("py:class", r"(C|Location|ProgressCallback|Report|Source|Sources)"),
     # Internal classes that public signatures name, and no program makes.
     ("py:class", r"streamplug\.(index|plan|read|run|source|transfer)\.\w+\.\w+"),
-    ("py:class", r"(Index|Mixture|Observer|OpenStream|OrderOptions|RangeReader|RowSelection)"),
-    ("py:class", r"(ShardStore|Weight)"),
-    ("py:class", r"streamplug_(files|mixing)\.\w+\.\w+"),
+    ("py:class", r"(Index|Mixture|Need|Observer|OpenShard|OpenStream|OrderOptions|RowSelection)"),
+    ("py:class", r"(PrefetchLimits|ShardStore|Weight)"),
+    ("py:class", r"streamplug_(files|mixing|ranges)\.\w+\.\w+"),
     ("py:class", r"streamplug_views\.(view_base|operations)\.\w+"),
     # The same class as streamplug.dataset.StreamingDataset, which is described.
     ("py:class", r"streamplug\.adapters\.torch\.StreamingDataset"),

@@ -201,7 +201,7 @@ def test_a_name_that_could_not_be_used_is_refused(tmp_path):
         new_plugin("x-", "storage", tmp_path)
     with pytest.raises(ConfigError, match="'int' is a built-in encoding"):
         new_plugin("int", "encoding", tmp_path)
-    with pytest.raises(ConfigError, match="kind='cloud': expected one of callback, "):
+    with pytest.raises(ConfigError, match="kind='cloud': expected one of access, "):
         new_plugin("x", "cloud", tmp_path)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from streamplug_ranges import RangeReader, RangeShards, range_shards, sample_range, shard_headers
-from streamplug_ranges.byte_ranges import coalesce_ranges, locate_ranges
+from streamplug_ranges.spans import coalesce_ranges, locate_ranges
 from streamplug_testing import isolated_plugins
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 

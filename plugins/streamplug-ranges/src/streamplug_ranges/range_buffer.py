@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.interfaces.encoding import GatherBuffer, StoredRange
 from streamplug.types import Bytes1D, FileInfo, Int64
-from streamplug_ranges.byte_ranges import coalesce_ranges
+from streamplug_ranges.spans import coalesce_ranges
 from streamplug_ranges.range_reader import RangeReader
 from streamplug_ranges.shard_headers import MAX_GAP_BYTES, SpeculativeRead
 

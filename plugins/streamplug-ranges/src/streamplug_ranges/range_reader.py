@@ -18,7 +18,7 @@ from streamplug.transfer.observer import Observer, TransferTask, task_context
 from streamplug.transfer.ranges import PART_BYTES
 from streamplug.transfer.scan_files import read_scan_file
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
-from streamplug_ranges.requests import read_many_files, read_ranges
+from streamplug_ranges.range_read import read_many_files, read_ranges
 
 _MAX_RANGES_PER_CALL = 32  # of one file
 _MAX_RANGE_BYTES = 1 << 40

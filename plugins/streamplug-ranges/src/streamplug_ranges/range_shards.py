@@ -27,7 +27,7 @@ from streamplug.read.memory_map import MappedFiles
 from streamplug.transfer.prefetch import PrefetchLimits
 from streamplug.transfer.ranges import TruncatedFileError
 from streamplug.types import ColumnValues, Int64
-from streamplug_ranges.byte_ranges import coalesce_ranges
+from streamplug_ranges.spans import coalesce_ranges
 from streamplug_ranges.range_buffer import RangeBuffer
 from streamplug_ranges.range_failures import FILE_ERRORS, RangeFailures
 from streamplug_ranges.range_fetcher import RangeFetcher

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.types import Bytes1D, Int64
-from streamplug_ranges.byte_ranges import locate_ranges
+from streamplug_ranges.spans import locate_ranges
 
 _POSITION_ZERO = np.zeros(1, np.int64)
 

@@ -1,4 +1,4 @@
-"""Requests of byte ranges of one file, or of several at once, with retries."""
+"""Reads of byte ranges of one file, or of several at once, with retries."""
 
 from __future__ import annotations
 
