@@ -61,7 +61,7 @@ nitpick_ignore_regex = [
     ("py:class", r"streamplug\.plugin\.registration\.\w+"),
     ("py:class", r"(C|Location|ProgressCallback|Report|Source|Sources)"),
     # Internal classes that public signatures name, and no program makes.
-    ("py:class", r"streamplug\.(index|plan|read|run|source|transfer)\.\w+\.\w+"),
+    ("py:class", r"streamplug\.(cache|index|plan|read|run|source|transfer)\.\w+\.\w+"),
     ("py:class", r"(Index|Mixture|Need|Observer|OpenShard|OpenStream|OrderOptions|RowSelection)"),
     ("py:class", r"(PrefetchLimits|ShardStore|Weight)"),
     ("py:class", r"streamplug_(files|mixing|ranges)\.\w+\.\w+"),
