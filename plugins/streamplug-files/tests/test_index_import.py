@@ -6,6 +6,7 @@ import json
 
 import pytest
 import streamplug_fsspec.plugin
+import streamplug_ranges.plugin
 from streamplug_files import IndexImportFormat, plugin
 from streamplug_testing import isolated_plugins
 from streamplug_testing.http import serving
@@ -40,7 +41,7 @@ class Listed(MDS, IndexImportFormat):
 
 @pytest.fixture(autouse=True)
 def listed():
-    with isolated_plugins(plugin, streamplug_fsspec.plugin):
+    with isolated_plugins(plugin, streamplug_fsspec.plugin, streamplug_ranges.plugin):
         register("format", "listed", Listed)
         yield
 

@@ -7,7 +7,7 @@ from streamplug_testing import AccessTests
 from streamplug_testing.fakes import CountingStorage
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.builtin.storages.fsspec import AnyFsspec
+from streamplug.builtin.storages.local import LocalStorage
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.read import OpenShards, Reader
 
@@ -31,7 +31,7 @@ def folder(tmp_path):
 
 def test_needs_of_whole_shards_and_of_ranges_come_in_the_order_of_first_need(folder):
     stream = Stream(remote=folder).open()
-    ranges = RangeShards(stream.index, RangeReader(AnyFsspec(folder), 0), None)
+    ranges = RangeShards(stream.index, RangeReader(LocalStorage(folder), 0), None)
     whole = OpenShards(stream.index, stream.store, None)
     reader = Reader([stream.index.starts] * 3, [whole, ranges, whole])
     ids = np.array([125, 65, 5, 71, 6, 119, 64])
@@ -51,7 +51,7 @@ def test_needs_of_whole_shards_and_of_ranges_come_in_the_order_of_first_need(fol
 
 def test_several_streams_are_fetched_at_once(folder):
     index = Stream(remote=folder).open().index
-    storages = [CountingStorage(AnyFsspec(folder)) for _ in range(2)]
+    storages = [CountingStorage(LocalStorage(folder)) for _ in range(2)]
     shards = [RangeShards(index, RangeReader(storage, 0), None) for storage in storages]
     reader = Reader([index.starts] * 2, shards)
     with reader._start_fetching(groups_of(reader, [0, 12, 60, 72])) as fetcher:
