@@ -27,13 +27,13 @@ from streamplug.read.memory_map import MappedFiles
 from streamplug.transfer.prefetch import PrefetchLimits
 from streamplug.transfer.ranges import TruncatedFileError
 from streamplug.types import ColumnValues, Int64
-from streamplug_ranges.spans import coalesce_ranges
 from streamplug_ranges.range_buffer import RangeBuffer
 from streamplug_ranges.range_failures import FILE_ERRORS, RangeFailures
 from streamplug_ranges.range_fetcher import RangeFetcher
 from streamplug_ranges.range_reader import RangeReader
 from streamplug_ranges.sample_range import SampleRange, group_ranges
 from streamplug_ranges.shard_headers import MAX_GAP_BYTES, NO_ROWS, ErrorContext, ShardHeaders
+from streamplug_ranges.spans import coalesce_ranges
 
 PREFETCH_LIMITS = PrefetchLimits(
     bytes=64 << 20, strict=True, max_running=16, bytes_in_flight=8 << 20

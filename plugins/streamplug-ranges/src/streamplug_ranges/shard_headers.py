@@ -17,8 +17,8 @@ from streamplug.interfaces import RangeReadableFormat, ShardHeader, ShardInfo
 from streamplug.plugin_kit.cancellation import check
 from streamplug.transfer.ranges import TruncatedFileError
 from streamplug.types import Bytes1D, Int64
-from streamplug_ranges.spans import coalesce_ranges, locate_ranges
 from streamplug_ranges.range_reader import RangeReader
+from streamplug_ranges.spans import coalesce_ranges, locate_ranges
 
 MAX_GAP_BYTES = 32 << 10  # maximum gap between ranges that are coalesced into one request
 MAX_CACHED_HEADER_BYTES = 64 << 20
