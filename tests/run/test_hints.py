@@ -150,7 +150,7 @@ def test_a_cache_too_small_for_a_batch_is_told_of_once(made, caplog, tmp_path):
         list(data.batches())
     (text,) = [text for text in texts(caplog) if "one batch needs" in text]
     assert text.startswith("cache_limit=5000 is less than twice the ")
-    assert text.endswith("access='range', if the shards are not compressed")
+    assert text.endswith("access='range' (streamplug-ranges), if the shards are not compressed")
 
 
 @pytest.mark.parametrize(("limit", "told"), [(13_000, False), (8000, True)])
