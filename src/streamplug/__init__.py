@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamplug.adapters.torch import StreamingDataLoader as StreamingDataLoader
-    from streamplug.adapters.torch import StreamingDataset as StreamingDataset
+    from streamplug.adapters import StreamingDataLoader as StreamingDataLoader
+    from streamplug.adapters import StreamingDataset as StreamingDataset
     from streamplug.errors import StreamplugError as StreamplugError
     from streamplug.interfaces import Callback as Callback
     from streamplug.interfaces import Compression as Compression
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from streamplug.interfaces import Format as Format
     from streamplug.interfaces import ShuffleAlgorithm as ShuffleAlgorithm
     from streamplug.interfaces import Storage as Storage
+    from streamplug.plugin import register_callback as register_callback
+    from streamplug.plugin import register_compression as register_compression
+    from streamplug.plugin import register_encoding as register_encoding
+    from streamplug.plugin import register_engine as register_engine
+    from streamplug.plugin import register_format as register_format
+    from streamplug.plugin import register_shuffle as register_shuffle
+    from streamplug.plugin import register_storage as register_storage
     from streamplug.plugin.added_names import *  # noqa: F403 - written by .ci/register
-    from streamplug.plugin.registration import register_callback as register_callback
-    from streamplug.plugin.registration import register_compression as register_compression
-    from streamplug.plugin.registration import register_encoding as register_encoding
-    from streamplug.plugin.registration import register_engine as register_engine
-    from streamplug.plugin.registration import register_format as register_format
-    from streamplug.plugin.registration import register_shuffle as register_shuffle
-    from streamplug.plugin.registration import register_storage as register_storage
-    from streamplug.run.sample_rng import sample_rng as sample_rng
+    from streamplug.run import sample_rng as sample_rng
     from streamplug.stream import Stream as Stream
     from streamplug.types import World as World
     from streamplug.write import MDSWriter as MDSWriter
@@ -43,7 +43,7 @@ _NAMES = {
     "interfaces": "Callback Compression Encoding Engine Format ShuffleAlgorithm Storage",
     "plugin.registration": "register_callback register_compression register_encoding register_engine "
     "register_format register_shuffle register_storage",
-    "run.sample_rng": "sample_rng",
+    "run": "sample_rng",
     "stream": "Stream",
     "types": "World",
     "write": "MDSWriter Writer",
@@ -79,6 +79,6 @@ if not TYPE_CHECKING:  # else any name would be one of the package
 
 
 def __dir__() -> list[str]:
-    from streamplug.plugin.catalog import load_catalog
+    from streamplug.plugin import load_catalog
 
     return sorted({*globals(), *__all__, *load_catalog()["name"]})

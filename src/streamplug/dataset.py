@@ -10,25 +10,29 @@ import numpy as np
 
 from streamplug.config import Configurable, check_flags, whole_number
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Callback, Stats
-from streamplug.interfaces.encoding import Decoder
+from streamplug.interfaces import Callback, Decoder, Stats
 from streamplug.plan import DatasetFingerprint
-from streamplug.plugin.registry import make_uninitialized, registrations, restore
+from streamplug.plugin import make_uninitialized, registrations, restore
 from streamplug.read import SampleReader, promote_numbers, resolve_index, resolve_indices
-from streamplug.run.dataset_attributes import DatasetAttributes
-from streamplug.run.feed import Feed
-from streamplug.run.monitor import Monitor, resolve_callbacks
-from streamplug.run.order_options import OrderOptions
-from streamplug.run.placement import Placement
-from streamplug.run.run import Run
-from streamplug.run.sample_errors import get_each
-from streamplug.run.sample_rng import RngIteration
-from streamplug.run.sample_usage import SampleUse, explain, where
-from streamplug.run.session import Session
-from streamplug.run.substitution import SubstitutionOptions
+from streamplug.run import (
+    DatasetAttributes,
+    Feed,
+    Monitor,
+    OrderOptions,
+    Placement,
+    RngIteration,
+    Run,
+    SampleUse,
+    Session,
+    SubstitutionOptions,
+    explain,
+    get_each,
+    resolve_callbacks,
+    where,
+)
 from streamplug.source import OpenSources, check_column_names
 from streamplug.stream import Stream, complete_streams
-from streamplug.transfer.observer import Observer
+from streamplug.transfer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
 
 

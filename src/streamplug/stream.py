@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from streamplug.cache.limit import parse_cache_limit
+from streamplug.cache import parse_cache_limit
 from streamplug.config import (
     Configurable,
     check_flags,
@@ -18,25 +18,21 @@ from streamplug.config import (
     suggest_keywords,
     whole_number,
 )
-from streamplug.display.object_summary import ObjectSummary, SummaryRepr
+from streamplug.display import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.index import Index
-from streamplug.index.hashes import hash_names
-from streamplug.interfaces import Storage
-from streamplug.interfaces.encoding import Decoder
-from streamplug.interfaces.storage import public_url
+from streamplug.index import Index, hash_names
+from streamplug.interfaces import Decoder, Storage, public_url
 from streamplug.plan import Weight, parse_selection
-from streamplug.plugin.location import is_url
+from streamplug.plugin import is_url
 from streamplug.source import (
     IndexSource,
     OpenStream,
     StreamLocation,
     find_format_source,
     make_access,
-    open_stream,
+    open_by_source,
 )
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
+from streamplug.transfer import DOWNLOAD_TIMEOUT_SECONDS, Observer
 
 DOWNLOAD_RETRIES = 2
 
@@ -246,7 +242,7 @@ class Stream(SummaryRepr, Configurable):
             InvalidIndexError: If the index is invalid.
             CacheConflictError: If the cache directory belongs to another data set.
         """
-        return open_stream(self, observer)
+        return open_by_source(self, observer)
 
     def find_index(self, storage: Storage, retries: int) -> tuple[Index, Path | None]:
         """Return the index, and the directory of the scan result if there is no index.json.

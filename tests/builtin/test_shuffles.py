@@ -18,8 +18,8 @@ from streamplug_testing.memory import takes_less
 from streamplug.builtin.shuffles import bijection, draws, window
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Permutation
+from streamplug.interfaces.shuffle_order import ArrayOrder, canonical_node_bounds
 from streamplug.plugin import make
-from streamplug.plugin_kit.shuffle_order import ArrayOrder, canonical_node_bounds
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "shuffles.json").read_text())
 

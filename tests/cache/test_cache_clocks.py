@@ -12,7 +12,7 @@ import pytest
 from streamplug.cache.quota import CacheQuota
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import Transient
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock, lock_slot
+from streamplug.transfer.locks import STATE_DIR, cache_lock, lock_slot
 from streamplug.transfer.retry import call_with_retries
 
 FIRST, DAY = "shard.00000.mds", 86400

@@ -22,7 +22,7 @@ from itertools import chain
 import pytest
 
 from streamplug.dataset import StreamingDataset
-from streamplug.transfer.file_lock import file_lock
+from streamplug.transfer.locks import file_lock
 from streamplug.types import World
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamplug.cache import quota as room_module
 from streamplug.cache.quota import CacheQuota
 from streamplug.cache.staging import staging_path
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock, make_sibling_state
+from streamplug.transfer.locks import STATE_DIR, cache_lock, file_lock, make_sibling_state
 
 
 def put(room: CacheQuota, name: str, size: int) -> None:

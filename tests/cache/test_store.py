@@ -33,7 +33,7 @@ from streamplug.errors import (
 )
 from streamplug.index.model import FileTable, Index, Schema
 from streamplug.interfaces import Format
-from streamplug.transfer.file_lock import cache_lock
+from streamplug.transfer.locks import cache_lock
 from streamplug.transfer.observer import Observer
 from streamplug.types import FileInfo
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import streamplug
 from streamplug import MDSWriter, Stream, Writer, config
 from streamplug.cli import main
-from streamplug.config.parameters import parameters
+from streamplug.config.signatures import parameters
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, UnknownKeywordError
 from streamplug.types import World

@@ -26,7 +26,7 @@ from streamplug.config.config_file import load
 from streamplug.config.values import parse_bytes
 from streamplug.errors import StreamplugError
 from streamplug.plugin.registry import list_names, make
-from streamplug.transfer.file_lock import state_directory
+from streamplug.transfer.locks import state_directory
 from tests.fuzz import data_sets
 from tests.fuzz.parsers import find_parsers, make_archives, with_checksums, with_digest
 from tests.fuzz.records import find_records

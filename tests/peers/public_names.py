@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from streamplug_mosaic.names import MODULES
 
-from streamplug.config.parameters import parameters
+from streamplug.config.signatures import parameters
 
 EMPTY = inspect.Parameter.empty
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from streamplug_mosaic.partition import make_partition
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces.shuffle_order import canonical_node_bounds
 from streamplug.plugin import make
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import World
 
 seeds = st.integers(0, 2**31)

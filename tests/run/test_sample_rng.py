@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamplug import MDSWriter, Stream, World, sample_rng
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.run.sample_rng import SampleRng, place_of, takes_rng
+from streamplug.run.random_numbers import SampleRng, place_of, takes_rng
 from tests.mixing import HAS_MIXING
 
 SIZES = (70, 30, 100)

@@ -23,8 +23,8 @@ from streamplug.errors import (
 )
 from streamplug.plugin_kit.cancellation import Cancelled, OversizeError, current
 from streamplug.transfer import ranges as ranged
-from streamplug.transfer.download import download
-from streamplug.transfer.file_lock import cache_lock
+from streamplug.transfer.download import download_file
+from streamplug.transfer.locks import cache_lock
 from streamplug.transfer.pool import ThreadPool
 from streamplug.types import FileInfo, ObjectInfo
 
@@ -60,7 +60,9 @@ def whole(path):
 
 def get(far, tmp_path, retries=0, timeout=0.2, size=5, **more):
     target = tmp_path / "part"
-    download(far, FileInfo("shard", size, {}), target, retries=retries, timeout=timeout, **more)
+    download_file(
+        far, FileInfo("shard", size, {}), target, retries=retries, timeout=timeout, **more
+    )
     return target.read_bytes()
 
 

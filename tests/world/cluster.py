@@ -26,7 +26,7 @@ from streamplug.interfaces.callback import Callback, Event, RequestRetried
 from streamplug.plugin import register
 from streamplug.plugin_kit import cancellation
 from streamplug.read import open_shards
-from streamplug.transfer import download, file_lock, probe, retry, threads
+from streamplug.transfer import download, locks, probe, retry, threads
 from streamplug.types import ObjectInfo, World
 from tests.world import kernel as world
 from tests.world.data import content, order
@@ -38,9 +38,9 @@ TIMEOUT, STEP_SECONDS = 5.0, 0.5
 STATE: list[tuple[Any, str, Callable[[], Any]]] = [
     (quota, "_mutexes", type(quota._mutexes)),
     (quota, "_warned", set),
-    (file_lock, "_warned", set),
-    (file_lock, "_open", dict),
-    (file_lock, "_stalled", dict),
+    (locks, "_warned", set),
+    (locks, "_open", dict),
+    (locks, "_stalled", dict),
     (threads, "_idle", list),
     (open_shards, "_all", type(open_shards._all)),
     (probe, "_stalled", dict),
@@ -359,7 +359,7 @@ class Job:
             return
         room = quota.CacheQuota(cache, self.limit)
         room.remove_stale()
-        left = list((file_lock.state_directory(cache) / file_lock.STAGING_DIR).glob("*"))
+        left = list((locks.state_directory(cache) / locks.STAGING_DIR).glob("*"))
         if left:
             raise Failure(f"left behind: {left}")
         if machine in self.uncounted:

@@ -17,7 +17,7 @@ from streamplug.cache.quota import CacheQuota
 from streamplug.cache.store import ShardStore
 from streamplug.errors import Transient
 from streamplug.plan import state
-from streamplug.transfer import download, file_lock, pool, retry, stall_timeout
+from streamplug.transfer import download, locks, pool, retry, stall_timeout
 
 DEFECTS: dict[str, Callable[[], None]] = {}
 
@@ -39,7 +39,7 @@ def the_lock_of_a_shard_is_not_taken() -> None:
 
 @defect
 def the_lock_of_a_shard_is_released_early() -> None:
-    real = file_lock.cache_lock
+    real = locks.cache_lock
 
     @contextmanager
     def early(*arguments: Any) -> Iterator[None]:
@@ -128,7 +128,7 @@ def a_server_that_stalls_is_waited_for() -> None:
 
 @defect
 def a_stopped_holder_of_a_lock_is_waited_for() -> None:
-    file_lock._StallClock.has_stalled = lambda self: False
+    locks._StallClock.has_stalled = lambda self: False
 
 
 @defect

@@ -8,7 +8,7 @@ from streamplug_testing.http import serving
 
 from streamplug.errors import ObjectReplaced
 from streamplug.transfer import ranges
-from streamplug.transfer.download import download
+from streamplug.transfer.download import download_file
 from streamplug.types import FileInfo
 
 OLD, NEW = b"o" * 80, b"n" * 80
@@ -25,7 +25,7 @@ def server(tmp_path, monkeypatch):
 
 def get(server):
     target = server.root / "target"
-    download(HttpStorage(server.url), FileInfo("k", 80, {}), target, retries=0, timeout=60)
+    download_file(HttpStorage(server.url), FileInfo("k", 80, {}), target, retries=0, timeout=60)
     return target.read_bytes()
 
 

@@ -12,8 +12,8 @@ import pytest
 from streamplug_testing import ShuffleTests
 
 from streamplug.interfaces import Permutation
+from streamplug.interfaces.shuffle_order import canonical_node_bounds
 from streamplug.plugin import make
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 
 GOLDEN = json.loads((Path(__file__).parent / "mosaic_orders.json").read_text())
 NAMES = ("naive", "py1s", "py2s", "py1br", "py1e")

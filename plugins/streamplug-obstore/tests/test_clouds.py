@@ -20,7 +20,7 @@ from streamplug.errors import (
     StorageError,
 )
 from streamplug.plugin import open_storage
-from streamplug.transfer.download import download
+from streamplug.transfer.download import download_file
 from streamplug.types import FileInfo
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
@@ -407,7 +407,7 @@ def test_http_transfers_a_large_file_once_from_a_server_without_ranges(tmp_path,
     with serving(tmp_path) as server:
         server.ranges = False
         storage, file = ObstoreHttp(server.url), FileInfo("k", 4 << 20, {})
-        download(storage, file, tmp_path / "copy", retries=0, timeout=20)
+        download_file(storage, file, tmp_path / "copy", retries=0, timeout=20)
         assert (tmp_path / "copy").read_bytes() == bytes(4 << 20)
         assert len(server.requests) == 2
 

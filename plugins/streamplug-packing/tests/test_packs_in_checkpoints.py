@@ -16,8 +16,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from streamplug import MDSWriter, World  # noqa: E402
+from streamplug.adapters import rank_records  # noqa: E402
 from streamplug.errors import StateError  # noqa: E402
-from streamplug.run import rank_record  # noqa: E402
 from tests.rank_group import run_ranks  # noqa: E402
 from tests.start_methods import SOAK  # noqa: E402
 
@@ -129,7 +129,7 @@ def test_loops_that_end_after_other_numbers_of_packs_are_saved(folder, tmp_path)
 
 
 def late(rank, folder, limits):
-    rank_record._TIMEOUT_SECONDS, ahead = limits
+    rank_records._TIMEOUT_SECONDS, ahead = limits
     loader = make_rank(folder, rank, 2, packs_per_epoch=50)
     packs = iter(loader)
     next(packs)
@@ -251,7 +251,7 @@ def in_step(packs, count, ranks):
 
 def programs(rank, ranks, folder, seeds):
     """Return the states of random programs, which are those of the loaders that loaded them."""
-    rank_record._TIMEOUT_SECONDS = 20
+    rank_records._TIMEOUT_SECONDS = 20
     states = []
     for seed in seeds:
         random = np.random.default_rng(seed)

@@ -202,9 +202,9 @@ def test_only_heads_are_read_to_count(tmp_path, monkeypatch):
 
 def test_no_shard_waits_for_the_lock_of_the_counting(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "streamplug.transfer.file_lock._NUM_LOCK_FILES", 1
+        "streamplug.transfer.locks._NUM_LOCK_FILES", 1
     )  # all names of a cache share one
-    monkeypatch.setattr("streamplug.transfer.file_lock._MAX_LOCK_SECONDS", 2)
+    monkeypatch.setattr("streamplug.transfer.locks._MAX_LOCK_SECONDS", 2)
     folder = write(tmp_path / "set", lognormal(20), more=True)
     view = TokenBlocks(column="tokens", length=16)
     assert TokenDataset(tokens=view, remote=folder, local=str(tmp_path / "cache"))[:]

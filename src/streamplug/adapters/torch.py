@@ -29,11 +29,9 @@ from streamplug.adapters.torch_transfers import TorchSource, share_memory
 from streamplug.adapters.torch_transform import random_transform
 from streamplug.adapters.torch_workers import Assignment, WorkerPool
 from streamplug.config import Configurable, whole_number
-from streamplug.display.dataset_summary import LoaderRepr
+from streamplug.display import LoaderRepr
 from streamplug.errors import ConfigError
-from streamplug.run.exit import closed_at_exit
-from streamplug.run.hints import warn_about_subsets
-from streamplug.run.loop import Loop, Part
+from streamplug.run import Loop, Part, closed_at_exit, warn_about_subsets
 from streamplug.types import ColumnValues, Sample, World
 
 

@@ -27,11 +27,7 @@ from streamplug.adapters.string_packing import StringLayout, message_bytes, pack
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.run.hints import warn_about_own_samples
-from streamplug.run.loop import Part
-from streamplug.run.sample_errors import note_batch, note_sample
-from streamplug.run.sample_rng import SampleRng
-from streamplug.run.session import Session
+from streamplug.run import Part, SampleRng, Session, note_batch, note_sample, warn_about_own_samples
 from streamplug.types import ColumnValues
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from torch.utils.data import get_worker_info
 
 from streamplug.adapters.torch_transfers import prepare_worker, share_memory
 from streamplug.config import detect_world
-from streamplug.run.placement import Placement
-from streamplug.run.shared_epoch import TICKETS, WorkerLoop
-from streamplug.transfer.observer import process_number
+from streamplug.run import TICKETS, Placement, WorkerLoop
+from streamplug.transfer import process_number
 from streamplug.types import Int64, World
 
 

@@ -34,8 +34,8 @@ from streamplug.adapters.shared_memory import (
     map_arrays,
 )
 from streamplug.adapters.string_packing import StringLayout, StringList, are_large, pack_strings
-from streamplug.plugin_kit.parent_process import end_with_parent
-from streamplug.run.map_source import MapSource
+from streamplug.plugin_kit import end_with_parent
+from streamplug.run import MapSource
 from streamplug.types import Sample
 
 _SLOTS = 64

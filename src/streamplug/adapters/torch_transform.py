@@ -13,7 +13,7 @@ import torch
 
 from streamplug.config import check_flags
 from streamplug.errors import ConfigError
-from streamplug.run.sample_rng import takes_rng
+from streamplug.run import takes_rng
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from streamplug.adapters.torch_transfers import share_memory
 from streamplug.plan import Position
-from streamplug.run.loop import Part
-from streamplug.run.run import RunSnapshot
-from streamplug.run.session import Session
+from streamplug.run import Part, RunSnapshot, Session
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from streamplug.transfer.file_lock import state_directory
+from streamplug.transfer import state_directory
 
 _UNUSED_SECONDS = 7 * 24 * 3600  # records of other machines that share the directory are younger
 

@@ -12,9 +12,8 @@ from typing import Any
 from streamplug.cache.staging import stage_cache_file
 from streamplug.errors import CacheConflictError
 from streamplug.index import INDEX_NAME, digest_index
-from streamplug.plugin.location import join
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock, state_directory
+from streamplug.plugin import join
+from streamplug.transfer import STATE_DIR, cache_lock, map_disk_errors, state_directory
 
 _LOG = logging.getLogger("streamplug.cache")
 INDEX_STALL_SECONDS = 10.0  # the files are small

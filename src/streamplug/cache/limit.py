@@ -9,7 +9,7 @@ from pathlib import Path
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer import map_disk_errors
 
 _PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
 

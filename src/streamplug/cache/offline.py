@@ -11,7 +11,7 @@ from typing import Any
 
 from streamplug.cache.identity import check_identity, read_identity
 from streamplug.index import INDEX_NAME, Index, digest_index, parse_index
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer import map_disk_errors
 
 _LOG = logging.getLogger("streamplug")
 

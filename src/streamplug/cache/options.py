@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamplug.transfer.retry import max_pause_seconds
-from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS
+from streamplug.transfer import DOWNLOAD_TIMEOUT_SECONDS, max_pause_seconds
 
 
 @dataclass(frozen=True, slots=True)

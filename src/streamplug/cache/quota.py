@@ -27,18 +27,16 @@ from weakref import WeakValueDictionary
 
 from streamplug.cache.boot_record import BootRecord
 from streamplug.cache.staging import remove_stale_files, reserve_bytes, resize_reservation
-from streamplug.interfaces.callback import ShardEvicted
-from streamplug.plugin_kit.cancellation import Scope, check, inside
-from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
-from streamplug.plugin_kit.file_commit import commit_file
-from streamplug.transfer.file_lock import (
+from streamplug.interfaces import ShardEvicted
+from streamplug.plugin_kit import DISK_FULL_ERRNOS, Scope, check, commit_file, inside
+from streamplug.transfer import (
     LOCK_POLL_SECONDS,
     LockTimeoutError,
+    emit,
     file_lock,
     state_directory,
     warn_stalled,
 )
-from streamplug.transfer.observer import emit
 
 _LOG = logging.getLogger("streamplug.cache")
 EXTRA_EVICTION_DIVISOR = 16  # evict 1/16 of the files beyond need, to stat them less often

@@ -10,12 +10,9 @@ import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError, NotFound, PluginError, prefix_errors
 from streamplug.index import Index
-from streamplug.interfaces import Compression, ShardFile, ShardInfo
-from streamplug.interfaces.callback import ShardRepaired
-from streamplug.plugin.registry import make
-from streamplug.transfer.observer import emit
-from streamplug.transfer.ranges import open_cancellable
-from streamplug.transfer.scan_files import scan_file_path
+from streamplug.interfaces import Compression, ShardFile, ShardInfo, ShardRepaired
+from streamplug.plugin import make
+from streamplug.transfer import emit, open_cancellable, scan_file_path
 
 _LOG = logging.getLogger("streamplug.cache")
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from streamplug.plugin_kit.file_commit import stage_file
-from streamplug.transfer.file_lock import (
+from streamplug.plugin_kit import stage_file
+from streamplug.transfer import (
     STAGING_DIR,
     lock_slot,
     lock_slot_path,

@@ -27,17 +27,21 @@ from streamplug.cache.shard_files import (
 from streamplug.cache.staging import staging_path
 from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
 from streamplug.index import Index
-from streamplug.interfaces import ShardFile, Storage
-from streamplug.interfaces.callback import CacheHit, ShardDownloaded, ShardRepaired
-from streamplug.plugin_kit.cancellation import sleep
-from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS
-from streamplug.transfer.disk_errors import map_disk_errors, prefix_shard_errors
-from streamplug.transfer.download import download
-from streamplug.transfer.file_lock import cache_lock
-from streamplug.transfer.observer import Observer, emit, observer_context, track_download
-from streamplug.transfer.probe import check_reachable
-from streamplug.transfer.scan_files import find_scan_file
-from streamplug.transfer.verify import verify_file
+from streamplug.interfaces import CacheHit, ShardDownloaded, ShardFile, ShardRepaired, Storage
+from streamplug.plugin_kit import DISK_FULL_ERRNOS, sleep
+from streamplug.transfer import (
+    Observer,
+    cache_lock,
+    check_reachable,
+    download_file,
+    emit,
+    find_scan_file,
+    map_disk_errors,
+    observer_context,
+    prefix_shard_errors,
+    track_download,
+    verify_file,
+)
 from streamplug.types import FileInfo
 
 _RETRY_SECONDS = (0.0, 0.1, 0.5)  # waits before retries after an error of the local disk
@@ -317,7 +321,9 @@ class ShardStore:
 
         def receive() -> None:
             retries, timeout = options.retries, options.timeout
-            download(remote, file, part, retries=retries, timeout=timeout, check_copy=check_copy)
+            download_file(
+                remote, file, part, retries=retries, timeout=timeout, check_copy=check_copy
+            )
 
         return track_download(receive, where, file.bytes)
 

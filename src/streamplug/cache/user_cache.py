@@ -13,9 +13,9 @@ from hashlib import blake2s
 from pathlib import Path
 
 from streamplug.errors import ConfigError, StorageError
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import local_path
-from streamplug.transfer.tempdir import check_private, make_temp_root, temp_root
+from streamplug.interfaces import public_url
+from streamplug.plugin import local_path
+from streamplug.transfer import check_private, make_temp_root, temp_root
 
 CACHE_DIR_VARIABLE = "STREAMPLUG_CACHE_DIR"
 _MAX_LABEL = 40

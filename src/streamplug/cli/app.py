@@ -9,7 +9,7 @@ import click
 import streamplug
 from streamplug.cli.command_group import CommandGroup, examples
 from streamplug.cli.commands import command_names, load_command, missing_command_reason
-from streamplug.plugin.catalog import load_catalog
+from streamplug.plugin import load_catalog
 
 
 class _PluginCommands(CommandGroup):

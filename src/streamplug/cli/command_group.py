@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import click
 
 from streamplug.cli.option_names import use_option_names
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug.errors import StreamplugError
-from streamplug.plugin_kit.disk import OUTPUT_REMEDIES
+from streamplug.plugin_kit import OUTPUT_REMEDIES
 
 _TRACEBACK = "streamplug.traceback"
 _COMMAND = "streamplug.command"

@@ -9,8 +9,7 @@ from typing import NoReturn
 import click
 
 from streamplug.errors import BrokenPluginError
-from streamplug.plugin.catalog import load_catalog
-from streamplug.plugin.discovery import disabled_reason, distribution_of
+from streamplug.plugin import disabled_reason, distribution_of, load_catalog
 
 GROUP = "streamplug.commands"
 """Entry point group of commands; values are click commands as ``module:name``."""

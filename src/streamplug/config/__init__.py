@@ -1,9 +1,11 @@
 """Validation of options, sizes and counts; configuration files."""
 
-from streamplug.config.config_file import load
+from streamplug.config.config_file import load, to_plain
 from streamplug.config.configurable import SECTIONS, Configurable
 from streamplug.config.keywords import check_keywords, suggest_keywords
 from streamplug.config.launcher import detect_world
+from streamplug.config.signatures import REQUIRED, is_section, parameters
+from streamplug.config.validation import file_types, is_list, is_mapping, item_hint, suggest_name
 from streamplug.config.values import (
     check_flags,
     check_names,
@@ -15,6 +17,7 @@ from streamplug.config.values import (
 )
 
 __all__ = [
+    "REQUIRED",
     "SECTIONS",
     "Configurable",
     "check_flags",
@@ -22,10 +25,18 @@ __all__ = [
     "check_names",
     "check_seconds",
     "detect_world",
+    "file_types",
     "is_integer",
+    "is_list",
+    "is_mapping",
+    "is_section",
+    "item_hint",
     "load",
+    "parameters",
     "parse_bytes",
     "parse_count",
     "suggest_keywords",
+    "suggest_name",
+    "to_plain",
     "whole_number",
 ]

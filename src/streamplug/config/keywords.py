@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar, cast
 
-from streamplug.config.parameters import constructors, has_any_keywords, parameters
+from streamplug.config.signatures import constructors, has_any_keywords, parameters
 from streamplug.config.validation import suggest_name
 from streamplug.errors import UnknownKeywordError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.config.config_file import FromEnvironment, join_key, to_plain
-from streamplug.config.parameters import REQUIRED, is_section, parameters
+from streamplug.config.signatures import REQUIRED, is_section, parameters
 from streamplug.errors import ConfigError, prefix_errors
 
 _SCALARS: dict[Any, tuple[Any, str]] = {

@@ -10,8 +10,7 @@ from streamplug.display.object_summary import ObjectSummary, SummaryRepr
 from streamplug.errors import StreamplugError
 
 if TYPE_CHECKING:
-    from streamplug.run.run import Run
-    from streamplug.run.session import Session
+    from streamplug.run import Run, Session
     from streamplug.stream import Stream
     from streamplug.types import World
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from streamplug.display.notebook import in_notebook
-from streamplug.interfaces.callback import Stats
+from streamplug.interfaces import Stats
 
 _POLL_SECONDS = 0.25
 _STOP_TIMEOUT_SECONDS = 5.0

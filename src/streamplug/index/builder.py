@@ -25,7 +25,7 @@ from streamplug.index.columns import (
 )
 from streamplug.index.model import FileTable, Index, Schema
 from streamplug.interfaces import Encoding, Format
-from streamplug.plugin.registry import make
+from streamplug.plugin import make
 from streamplug.types import Int64
 
 VERSION = 2

@@ -12,8 +12,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from streamplug.index.columns import Lookup
-from streamplug.interfaces import Column, Format, ShardFile, ShardInfo
-from streamplug.interfaces.encoding import Decoder
+from streamplug.interfaces import Column, Decoder, Format, ShardFile, ShardInfo
 from streamplug.types import FileInfo, Int64
 
 

@@ -16,27 +16,40 @@ from streamplug.interfaces.callback import (
     Stats,
 )
 from streamplug.interfaces.compression import Compression
-from streamplug.interfaces.encoding import Encoding, GatherBuffer, StoredRange
-from streamplug.interfaces.engine import Engine, Task
-from streamplug.interfaces.format import (
-    Format,
-    RangeReadableFormat,
-    WritableFormat,
+from streamplug.interfaces.encoding import (
+    MAX_VALUE_BYTES,
+    Decoder,
+    Encoding,
+    GatherBuffer,
+    StoredRange,
+    bypasses,
 )
-from streamplug.interfaces.lazy_value import LazyValue
+from streamplug.interfaces.engine import Engine, Task
+from streamplug.interfaces.format import Format, RangeReadableFormat, WritableFormat
+from streamplug.interfaces.lazy_value import LazyValue, lazy_values
+from streamplug.interfaces.plugin import Plugin
 from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
 from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
 from streamplug.interfaces.shard_writer import ColumnarRows, EncodedRows, RowPiece, ShardWriter
 from streamplug.interfaces.shuffle import Permutation, ShuffleAlgorithm
-from streamplug.interfaces.storage import Storage
+from streamplug.interfaces.shuffle_order import (
+    ArrayOrder,
+    canonical_node_bounds,
+    locate_entry,
+    mix_bits,
+)
+from streamplug.interfaces.storage import Storage, public_url, public_urls, replaced_error
 from streamplug.interfaces.vector_column import VectorColumn
 
 __all__ = [
+    "MAX_VALUE_BYTES",
+    "ArrayOrder",
     "CacheHit",
     "Callback",
     "Column",
     "ColumnarRows",
     "Compression",
+    "Decoder",
     "EncodedRows",
     "Encoding",
     "Engine",
@@ -48,6 +61,7 @@ __all__ = [
     "LazyValue",
     "MultiShardReader",
     "Permutation",
+    "Plugin",
     "RangeReadableFormat",
     "RangesRead",
     "RequestRetried",
@@ -70,4 +84,12 @@ __all__ = [
     "VectorColumn",
     "WritableFormat",
     "WriteSettings",
+    "bypasses",
+    "canonical_node_bounds",
+    "lazy_values",
+    "locate_entry",
+    "mix_bits",
+    "public_url",
+    "public_urls",
+    "replaced_error",
 ]

@@ -24,9 +24,16 @@ from streamplug.plan.mixture import (
 from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.planner import Planner, checked_epoch, checked_identity
 from streamplug.plan.position import Position
-from streamplug.plan.row_selection import RowSelection, StreamSelections, parse_selection
+from streamplug.plan.row_selection import (
+    RowRange,
+    RowSelection,
+    SelectedRows,
+    StreamSelections,
+    parse_selection,
+)
 from streamplug.plan.segment import Segment, check_proportions
-from streamplug.plan.selection import AllSamples, Selection, ShardSampler
+from streamplug.plan.selection import AllSamples, SampledShards, Selection, ShardSampler
+from streamplug.plan.state import unpack
 from streamplug.plan.streams import Streams
 from streamplug.plan.substitutes import order_substitutes
 
@@ -43,8 +50,11 @@ __all__ = [
     "Place",
     "Planner",
     "Position",
+    "RowRange",
     "RowSelection",
+    "SampledShards",
     "Segment",
+    "SelectedRows",
     "Selection",
     "ShardSampler",
     "StreamSelections",
@@ -63,5 +73,6 @@ __all__ = [
     "position_owner",
     "proportion_per_stream",
     "rows_of",
+    "unpack",
     "worker_steps",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
+from streamplug.interfaces import canonical_node_bounds, locate_entry
 from streamplug.types import Int64
 
 

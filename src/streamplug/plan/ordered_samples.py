@@ -8,9 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from streamplug.errors import PluginError
-from streamplug.interfaces import Permutation
+from streamplug.interfaces import Permutation, canonical_node_bounds
 from streamplug.plan.selection import Selection
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.plugin_kit.shuffle_order import mix_bits
+from streamplug.interfaces import mix_bits
 from streamplug.types import Int64
 
 

@@ -6,34 +6,100 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug.plugin.catalog import load_catalog as load_catalog
+    from streamplug.plugin.catalog import load_manifests as load_manifests
+    from streamplug.plugin.discovery import BROKEN as BROKEN
+    from streamplug.plugin.discovery import OK as OK
     from streamplug.plugin.discovery import Inventory as Inventory
     from streamplug.plugin.discovery import PluginEntry as PluginEntry
+    from streamplug.plugin.discovery import disabled_reason as disabled_reason
+    from streamplug.plugin.discovery import distribution_of as distribution_of
     from streamplug.plugin.discovery import inventory as inventory
+    from streamplug.plugin.discovery import normalize as normalize
+    from streamplug.plugin.hookspecs import PROJECT as PROJECT
     from streamplug.plugin.hookspecs import hookimpl as hookimpl
+    from streamplug.plugin.kinds import KINDS as KINDS
+    from streamplug.plugin.location import absolute_location as absolute_location
+    from streamplug.plugin.location import is_url as is_url
+    from streamplug.plugin.location import join as join
+    from streamplug.plugin.location import local_path as local_path
     from streamplug.plugin.location import open_storage as open_storage
+    from streamplug.plugin.location import output_locations as output_locations
+    from streamplug.plugin.location import split_query as split_query
+    from streamplug.plugin.location import strip_client as strip_client
     from streamplug.plugin.provider import Provider as Provider
+    from streamplug.plugin.registration import register_callback as register_callback
+    from streamplug.plugin.registration import register_compression as register_compression
+    from streamplug.plugin.registration import register_encoding as register_encoding
+    from streamplug.plugin.registration import register_engine as register_engine
+    from streamplug.plugin.registration import register_format as register_format
+    from streamplug.plugin.registration import register_shuffle as register_shuffle
+    from streamplug.plugin.registration import register_storage as register_storage
+    from streamplug.plugin.registry import Registrations as Registrations
+    from streamplug.plugin.registry import clear_caches as clear_caches
+    from streamplug.plugin.registry import is_known as is_known
+    from streamplug.plugin.registry import list_names as list_names
+    from streamplug.plugin.registry import load_class as load_class
     from streamplug.plugin.registry import make as make
+    from streamplug.plugin.registry import make_uninitialized as make_uninitialized
     from streamplug.plugin.registry import register as register
+    from streamplug.plugin.registry import registrations as registrations
     from streamplug.plugin.registry import resolve as resolve
+    from streamplug.plugin.registry import restore as restore
+    from streamplug.plugin.registry import split_spec as split_spec
+    from streamplug.plugin.registry import unregister as unregister
 
-_MODULES = {
+_HOME = {
+    "BROKEN": "discovery",
     "Inventory": "discovery",
+    "KINDS": "kinds",
+    "OK": "discovery",
+    "PROJECT": "hookspecs",
     "PluginEntry": "discovery",
     "Provider": "provider",
+    "Registrations": "registry",
+    "absolute_location": "location",
+    "clear_caches": "registry",
+    "disabled_reason": "discovery",
+    "distribution_of": "discovery",
     "hookimpl": "hookspecs",
     "inventory": "discovery",
+    "is_known": "registry",
+    "is_url": "location",
+    "join": "location",
+    "list_names": "registry",
+    "load_catalog": "catalog",
+    "load_class": "registry",
+    "load_manifests": "catalog",
+    "local_path": "location",
     "make": "registry",
+    "make_uninitialized": "registry",
+    "normalize": "discovery",
     "open_storage": "location",
+    "output_locations": "location",
     "register": "registry",
+    "register_callback": "registration",
+    "register_compression": "registration",
+    "register_encoding": "registration",
+    "register_engine": "registration",
+    "register_format": "registration",
+    "register_shuffle": "registration",
+    "register_storage": "registration",
+    "registrations": "registry",
     "resolve": "registry",
+    "restore": "registry",
+    "split_query": "location",
+    "split_spec": "registry",
+    "strip_client": "location",
+    "unregister": "registry",
 }
+"""Module of each public name."""
 
-__all__ = list(_MODULES)
+__all__ = list(_HOME)
 
 if not TYPE_CHECKING:  # else type checkers would accept any attribute
 
     def __getattr__(name: str) -> Any:
-        # Lazy, so that pluggy and importlib.metadata are imported for discovery only.
-        if name not in _MODULES:
+        if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

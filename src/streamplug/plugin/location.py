@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from streamplug.errors import ConfigError, PluginError, prefix_errors
-from streamplug.interfaces.storage import Storage, public_url, public_urls
+from streamplug.interfaces import Storage, public_url, public_urls
 from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.provider import ANY_SCHEME
 from streamplug.plugin.registry import is_known, resolve

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DataError, DecodeError, StorageError, StreamplugError, add_note
-from streamplug.interfaces.encoding import GatherBuffer
-from streamplug.interfaces.shard import Column
+from streamplug.interfaces import Column, GatherBuffer
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 
-def decoded(
+def decode_values(
     column: Column,
     rows: Int64,
     data: Bytes1D,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.interfaces.shard import Column
+from streamplug.interfaces import Column
 from streamplug.types import ColumnValues, Int64
 
 PlacedValues = tuple[Int64, Column, ColumnValues]

@@ -6,7 +6,7 @@ import io
 from abc import abstractmethod
 from typing import BinaryIO, ClassVar, Protocol
 
-from streamplug.interfaces.compression import Compression
+from streamplug.interfaces import Compression
 from streamplug.plugin_kit.codec_errors import damaged_error, too_large_error
 from streamplug.types import Buffer
 

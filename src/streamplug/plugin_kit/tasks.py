@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from streamplug.errors import ConfigError, WriterError
-from streamplug.interfaces.engine import Engine, Task
+from streamplug.interfaces import Engine, Task
 
 
 def pack_task(task: Task) -> bytes:

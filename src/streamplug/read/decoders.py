@@ -10,8 +10,7 @@ from typing import Any
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, prefix_errors
 from streamplug.index import Index
-from streamplug.interfaces import Column, Encoding
-from streamplug.interfaces.encoding import Decoder
+from streamplug.interfaces import Column, Decoder, Encoding
 
 
 def apply_decoders(index: Index, decoders: Mapping[str, Decoder] | None) -> Index:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from streamplug.cache.store import ShardStore, close_evicted_callbacks
+from streamplug.cache import ShardStore, close_evicted_callbacks
 from streamplug.errors import CorruptShardError, DataError, PluginError, StorageError
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardInfo, ShardReader
@@ -25,7 +25,7 @@ from streamplug.read.memory_map import MappedFiles
 from streamplug.read.shard_failures import ShardFailures
 from streamplug.read.stream_shards import StreamShards
 from streamplug.read.value_places import place_row, set_places
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer import map_disk_errors
 from streamplug.types import ColumnValues, Int64, Sample
 
 MAX_OPEN = 512

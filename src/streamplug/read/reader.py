@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
-from streamplug.plugin_kit.merge import PlacedValues, merge_values
+from streamplug.plugin_kit import PlacedValues, merge_values
 from streamplug.read.assemble import ShardGroups, make_samples
 from streamplug.read.gather import (
     Batch,
@@ -23,7 +23,7 @@ from streamplug.read.gather import (
 )
 from streamplug.read.open_shards import OpenShard
 from streamplug.read.stream_shards import Need, NeedFetcher, StreamShards, first_shard
-from streamplug.transfer.prefetch import PrefetchLimits
+from streamplug.transfer import PrefetchLimits
 from streamplug.types import ColumnValues, Int64, Sample
 
 T = TypeVar("T")

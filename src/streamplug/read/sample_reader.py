@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from streamplug.read.stream_shards import Need
-from streamplug.transfer.prefetch import PrefetchLimits
+from streamplug.transfer import PrefetchLimits
 from streamplug.types import ColumnValues, Int64, Sample
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from streamplug.plan.row_selection import StreamSelections
+from streamplug.plan import StreamSelections
 from streamplug.read.sample_reader import SampleReader
 from streamplug.read.stream_shards import Need
 from streamplug.types import ColumnValues, Int64, Sample

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from streamplug.transfer.prefetch import PrefetchLimits
+from streamplug.transfer import PrefetchLimits
 
 if TYPE_CHECKING:
     from streamplug.errors import DataError

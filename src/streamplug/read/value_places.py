@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from streamplug.interfaces.lazy_value import lazy_values
+from streamplug.interfaces import lazy_values
 from streamplug.types import ColumnValues, Sample
 
 if TYPE_CHECKING:

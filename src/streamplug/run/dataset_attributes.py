@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from streamplug.cache.store import ShardStore
+from streamplug.cache import ShardStore
 from streamplug.config import whole_number
-from streamplug.display.dataset_summary import DatasetRepr
+from streamplug.display import DatasetRepr
 from streamplug.errors import ConfigError, prefix_errors
 from streamplug.run.map_source import MapSource
 from streamplug.types import Int64, World

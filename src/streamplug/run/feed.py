@@ -13,14 +13,10 @@ import numpy as np
 
 from streamplug.errors import StreamplugError
 from streamplug.plan import Epoch, checked_batches, worker_steps
-from streamplug.read import SampleReader
-from streamplug.read.shard_failures import SHARD_ERRORS
-from streamplug.read.stream_shards import Need
+from streamplug.read import SHARD_ERRORS, Need, SampleReader
 from streamplug.run.hints import warn_about_cache
 from streamplug.source import OpenSources
-from streamplug.transfer.decode_pool import decode_blocks
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.prefetch import Handover, PrefetchLimits, prefetch_blocks
+from streamplug.transfer import Handover, Observer, PrefetchLimits, decode_blocks, prefetch_blocks
 from streamplug.types import Int64, World
 
 if TYPE_CHECKING:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from streamplug.display.progress import FetchProgress, interactive
+from streamplug.display import FetchProgress, interactive
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Callback
-from streamplug.interfaces.callback import EpochEnded, EpochStarted, Stats
-from streamplug.plugin.registry import make
+from streamplug.interfaces import Callback, EpochEnded, EpochStarted, Stats
+from streamplug.plugin import make
 from streamplug.run.feed import Block
-from streamplug.transfer.observer import Counters, Observer
+from streamplug.transfer import Counters, Observer
 from streamplug.types import World
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from streamplug.errors import ConfigError, PluginError, prefix_errors
-from streamplug.interfaces.plugin import Plugin
+from streamplug.interfaces import Plugin
 from streamplug.plan import (
     ElasticPlanner,
     Mixture,
@@ -20,7 +20,7 @@ from streamplug.plan import (
     choose_per_stream,
     proportion_per_stream,
 )
-from streamplug.plugin.registry import make
+from streamplug.plugin import make
 from streamplug.source import OpenSources
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from streamplug.config import check_flags, parse_count, whole_number
 from streamplug.errors import ConfigError, PluginError, UnknownNameError, prefix_errors
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan import Streams, Weight
-from streamplug.plugin.catalog import load_catalog
-from streamplug.plugin.registry import make
+from streamplug.plugin import load_catalog, make
 from streamplug.run.order import Order
 from streamplug.types import Int64
 

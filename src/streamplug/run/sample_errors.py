@@ -11,7 +11,7 @@ from streamplug.errors import DecodeError, StreamplugError, add_note
 from streamplug.interfaces import LazyValue
 from streamplug.run.feed import Block
 from streamplug.run.loop import Part
-from streamplug.run.sample_rng import place_of
+from streamplug.run.random_numbers import place_of
 from streamplug.run.session import Session
 from streamplug.types import Sample
 

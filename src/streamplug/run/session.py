@@ -21,8 +21,7 @@ from streamplug.run.run import Run, RunSnapshot
 from streamplug.run.shared_epoch import SharedEpoch
 from streamplug.run.substitution import Substitution, SubstitutionOptions
 from streamplug.source import OpenSources
-from streamplug.transfer import observer
-from streamplug.transfer.prefetch import Handover
+from streamplug.transfer import COUNTER_CELLS, Handover
 from streamplug.types import Int64, World
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ T = TypeVar("T")
 _MAX_SUBSTITUTIONS = 16
 """Loops side by side whose samples that failed are remembered."""
 
-SHARED_CELLS = shared_epoch.CELLS + observer.CELLS
+SHARED_CELLS = shared_epoch.CELLS + COUNTER_CELLS
 """Number of int64 cells that the processes of a session share, see `Session.count_in`."""
 
 

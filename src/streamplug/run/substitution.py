@@ -22,9 +22,9 @@ from streamplug.errors import (
     StreamplugError,
     TooManyBadSamplesError,
 )
-from streamplug.interfaces.callback import SampleSubstituted
+from streamplug.interfaces import SampleSubstituted
 from streamplug.plan import Epoch, order_substitutes
-from streamplug.read.shard_failures import SHARD_ERRORS
+from streamplug.read import SHARD_ERRORS
 from streamplug.run.feed import Block
 from streamplug.types import Int64
 

@@ -10,10 +10,10 @@ from streamplug.source.source import (
     Source,
     find_format_source,
     list_manifests,
-    open_stream,
+    open_by_source,
     recognize_source,
 )
-from streamplug.transfer.observer import Observer
+from streamplug.transfer import Observer
 
 __all__ = [
     "Access",
@@ -30,7 +30,7 @@ __all__ = [
     "keeps_index",
     "list_manifests",
     "make_access",
-    "open_stream",
+    "open_by_source",
     "read_index",
     "recognize_source",
 ]

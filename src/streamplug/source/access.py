@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from streamplug.cache.store import ShardStore
+from streamplug.cache import ShardStore
 from streamplug.index import Index
-from streamplug.interfaces import Storage
-from streamplug.interfaces.plugin import Plugin
-from streamplug.plugin.registry import make
+from streamplug.interfaces import Plugin, Storage
+from streamplug.plugin import make
 from streamplug.read import OpenShards, StreamShards
-from streamplug.transfer.observer import Observer
+from streamplug.transfer import Observer
 
 if TYPE_CHECKING:
     from streamplug.source.open_stream import OpenStream

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from streamplug.errors import NotFound, StorageError, Transient, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.error_mapping import is_local
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.stall_timeout import StalledError
+from streamplug.plugin_kit import is_local
+from streamplug.transfer import StalledError, call_with_retries
 
 _FIRST_READ_BYTES = 1 << 20
 

@@ -7,12 +7,16 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamplug.cache.identity import claim_directory
-from streamplug.cache.limit import parse_cache_limit
-from streamplug.cache.offline import read_local_copy, warn_offline
-from streamplug.cache.options import CacheOptions
-from streamplug.cache.store import ShardStore
-from streamplug.cache.user_cache import default_cache_dir, source_cache_dir
+from streamplug.cache import (
+    CacheOptions,
+    ShardStore,
+    claim_directory,
+    default_cache_dir,
+    parse_cache_limit,
+    read_local_copy,
+    source_cache_dir,
+    warn_offline,
+)
 from streamplug.errors import ConfigError, NotFound, PluginError, StorageError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
@@ -21,9 +25,13 @@ from streamplug.source.access import ShardFiles, find_access
 from streamplug.source.index_reader import Parse, read_index
 from streamplug.source.open_stream import OpenStream, wrap_storage
 from streamplug.source.source import Source
-from streamplug.transfer.observer import Observer, observer_context
-from streamplug.transfer.probe import PROBE_RETRIES, ProbeStorage
-from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug.transfer import (
+    PROBE_RETRIES,
+    Observer,
+    ProbeStorage,
+    TimeoutStorage,
+    observer_context,
+)
 
 if TYPE_CHECKING:
     from streamplug.stream import Stream

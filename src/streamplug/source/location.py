@@ -9,14 +9,13 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamplug.cache.user_cache import default_cache_dir
+from streamplug.cache import default_cache_dir
 from streamplug.errors import ConfigError, PluginError
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces import Storage
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import absolute_location, join, local_path, open_storage
+from streamplug.interfaces import Storage, public_url
+from streamplug.plugin import absolute_location, join, local_path, open_storage
 from streamplug.source.access import make_access
-from streamplug.transfer.probe import UnavailableStorage
+from streamplug.transfer import UnavailableStorage
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -11,7 +11,7 @@ from streamplug.index import Index, shards_digest
 from streamplug.plan import DatasetFingerprint, StreamSelections
 from streamplug.read import SampleReader, SelectedReader
 from streamplug.source.open_stream import OpenStream
-from streamplug.transfer.observer import Observer
+from streamplug.transfer import Observer
 from streamplug.types import Int64
 
 if TYPE_CHECKING:

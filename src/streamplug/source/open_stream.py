@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamplug.cache.store import ShardStore
+from streamplug.cache import ShardStore
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, Index, check_same_columns
@@ -17,8 +17,7 @@ from streamplug.interfaces import Storage
 from streamplug.plan import RowSelection
 from streamplug.read import Reader, SampleReader, StreamShards
 from streamplug.source.access import ShardFiles
-from streamplug.transfer.file_stat import file_versions
-from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug.transfer import TimeoutStorage, file_versions
 
 if TYPE_CHECKING:
     from streamplug.stream import Stream

@@ -14,14 +14,11 @@ from streamplug.errors import (
     Transient,
     prefix_errors,
 )
-from streamplug.interfaces.plugin import Plugin
-from streamplug.interfaces.storage import public_url, public_urls
-from streamplug.plugin.catalog import load_manifests
-from streamplug.plugin.registry import is_known, make
+from streamplug.interfaces import Plugin, public_url, public_urls
+from streamplug.plugin import is_known, load_manifests, make
 from streamplug.source.location import StreamLocation
 from streamplug.source.open_stream import OpenStream
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer import Observer, call_with_retries
 
 if TYPE_CHECKING:
     from streamplug.stream import Stream
@@ -66,7 +63,7 @@ class Source(Plugin):
         """
 
 
-def open_stream(stream: Stream, observer: Observer | None) -> OpenStream:
+def open_by_source(stream: Stream, observer: Observer | None) -> OpenStream:
     """Open a stream by its source; see `Stream.open`."""
     source = find_source(stream)
     try:
@@ -125,7 +122,7 @@ def recognize_source(stream: Stream) -> Source | None:
 
 def list_manifests() -> dict[str, str]:
     """Return the source of each file by which a location is recognized, also if it is not installed."""
-    from streamplug.plugin.discovery import inventory  # only where there is no index.json
+    from streamplug.plugin import inventory  # only where there is no index.json
 
     return {**load_manifests(), **inventory().manifests}
 

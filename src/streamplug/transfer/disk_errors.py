@@ -10,8 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streamplug.errors import AccessDenied, DataError, StorageError, StreamplugError
-from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
-from streamplug.plugin_kit.error_mapping import retryable_cause, storage_error
+from streamplug.plugin_kit import (
+    DISK_FULL_ERRNOS,
+    OUTPUT_REMEDIES,
+    describe_full_disk,
+    retryable_cause,
+    storage_error,
+)
 
 _LOCAL_ERRNOS = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 

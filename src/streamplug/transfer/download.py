@@ -12,8 +12,7 @@ from secrets import token_hex
 
 from streamplug.errors import CorruptShardError, HashMismatchError
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.cancellation import OversizeError, current
-from streamplug.plugin_kit.file_commit import commit_file
+from streamplug.plugin_kit import OversizeError, commit_file, current
 from streamplug.transfer import ranges
 from streamplug.transfer.disk_errors import map_storage_errors
 from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
@@ -25,7 +24,7 @@ _OVERSIZE_BYTES = 1 << 20
 _LOG = logging.getLogger("streamplug.transfer")
 
 
-def download(
+def download_file(
     storage: Storage,
     file: FileInfo,
     path: Path,

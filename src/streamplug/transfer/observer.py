@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.interfaces.callback import (
+from streamplug.interfaces import (
     CacheHit,
     Callback,
     Event,
@@ -41,7 +41,7 @@ _TICKS = 10**9  # seconds are counted in nanoseconds
 _PROCESSES = 256  # rows of counters for the workers of a rank, after the row of its own process
 _LOOP, _LOOP_COUNT = len(_NAMES), len(_NAMES) + 1  # columns after those of the statistics
 _COLUMNS = len(_NAMES) + 2
-CELLS = (1 + _PROCESSES) * _COLUMNS
+COUNTER_CELLS = (1 + _PROCESSES) * _COLUMNS
 
 _COUNT_EVENT = ""
 _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
@@ -65,15 +65,15 @@ class Counters:
     """Counters in memory that the processes of a rank share; a pickled copy starts at zero."""
 
     def __init__(self) -> None:
-        shared: Int64 = np.frombuffer(mmap.mmap(-1, 8 * CELLS), np.int64)
+        shared: Int64 = np.frombuffer(mmap.mmap(-1, 8 * COUNTER_CELLS), np.int64)
         self.use(shared, os.getpid())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Counters, ()
 
     def use(self, cells: Int64, home: int) -> None:
-        """Switch to other memory: int64, shape ``[CELLS]``, initially zero."""
-        self.cells = cells  # shape [CELLS]
+        """Switch to other memory: int64, shape ``[COUNTER_CELLS]``, initially zero."""
+        self.cells = cells  # shape [COUNTER_CELLS]
         self._rows = cells.reshape(-1, _COLUMNS)
         self.home = home  # PID of the process that owns the first row
         self._own: dict[int, tuple[Int64, threading.RLock]] = {}

@@ -13,7 +13,7 @@ from threading import Condition, Event, RLock, Thread
 from typing import Any, Generic, TypeVar
 
 from streamplug.errors import StreamplugError
-from streamplug.plugin_kit.cancellation import Cancelled, Scope, check, current, inside
+from streamplug.plugin_kit import Cancelled, Scope, check, current, inside
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from streamplug.errors import AccessDenied, NotFound, PluginError, StorageError, Transient
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path, strip_client
+from streamplug.plugin import local_path, strip_client
 from streamplug.transfer.retry import call_with_retries
 from streamplug.transfer.stall_timeout import TIMEOUT_ADVICE, StalledError
 from streamplug.transfer.storage_wrapper import StorageWrapper

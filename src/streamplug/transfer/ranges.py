@@ -16,7 +16,7 @@ from streamplug.errors import (
     StorageError,
 )
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.cancellation import check
+from streamplug.plugin_kit import check
 from streamplug.transfer.disk_errors import map_storage_errors
 from streamplug.transfer.retry import call_with_retries
 from streamplug.types import Buffer, FileInfo

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from streamplug.errors import CorruptShardError, Transient, TruncatedIndexError
-from streamplug.plugin_kit.cancellation import sleep
+from streamplug.plugin_kit import sleep
 from streamplug.transfer.observer import emit_retry
 
 T = TypeVar("T")

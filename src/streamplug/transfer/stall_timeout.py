@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from streamplug.errors import StorageError, Transient
-from streamplug.plugin_kit.cancellation import OversizeError, Scope, check, ending, inside
-from streamplug.plugin_kit.parent_process import abandoned
+from streamplug.plugin_kit import OversizeError, Scope, abandoned, check, ending, inside
 from streamplug.transfer.observer import current, task_context
 from streamplug.transfer.pool import Job
 from streamplug.transfer.threads import run_on_thread

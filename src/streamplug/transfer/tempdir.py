@@ -17,7 +17,7 @@ from secrets import token_hex
 
 from streamplug.errors import AccessDenied, StorageError
 from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import file_lock, try_file_lock
+from streamplug.transfer.locks import file_lock, try_file_lock
 
 _LOCK = ".lock"
 _NAME_BYTES = 8

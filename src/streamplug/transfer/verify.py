@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamplug.errors import ConfigError, CorruptShardError, HashMismatchError
-from streamplug.index.hashes import hash_names, new_hash
+from streamplug.index import hash_names, new_hash
 from streamplug.transfer.ranges import open_cancellable
 from streamplug.types import FileInfo
 

@@ -12,7 +12,7 @@ from typing import Any
 from streamplug.errors import AccessDenied, ConfigError, NotFound, WriterError
 from streamplug.index import INDEX_NAME, Schema, format_index, parse_index
 from streamplug.interfaces import Format, Storage
-from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer import call_with_retries
 
 _NUMBER = re.compile(r"shard\.([0-9]+)\.")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from streamplug.errors import ConfigError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format, WritableFormat
-from streamplug.plugin.registry import make
+from streamplug.plugin import make
 
 T = TypeVar("T")
 

@@ -14,12 +14,14 @@ from weakref import WeakValueDictionary
 from streamplug.errors import OutputExistsError, WriterError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path, open_storage, output_locations
-from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
-from streamplug.transfer.disk_errors import map_output_errors
-from streamplug.transfer.file_lock import try_directory_lock
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.plugin import local_path, open_storage, output_locations
+from streamplug.plugin_kit import make_directory, stage_file, sync_directory
+from streamplug.transfer import (
+    TemporaryDirectory,
+    call_with_retries,
+    map_output_errors,
+    try_directory_lock,
+)
 from streamplug.types import FileInfo
 from streamplug.write.append import AppendedDataset
 

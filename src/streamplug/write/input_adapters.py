@@ -15,7 +15,7 @@ import numpy as np
 
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.arrow import maps_as_dicts, to_python
+from streamplug.plugin_kit import maps_as_dicts, to_python
 
 Batch = dict[str, Any]
 """An array or a list of values for each column."""

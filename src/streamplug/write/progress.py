@@ -13,7 +13,7 @@ class WriteProgress:
         if enabled:
             from rich import progress
 
-            from streamplug.display.progress_lines import TitleColumn, make_progress
+            from streamplug.display import TitleColumn, make_progress
 
             counts = "{task.fields[samples]:,} samples, {task.fields[shards]:,} shards"
             self._progress = make_progress(

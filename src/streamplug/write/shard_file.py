@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamplug.index.hashes import digests
+from streamplug.index import digests
 from streamplug.interfaces import Compression
-from streamplug.plugin_kit.file_commit import stage_file
-from streamplug.transfer.disk_errors import map_output_errors
+from streamplug.plugin_kit import stage_file
+from streamplug.transfer import map_output_errors
 from streamplug.types import Buffer, FileInfo
 
 _WRITE_BUFFER_BYTES = 1 << 18  # three times as fast for rows of a few pages, written one by one

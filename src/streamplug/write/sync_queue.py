@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from streamplug.plugin_kit.file_commit import sync_files
-from streamplug.transfer.disk_errors import map_output_errors
+from streamplug.plugin_kit import sync_files
+from streamplug.transfer import map_output_errors
 
 
 class SyncQueue:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.file_commit import sync_file
-from streamplug.transfer.disk_errors import map_output_errors, map_storage_errors
-from streamplug.transfer.pool import check_process
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.plugin_kit import sync_file
+from streamplug.transfer import (
+    TemporaryDirectory,
+    call_with_retries,
+    check_process,
+    map_output_errors,
+    map_storage_errors,
+)
 from streamplug.write.sync_queue import SyncQueue
 
 

@@ -17,12 +17,10 @@ import numpy as np
 from streamplug.config import Configurable, check_flags, parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, WriterError
 from streamplug.heap import keep_freed_memory
-from streamplug.index import file_entry, format_index
-from streamplug.index.hashes import chosen_hashes
+from streamplug.index import chosen_hashes, file_entry, format_index
 from streamplug.interfaces import Compression, Format, RowPiece, ShardWriter, WriteSettings
-from streamplug.plugin.location import open_storage, output_locations
-from streamplug.plugin.registry import make
-from streamplug.transfer.pool import check_process
+from streamplug.plugin import make, open_storage, output_locations
+from streamplug.transfer import check_process
 from streamplug.types import Int64
 from streamplug.write.append import AppendedDataset
 from streamplug.write.columns import format_of, make_columns, make_encoder

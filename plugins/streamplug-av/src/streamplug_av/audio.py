@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.interfaces import StoredRange
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES
-from streamplug.plugin_kit.codec_errors import large_value_error
+from streamplug.interfaces import MAX_VALUE_BYTES, StoredRange
+from streamplug.plugin_kit import large_value_error
 from streamplug.types import Int64
 from streamplug_av.clip_options import check_at, check_positive, is_number
 from streamplug_av.container import (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.run.sample_errors import name_value
+from streamplug.run import name_value
 from streamplug.types import Sample
 from streamplug_av.audio import Audio, check_window
 from streamplug_av.clip_options import ClipOptions, checked_size

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding, StoredRange
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.plugin_kit import wrong_type_error
 from streamplug_av.audio import Audio
 from streamplug_av.video import Video
 

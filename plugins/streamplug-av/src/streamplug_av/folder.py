@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
+from streamplug.plugin_kit import SYSTEM_DIRECTORIES
 from streamplug.types import Sample
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts")

@@ -15,9 +15,8 @@ import numpy as np
 from av.container import InputContainer
 
 from streamplug.errors import ConfigError, DataError, DecodeError, InvalidIndexError, NotFound
-from streamplug.index.basename import validate_basename
-from streamplug.plugin_kit.codec_errors import parsing
-from streamplug.plugin_kit.error_mapping import storage_error
+from streamplug.index import validate_basename
+from streamplug.plugin_kit import parsing, storage_error
 from streamplug.types import Sample
 from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
 from streamplug_av.value_file import ValueFile

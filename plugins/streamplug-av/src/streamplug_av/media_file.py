@@ -7,8 +7,7 @@ from functools import cached_property, partial, wraps
 from typing import Any, ClassVar
 
 from streamplug.errors import DecodeError
-from streamplug.interfaces import LazyValue, StoredRange
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES
+from streamplug.interfaces import MAX_VALUE_BYTES, LazyValue, StoredRange
 from streamplug_av.container import open_container, select_stream
 from streamplug_av.value_file import ValueFile
 

@@ -11,7 +11,7 @@ from av.video.reformatter import VideoReformatter
 from numpy.typing import ArrayLike, NDArray
 
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.plugin_kit.codec_errors import large_value_error
+from streamplug.plugin_kit import large_value_error
 from streamplug.types import Int64
 from streamplug_av.audio import Audio
 from streamplug_av.clip_options import ClipOptions, checked_size

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import brotli
 
-from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
+from streamplug.plugin_kit import FrameDecoder, StreamingCompression
 from streamplug.types import Buffer
 
 

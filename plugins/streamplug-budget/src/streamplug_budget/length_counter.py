@@ -17,11 +17,10 @@ from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, CorruptShardError, DataError, UnsafeTypeError
-from streamplug.interfaces import VectorColumn
-from streamplug.interfaces.encoding import bypasses
+from streamplug.interfaces import VectorColumn, bypasses
 from streamplug.read import Reader
 from streamplug.source import OpenSources, OpenStream
-from streamplug.transfer.pool import map_threads
+from streamplug.transfer import map_threads
 from streamplug.types import Int64
 from streamplug_budget.budget import BatchBudget
 from streamplug_budget.processes import map_processes

@@ -11,7 +11,7 @@ from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.errors import ConfigError
 from streamplug.plan import Streams
-from streamplug.run.order_options import OrderOptions
+from streamplug.run import OrderOptions
 from streamplug.source import OpenSources
 from streamplug_budget.budget import BatchBudget
 from streamplug_budget.length_counter import read_lengths

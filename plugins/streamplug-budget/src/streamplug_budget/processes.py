@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from streamplug.errors import StreamplugError
-from streamplug.plugin.registry import registrations
+from streamplug.plugin import registrations
 
 _LOG = logging.getLogger("streamplug_budget")
 _SERVE = """
@@ -21,7 +21,7 @@ import pickle
 answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what functions print must not get into the answer
 sys.path[:] = pickle.load(sys.stdin.buffer)
 import cloudpickle
-from streamplug.plugin.registry import restore
+from streamplug.plugin import restore
 plugins = pickle.load(sys.stdin.buffer)
 try:
     restore(cloudpickle.loads(plugins))

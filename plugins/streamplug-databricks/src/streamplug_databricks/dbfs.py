@@ -11,8 +11,8 @@ from typing import IO, Any
 from streamplug_fsspec import read_body
 
 from streamplug.errors import StorageError, Transient
-from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.file_commit import staging_path
+from streamplug.interfaces import replaced_error
+from streamplug.plugin_kit import staging_path
 from streamplug_databricks.workspace import Workspace
 
 _CHUNK_BYTES = 2**20

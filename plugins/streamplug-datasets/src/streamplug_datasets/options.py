@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from streamplug_tools.commands.options import parse_hashes
 
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug_datasets.convert.run import Settings, Split, SplitSummary, convert
 
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)

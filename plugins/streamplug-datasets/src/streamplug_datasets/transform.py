@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import streamplug.dataset
 from streamplug import StreamingDataset
-from streamplug.run.feed import Block
+from streamplug.run import Block
 from streamplug.types import Sample
 
 T = TypeVar("T")

@@ -12,8 +12,7 @@ from typing import Any
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, DataError
 from streamplug.plugin import open_storage
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug.transfer import TimeoutStorage, call_with_retries
 from streamplug_datasets.threaded_map import map_samples
 from streamplug_datasets.transform import TransformedDataset
 

@@ -19,13 +19,11 @@ from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table,
 
 from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import is_url, join
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin import is_url, join
+from streamplug.plugin_kit import parsing
 from streamplug.source import OpenStream, Source
 from streamplug.stream import Stream
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.pool import map_threads
-from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer import Observer, call_with_retries, map_threads
 from streamplug_delta.column_bounds import column_bounds
 from streamplug_delta.deletion_vectors import count_positions, read_vector
 from streamplug_delta.log import DeltaLog

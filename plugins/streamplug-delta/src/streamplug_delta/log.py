@@ -16,9 +16,8 @@ from streamplug_parquet.metadata_tables import read_row_groups
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError, NotFound
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.codec_errors import parsing
-from streamplug.transfer.pool import map_threads
-from streamplug.transfer.retry import call_with_retries
+from streamplug.plugin_kit import parsing
+from streamplug.transfer import call_with_retries, map_threads
 from streamplug_delta.log_checks import Action, check_fields
 
 LOG_FOLDER = "_delta_log/"

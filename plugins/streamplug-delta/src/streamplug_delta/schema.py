@@ -12,7 +12,7 @@ import pyarrow as pa
 from streamplug_parquet.table_columns import TableColumn, with_field_id
 
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin_kit import parsing
 
 _DECIMAL = re.compile(r"decimal\(([0-9]+), *([0-9]+)\)")
 _PRIMITIVE = {

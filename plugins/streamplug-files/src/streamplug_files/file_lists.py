@@ -13,10 +13,10 @@ from streamplug.errors import (
     NotFound,
     prefix_errors,
 )
-from streamplug.index.basename import validate_basename
+from streamplug.index import validate_basename
 from streamplug.interfaces import Format, Storage
-from streamplug.plugin.location import is_url
-from streamplug.transfer.retry import call_with_retries
+from streamplug.plugin import is_url
+from streamplug.transfer import call_with_retries
 from streamplug_files.format import FileListFormat
 from streamplug_files.glob import FileSet, is_glob
 from streamplug_files.listing import DataFile

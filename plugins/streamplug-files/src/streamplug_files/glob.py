@@ -9,8 +9,8 @@ from functools import lru_cache
 from os.path import commonprefix
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import is_url, split_query
+from streamplug.interfaces import public_url
+from streamplug.plugin import is_url, split_query
 
 _NUMBER_RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)")
 _WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]/]+\]")

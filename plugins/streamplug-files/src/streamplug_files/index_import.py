@@ -9,14 +9,11 @@ from pathlib import Path
 
 import xxhash
 
-from streamplug.cache.identity import INDEX_STALL_SECONDS
-from streamplug.cache.staging import stage_cache_file
+from streamplug.cache import INDEX_STALL_SECONDS, stage_cache_file
 from streamplug.errors import InvalidIndexError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME, format_index
 from streamplug.interfaces import Format, Storage
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock
-from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer import STATE_DIR, cache_lock, call_with_retries, map_disk_errors
 from streamplug_files.file_lists import FileListFoundError
 from streamplug_files.format import FileListFormat, IndexImportFormat
 from streamplug_files.listing import stat_files

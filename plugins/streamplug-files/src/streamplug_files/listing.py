@@ -11,11 +11,14 @@ from os.path import commonprefix, isdir
 from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, Storage
-from streamplug.plugin.location import local_path
-from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.transfer.file_stat import MAX_STATS, MAX_STATS_IN_FLIGHT
-from streamplug.transfer.pool import map_threads
-from streamplug.transfer.retry import call_with_retries
+from streamplug.plugin import local_path
+from streamplug.transfer import (
+    MAX_STATS,
+    MAX_STATS_IN_FLIGHT,
+    STATE_DIR,
+    call_with_retries,
+    map_threads,
+)
 from streamplug.types import ObjectInfo
 from streamplug_files.format import FileListFormat, MultiFileFormat, ScannableFormat
 from streamplug_files.glob import (

@@ -14,9 +14,9 @@ import xxhash
 from streamplug.errors import NotFound
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path
-from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
-from streamplug.transfer.file_lock import STATE_DIR
+from streamplug.plugin import local_path
+from streamplug.plugin_kit import SYSTEM_DIRECTORIES
+from streamplug.transfer import STATE_DIR
 from streamplug.types import ObjectInfo
 from streamplug_files.glob import FileSet
 from streamplug_files.listing import list_objects

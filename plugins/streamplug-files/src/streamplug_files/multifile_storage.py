@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 from streamplug.errors import CorruptShardError, NotFound, StorageError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path
-from streamplug.transfer.pool import map_threads
-from streamplug.transfer.scan_files import read_scan_file
-from streamplug.transfer.storage_wrapper import StorageWrapper
+from streamplug.plugin import local_path
+from streamplug.transfer import StorageWrapper, map_threads, read_scan_file
 from streamplug.types import Buffer
 from streamplug_files.manifest import MANIFEST_ROLE, MULTIFILE_PREFIX, ShardManifest
 

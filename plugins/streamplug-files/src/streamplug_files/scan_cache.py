@@ -20,8 +20,7 @@ from typing import Any
 
 import xxhash
 
-from streamplug.cache.staging import stage_cache_file
-from streamplug.cache.user_cache import source_cache_dir
+from streamplug.cache import source_cache_dir, stage_cache_file
 from streamplug.errors import (
     ConfigError,
     DataError,
@@ -29,16 +28,11 @@ from streamplug.errors import (
     StorageError,
     prefix_errors,
 )
-from streamplug.index import format_index
-from streamplug.index.basename import NAME_RULES, validate_basename
+from streamplug.index import NAME_RULES, format_index, validate_basename
 from streamplug.interfaces import Format, Storage
-from streamplug.plugin.location import open_storage
-from streamplug.plugin.registry import make
-from streamplug.plugin_kit.file_commit import sync_directory, sync_files
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock
-from streamplug.transfer.pool import map_threads
-from streamplug.transfer.scan_files import INDEX_SUFFIX
+from streamplug.plugin import make, open_storage
+from streamplug.plugin_kit import sync_directory, sync_files
+from streamplug.transfer import INDEX_SUFFIX, STATE_DIR, cache_lock, map_disk_errors, map_threads
 from streamplug_files.file_lists import FileListClaims, resolve_file_list
 from streamplug_files.format import MultiFileFormat, ScannableFormat
 from streamplug_files.glob import FileSet

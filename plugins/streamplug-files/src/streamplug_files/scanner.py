@@ -19,11 +19,15 @@ from streamplug.errors import (
     prefix_errors,
 )
 from streamplug.interfaces import Compression, Storage
-from streamplug.plugin.registry import make
-from streamplug.transfer.disk_errors import map_disk_errors, map_storage_errors
-from streamplug.transfer.ranges import open_cancellable, parts_error
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.plugin import make
+from streamplug.transfer import (
+    TemporaryDirectory,
+    call_with_retries,
+    map_disk_errors,
+    map_storage_errors,
+    open_cancellable,
+    parts_error,
+)
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_files.format import ScannableFormat
 from streamplug_files.listing import DataFile

@@ -7,18 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from streamplug.cache.identity import claim_directory
-from streamplug.cache.offline import read_local_copy
-from streamplug.cache.user_cache import source_cache_dir
-from streamplug.display.progress_bar import ProgressBar
+from streamplug.cache import claim_directory, read_local_copy, source_cache_dir
+from streamplug.display import ProgressBar
 from streamplug.errors import ConfigError, NotFound
 from streamplug.index import INDEX_NAME, Index, parse_index
-from streamplug.interfaces import Format, Storage
-from streamplug.interfaces.storage import public_urls
-from streamplug.plugin.location import join, local_path, open_storage
-from streamplug.plugin.registry import make
+from streamplug.interfaces import Format, Storage, public_urls
+from streamplug.plugin import join, local_path, make, open_storage
 from streamplug.source import IndexSource, StreamLocation, keeps_index
-from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug.transfer import TimeoutStorage
 from streamplug_files.file_lists import FileListFoundError
 from streamplug_files.glob import FileSet, parse_locations
 from streamplug_files.index_import import (

@@ -8,11 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from streamplug.errors import ConfigError, StorageError, Transient
-from streamplug.interfaces import Storage
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.catalog import load_catalog
-from streamplug.plugin.location import absolute_location, is_url, join
-from streamplug.transfer.retry import call_with_retries
+from streamplug.interfaces import Storage, public_url
+from streamplug.plugin import absolute_location, is_url, join, load_catalog
+from streamplug.transfer import call_with_retries
 from streamplug.types import ObjectInfo
 from streamplug_files.glob import FileSet, compile_glob, glob_prefix, is_glob
 

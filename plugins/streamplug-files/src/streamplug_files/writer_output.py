@@ -13,11 +13,10 @@ from contextlib import suppress
 from functools import cache, partial
 
 from streamplug.errors import NotFound
-from streamplug.index import INDEX_NAME
-from streamplug.index.basename import is_shard_name, normalize_basename
+from streamplug.index import INDEX_NAME, is_shard_name, normalize_basename
 from streamplug.interfaces import Storage
 from streamplug.source import list_manifests
-from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer import call_with_retries
 
 PLAN_NAME = "parts.json"
 """First file of a data set in parts, which identifies their inputs; it stays beside the index."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamplug.errors import InvalidIndexError
-from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
+from streamplug.plugin_kit import SYSTEM_DIRECTORIES
 
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Lower-case suffixes of image files."""

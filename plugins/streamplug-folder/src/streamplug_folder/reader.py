@@ -9,7 +9,7 @@ import numpy as np
 from streamplug_files import ShardManifest
 
 from streamplug.interfaces import Column, ShardHeader, ShardReader
-from streamplug.plugin_kit.decoding import decoded, undecodable_error
+from streamplug.plugin_kit import decode_values, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _SLASH = ord("/")
@@ -89,7 +89,7 @@ class FilesHead(ShardHeader):
         def where(row: int) -> str:
             return self.named(row, column.name)
 
-        return decoded(column, rows, data, starts, stored.sizes[rows], where=where)
+        return decode_values(column, rows, data, starts, stored.sizes[rows], where=where)
 
     def named(self, row: int, column: str) -> str:
         """Return the name of a value for errors."""

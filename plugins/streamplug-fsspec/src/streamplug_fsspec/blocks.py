@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import BinaryIO
 
-from streamplug.plugin_kit.cancellation import OversizeError, check, current
+from streamplug.plugin_kit import OversizeError, check, current
 from streamplug.types import Buffer
 
 BLOCK_BYTES = 2 << 20

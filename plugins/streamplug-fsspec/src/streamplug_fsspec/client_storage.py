@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streamplug.errors import NotFound, StorageError, StreamplugError
-from streamplug.interfaces.storage import Storage
-from streamplug.plugin_kit.cancellation import Scope, check, current, inside
-from streamplug.plugin_kit.file_commit import STAGING_PREFIX
+from streamplug.interfaces import Storage
+from streamplug.plugin_kit import STAGING_PREFIX, Scope, check, current, inside
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_fsspec.error_mapping import client_error
 

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 
 from streamplug.errors import NotFound, StorageError, Transient
-from streamplug.plugin_kit.error_mapping import (
+from streamplug.plugin_kit import (
     causes_of,
     denied_error,
     missing_error,

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Condition
 from typing import Any
 
-from streamplug.plugin_kit.cancellation import Cancelled, Scope, current
+from streamplug.plugin_kit import Cancelled, Scope, current
 from streamplug.types import Buffer
 from streamplug_fsspec.blocks import BLOCK_BYTES, MAX_UNWRITTEN_SECONDS, BlockBuffer, write
 from streamplug_fsspec.preallocation import preallocate

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from streamplug.errors import AlreadyExists, ConfigError, NotFound, StorageError
-from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.file_commit import staging_path
+from streamplug.interfaces import replaced_error
+from streamplug.plugin_kit import staging_path
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_fsspec.client_storage import ClientStorage
 from streamplug_fsspec.error_mapping import status_of

@@ -16,7 +16,7 @@ from urllib.request import getproxies
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
+from streamplug.plugin_kit import SYSTEM_DIRECTORIES
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_fsspec.body import (
     CHUNK_BYTES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from streamplug.interfaces.storage import replaced_error
+from streamplug.interfaces import replaced_error
 from streamplug.types import Buffer
 from streamplug_fsspec.error_mapping import status_of
 

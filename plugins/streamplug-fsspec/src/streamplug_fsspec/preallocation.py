@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from streamplug.plugin_kit.system_calls import system_call
+from streamplug.plugin_kit import system_call
 
 MAX_PREALLOCATED_BYTES = 256 << 20
 """Limit of preallocation, because the size is unverified information from a server."""

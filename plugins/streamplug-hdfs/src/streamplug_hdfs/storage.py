@@ -11,7 +11,7 @@ from typing import Any
 from streamplug_fsspec import ClientStorage, read_body, write_chunks
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.file_commit import staging_path
+from streamplug.plugin_kit import staging_path
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hdfs.options import check, parse
 from streamplug_hdfs.webhdfs import HdfsError, WebHdfs

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from streamplug_fsspec import OptionTypes, check_options, check_positive, check_url
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.storage import public_url
+from streamplug.interfaces import public_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 20.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from streamplug_parquet.table_snapshot import Bounds, TableSnapshot, open_table, open_table_storage
 
-from streamplug.plugin.location import join
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin import join
+from streamplug.plugin_kit import parsing
 from streamplug.source import OpenStream, Source
 from streamplug.stream import Stream
-from streamplug.transfer.observer import Observer
+from streamplug.transfer import Observer
 from streamplug_iceberg.column_bounds import column_bounds
 from streamplug_iceberg.snapshot_reader import (
     data_entries,

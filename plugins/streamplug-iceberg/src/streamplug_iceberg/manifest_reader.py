@@ -33,7 +33,7 @@ from pyiceberg.manifest import (
 )
 
 from streamplug.interfaces import Compression
-from streamplug.plugin.registry import make
+from streamplug.plugin import make
 
 _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4  # after a block that Snappy compressed

@@ -26,8 +26,8 @@ from streamplug_parquet.table_reader import TableFile
 from streamplug_parquet.types import plain
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
-from streamplug.plugin_kit.codec_errors import parsing
-from streamplug.transfer.pool import map_threads
+from streamplug.plugin_kit import parsing
+from streamplug.transfer import map_threads
 from streamplug.types import Int64
 from streamplug_iceberg.manifest_reader import parse_manifest, parse_manifest_list
 from streamplug_iceberg.table_files import TableFiles

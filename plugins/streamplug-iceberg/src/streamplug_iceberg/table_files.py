@@ -7,11 +7,10 @@ import re
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from streamplug.errors import ConfigError, DataError, NotFound, StorageError, Transient
-from streamplug.interfaces import Storage
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.registry import make
-from streamplug.plugin_kit.codec_errors import parsing
-from streamplug.transfer.retry import call_with_retries
+from streamplug.interfaces import Storage, public_url
+from streamplug.plugin import make
+from streamplug.plugin_kit import parsing
+from streamplug.transfer import call_with_retries
 
 METADATA_FOLDER = "metadata/"
 _HINT = f"{METADATA_FOLDER}version-hint.text"

@@ -13,9 +13,9 @@ import numpy as np
 
 from streamplug.config import check_flags
 from streamplug.errors import ConfigError
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES, Encoding, GatherBuffer
+from streamplug.interfaces import MAX_VALUE_BYTES, Encoding, GatherBuffer
 from streamplug.plugin import resolve
-from streamplug.plugin_kit.codec_errors import large_value_error
+from streamplug.plugin_kit import large_value_error
 from streamplug.types import ColumnValues, Int64
 from streamplug_image.checks import (
     LAYOUTS,

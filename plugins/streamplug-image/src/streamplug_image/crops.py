@@ -17,7 +17,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from streamplug.config import check_flags
 from streamplug.errors import ConfigError
-from streamplug.run.sample_errors import name_value
+from streamplug.run import name_value
 from streamplug_image.arrays import MAX_PIXELS
 from streamplug_image.checks import (
     LAYOUTS,

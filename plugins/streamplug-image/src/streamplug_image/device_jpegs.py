@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.functional import interpolate
 
-from streamplug.adapters.torch_device import find_device
+from streamplug.adapters import find_device
 from streamplug.errors import ConfigError, DecodeError
 from streamplug_image.checks import check_choice, check_size
 

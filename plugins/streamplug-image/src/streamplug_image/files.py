@@ -11,8 +11,8 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES, Encoding
-from streamplug.plugin_kit.codec_errors import large_value_error, wrong_type_error
+from streamplug.interfaces import MAX_VALUE_BYTES, Encoding
+from streamplug.plugin_kit import large_value_error, wrong_type_error
 from streamplug_image.lazy_images import READABLE, open_lazily
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.interfaces.encoding import Encoding
+from streamplug.interfaces import Encoding
 from streamplug.plugin import resolve
 from streamplug_image.files import ImageFile, open_file
 from streamplug_image.jpeg import JPEG_END, read_header

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from PIL import Image
 
 from streamplug.errors import DecodeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.interfaces import Encoding
+from streamplug.plugin_kit import wrong_type_error
 from streamplug_image.files import JPEG, PNG
 from streamplug_image.pil import PIL
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from streamplug.errors import DecodeError
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES
-from streamplug.plugin_kit.codec_errors import large_value_error
+from streamplug.interfaces import MAX_VALUE_BYTES
+from streamplug.plugin_kit import large_value_error
 from streamplug_image.fit import Fit
 from streamplug_image.jpeg import SPACES, decode_jpeg, read_header
 from streamplug_image.normalization import Normalization

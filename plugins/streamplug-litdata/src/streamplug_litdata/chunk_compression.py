@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import CorruptShardError, DataError
-from streamplug.interfaces import Column, Compression
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES
+from streamplug.interfaces import MAX_VALUE_BYTES, Column, Compression
 from streamplug.plugin import make
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import U32, ItemsHead, ItemsReader

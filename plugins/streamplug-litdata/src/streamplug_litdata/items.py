@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import CorruptShardError
 from streamplug.interfaces import Column, ShardHeader, ShardReader
-from streamplug.plugin_kit import decoding
-from streamplug.plugin_kit.decoding import windows
+from streamplug.plugin_kit import decode_values, windows
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.specs import Spec, leaves
 
@@ -169,7 +168,7 @@ def decoded(
         raise CorruptShardError(
             f"sample {rows[at]}, column {column.name!r}: a leaf of {sizes[at]} bytes, not {fixed}"
         )
-    return decoding.decoded(column, rows, data, begins, sizes)
+    return decode_values(column, rows, data, begins, sizes)
 
 
 def _corrupt(row: int, how: str) -> CorruptShardError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column
-from streamplug.plugin_kit.arrow import ValueSizes
+from streamplug.plugin_kit import ValueSizes
 from streamplug.types import Int64
 
 MIN_LIMIT_BYTES, MAX_EXPANSION = 1 << 30, 100

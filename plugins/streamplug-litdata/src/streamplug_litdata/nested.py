@@ -12,8 +12,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.plugin_kit.codec_errors import short_repr, wrong_type_error
-from streamplug.plugin_kit.decoding import undecodable_error
+from streamplug.plugin_kit import short_repr, undecodable_error, wrong_type_error
 
 _TEXT_FROM = 0x21
 """The lowest first byte of JSON text; lower ones are type tags of the binary form."""

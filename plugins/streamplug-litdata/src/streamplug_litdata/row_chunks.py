@@ -14,9 +14,7 @@ import numpy as np
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.interfaces import Column, Encoding, ShardReader
 from streamplug.plugin import make
-from streamplug.plugin_kit.arrow import ValueSizes, value_sizes
-from streamplug.plugin_kit.decoding import undecodable_error
-from streamplug.plugin_kit.merge import merge_values
+from streamplug.plugin_kit import ValueSizes, merge_values, undecodable_error, value_sizes
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import decoded, head_size, offsets_of
 from streamplug_litdata.memory_bounds import check_decoded_size, check_value_sizes, decoded_bytes

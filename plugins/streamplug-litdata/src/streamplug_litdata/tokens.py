@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import CorruptShardError
-from streamplug.interfaces import Column, Encoding, ShardHeader, ShardReader
-from streamplug.interfaces.encoding import GatherBuffer
+from streamplug.interfaces import Column, Encoding, GatherBuffer, ShardHeader, ShardReader
 from streamplug.types import Bytes1D, ColumnValues, Int64
 from streamplug_litdata.items import U32, ItemsHead, decoded, head_size
 from streamplug_litdata.values import Vector

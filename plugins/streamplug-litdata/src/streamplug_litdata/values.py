@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError, InvalidIndexError
-from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import GatherBuffer
-from streamplug.interfaces.vector_column import VectorColumn
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.interfaces import Encoding, GatherBuffer, VectorColumn
+from streamplug.plugin_kit import wrong_type_error
 from streamplug.types import ColumnValues, Int64
 
 NUMPY = dict(

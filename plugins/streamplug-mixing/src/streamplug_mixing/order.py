@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from streamplug.errors import ConfigError
 from streamplug.plan import Mixture, Planner, Streams, Weight
-from streamplug.run.order import Order, check_is_method
-from streamplug.run.order_options import OrderOptions
+from streamplug.run import Order, OrderOptions, check_is_method
 from streamplug.source import OpenSources
 from streamplug_mixing.curriculum import Curriculum
 from streamplug_mixing.mixture_planner import MixturePlanner

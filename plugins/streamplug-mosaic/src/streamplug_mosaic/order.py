@@ -11,7 +11,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.plan import Epoch, Planner, Segment, Streams, WeightedMixture
-from streamplug.run.order import Order
+from streamplug.run import Order
 from streamplug.source import OpenSources
 from streamplug.types import World
 from streamplug_mosaic.batching import MOSAIC_BATCHING_METHODS, MosaicBatching, WeightedStream
@@ -20,7 +20,7 @@ from streamplug_mosaic.partition import Partition, fits, make_partition
 from streamplug_mosaic.sampling import MosaicSampler
 
 if TYPE_CHECKING:
-    from streamplug.run.order_options import OrderOptions
+    from streamplug.run import OrderOptions
 
 BATCHING_METHODS = ("random", *MOSAIC_BATCHING_METHODS)
 """Values of `batching_method` that these orders take."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces import canonical_node_bounds, locate_entry
 from streamplug.plan import Place
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
 from streamplug.types import Int64, World
 
 PARTITIONS = ("orig", "relaxed")

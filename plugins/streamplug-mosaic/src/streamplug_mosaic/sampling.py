@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamplug.plan.selection import SampledShards, Selection, ShardSampler
+from streamplug.plan import SampledShards, Selection, ShardSampler
 from streamplug.types import Int64
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
+from streamplug.interfaces import canonical_node_bounds
 from streamplug.types import Int64
 
 

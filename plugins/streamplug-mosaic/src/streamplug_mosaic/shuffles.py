@@ -7,8 +7,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from streamplug.interfaces import Permutation, ShuffleAlgorithm
-from streamplug.plugin_kit.shuffle_order import ArrayOrder
+from streamplug.interfaces import ArrayOrder, Permutation, ShuffleAlgorithm
 from streamplug.types import Int64
 from streamplug_mosaic.shard_spans import Spans, cut, deal
 

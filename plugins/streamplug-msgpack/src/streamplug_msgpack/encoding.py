@@ -9,8 +9,8 @@ import msgpack
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import short_repr, wrong_type_error
+from streamplug.interfaces import Encoding
+from streamplug.plugin_kit import short_repr, wrong_type_error
 from streamplug_msgpack.arrays import pack_array, unpack_array
 
 _UNCHECKED_BYTES = 1 << 20

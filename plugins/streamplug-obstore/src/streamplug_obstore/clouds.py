@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from streamplug_fsspec import OptionTypes
 
 from streamplug.errors import ConfigError, StorageError
-from streamplug.interfaces.storage import public_url
+from streamplug.interfaces import public_url
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import obstore_module
 from streamplug_obstore.config import azure_config, gcs_config, s3_config

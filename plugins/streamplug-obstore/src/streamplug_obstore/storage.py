@@ -19,7 +19,7 @@ from streamplug_fsspec import (
 )
 
 from streamplug.errors import AlreadyExists, StorageError
-from streamplug.interfaces.storage import replaced_error
+from streamplug.interfaces import replaced_error
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.client import obstore_module
 from streamplug_obstore.error_mapping import (

@@ -23,7 +23,7 @@ from streamplug_fsspec import (
 )
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug.plugin_kit.error_mapping import retryable_cause
+from streamplug.plugin_kit import retryable_cause
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_ocifs.options import check, ocifs_options
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import StateError
-from streamplug.run.session import Session
+from streamplug.run import Session
 from streamplug.types import World
 from streamplug_packing.state import PackingState, SamplePlace, SavedPacks
 

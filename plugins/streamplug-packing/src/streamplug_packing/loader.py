@@ -13,11 +13,17 @@ from numpy.random import Generator
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import default_collate
 
-from streamplug.adapters.dtypes import has_torch_dtype
-from streamplug.adapters.torch import StreamingDataLoader, StreamingDataset
-from streamplug.adapters.torch_batches import TransformedCollate, own_collate
-from streamplug.adapters.torch_device import find_device, move_batches
-from streamplug.adapters.torch_transform import RandomTransform, random_transform
+from streamplug.adapters import (
+    RandomTransform,
+    StreamingDataLoader,
+    StreamingDataset,
+    TransformedCollate,
+    find_device,
+    has_torch_dtype,
+    move_batches,
+    own_collate,
+    random_transform,
+)
 from streamplug.errors import ConfigError
 from streamplug.types import Sample, World
 from streamplug_packing.collate import collate_pack, concatenate_arrays

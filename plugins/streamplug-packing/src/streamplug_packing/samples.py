@@ -11,10 +11,10 @@ from typing import Any
 
 from numpy.random import Generator
 
+from streamplug.adapters import RankRecords, last_position
 from streamplug.config import suggest_keywords
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError
-from streamplug.run.rank_record import RankRecords, last_position
 from streamplug.types import Sample
 from streamplug_packing.handover import check_distance, hand_over, select_records
 from streamplug_packing.options import PackingOptions

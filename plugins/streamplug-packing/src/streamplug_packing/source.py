@@ -10,11 +10,15 @@ import numpy as np
 
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError, DecodeError, add_note
-from streamplug.run.feed import Block, plan_blocks
-from streamplug.run.map_source import MapSource
-from streamplug.run.sample_errors import describe_sample
-from streamplug.run.sample_rng import SampleRng, takes_rng
-from streamplug.run.session import Session
+from streamplug.run import (
+    Block,
+    MapSource,
+    SampleRng,
+    Session,
+    describe_sample,
+    plan_blocks,
+    takes_rng,
+)
 from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.state import SamplePlace
 

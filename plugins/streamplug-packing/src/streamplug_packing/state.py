@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
+from streamplug.adapters import join_records
 from streamplug.config import is_integer
 from streamplug.errors import StateError
-from streamplug.run.rank_record import join_records
 from streamplug.types import World
 
 STATE_VERSION = 2

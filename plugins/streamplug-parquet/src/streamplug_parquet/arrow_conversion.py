@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamplug.errors import EncodeError, EncodeTypeError
-from streamplug.plugin_kit.codec_errors import short_repr
+from streamplug.plugin_kit import short_repr
 from streamplug_parquet.types import spec_of
 
 MAX_OFFSET = (1 << 31) - 1

@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, Encoding
-from streamplug.plugin_kit import decoding
-from streamplug.plugin_kit.arrow import maps_as_dicts, value_sizes
-from streamplug.plugin_kit.merge import merge_values
+from streamplug.plugin_kit import (
+    decode_values,
+    maps_as_dicts,
+    merge_values,
+    undecodable_error,
+    value_sizes,
+)
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.budget import VARIABLE
 from streamplug_parquet.file_directory import FileDirectory, directory_of
@@ -321,7 +325,7 @@ def decoded(column: Column, values: Sequence[Any], rows: Int64) -> ColumnValues:
     have = [place for place, value in enumerate(values) if value is not None]
     sizes = np.array([len(values[place]) for place in have], np.int64)
     data = np.frombuffer(b"".join([values[place] for place in have]), np.uint8)
-    batch = decoding.decoded(column, rows[have], data, np.cumsum(sizes) - sizes, sizes)
+    batch = decode_values(column, rows[have], data, np.cumsum(sizes) - sizes, sizes)
     if len(have) == len(values):
         return batch
     return merge_values(len(values), [(np.array(have, np.int64), column, batch)])
@@ -337,9 +341,9 @@ def decoded_one(column: Column, value: Any, row: int) -> Any:
     try:
         return None if value is None else encoding.decode(value)
     except Exception as error:
-        raise undecodable_error(column, row, error) from error
+        raise row_error(column, row, error) from error
 
 
-def undecodable_error(column: Column, row: int, error: Exception) -> DecodeError:
+def row_error(column: Column, row: int, error: Exception) -> DecodeError:
     """Return the error for a value that cannot be decoded."""
-    return decoding.undecodable_error(f"sample {row}, column {column.name!r}", error)
+    return undecodable_error(f"sample {row}, column {column.name!r}", error)

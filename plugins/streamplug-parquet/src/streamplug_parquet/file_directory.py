@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamplug.errors import ConfigError, DecodeError
-from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import Decoder
-from streamplug.plugin.location import is_url
+from streamplug.interfaces import Decoder, Encoding
+from streamplug.plugin import is_url
 from streamplug_parquet.values import FileStruct
 
 _ATTRIBUTE = "file_directory"

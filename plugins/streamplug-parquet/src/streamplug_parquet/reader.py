@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column, ShardReader
-from streamplug.plugin_kit import decoding
+from streamplug.plugin_kit import undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_parquet.arrow_conversion import MAX_OFFSET
 from streamplug_parquet.budget import budget
-from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, undecodable_error
+from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, row_error
 from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.memory_bounds import DecodedSizes, describe, expanded_size
 from streamplug_parquet.types import plain, spec_of, type_of
@@ -75,7 +75,7 @@ class ParquetReader(ShardReader):
             try:
                 value = chunks[column.name].one(row)
             except Exception as error:
-                raise undecodable_error(column, index, error) from error
+                raise row_error(column, index, error) from error
             if not isinstance(column.encoding, ArrowValue):
                 value = decoded_one(column, value, index)
             sample[column.name] = value
@@ -116,8 +116,8 @@ class ParquetReader(ShardReader):
             try:
                 chunk.one(row)
             except Exception as single:  # noqa: BLE001 - whatever it is, this is the one
-                return undecodable_error(column, index, single)
-        return decoding.undecodable_error(f"column {column.name!r}", error)
+                return row_error(column, index, single)
+        return undecodable_error(f"column {column.name!r}", error)
 
     # -- row groups -------------------------------------------------------------------
 

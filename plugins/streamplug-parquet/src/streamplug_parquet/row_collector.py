@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, StreamplugError
 from streamplug.interfaces import Column
-from streamplug.plugin_kit.check_columns import check_names, count_of
+from streamplug.plugin_kit import check_names, count_of
 from streamplug.types import Int64
 from streamplug_parquet.row_code import CopiedRow, row_function
 from streamplug_parquet.sizes import sizes_of

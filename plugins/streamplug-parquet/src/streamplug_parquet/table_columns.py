@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.interfaces import Column
-from streamplug.plugin_kit.codec_errors import short_repr
+from streamplug.plugin_kit import short_repr
 from streamplug_parquet.encodings import ArrowTypes
 from streamplug_parquet.memory_bounds import decoded_limit, too_large
 from streamplug_parquet.types import plain, spec_of

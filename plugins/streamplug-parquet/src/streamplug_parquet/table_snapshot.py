@@ -14,17 +14,28 @@ import pyarrow as pa
 import xxhash
 
 from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
-from streamplug.index import Index, Schema
-from streamplug.index.basename import validate_basename
-from streamplug.index.columns import DigestColumns, TextColumnBuilder, offsets_from_sizes
-from streamplug.index.model import FileTable
-from streamplug.interfaces import Column, Encoding, Format, ShardInfo, ShardReader, Storage
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import open_storage
+from streamplug.index import (
+    DigestColumns,
+    FileTable,
+    Index,
+    Schema,
+    TextColumnBuilder,
+    offsets_from_sizes,
+    validate_basename,
+)
+from streamplug.interfaces import (
+    Column,
+    Encoding,
+    Format,
+    ShardInfo,
+    ShardReader,
+    Storage,
+    public_url,
+)
+from streamplug.plugin import open_storage
 from streamplug.source import OpenStream, StreamLocation
 from streamplug.stream import Stream
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug.transfer import Observer, TimeoutStorage
 from streamplug.types import Bytes1D, Int64
 from streamplug_parquet.encodings import ArrowTypes
 from streamplug_parquet.table_columns import TableColumn

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamplug.builtin.encodings.plain import Bytes, Str
+from streamplug.builtin import Bytes, Str
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding
-from streamplug.plugin_kit.codec_errors import short_repr
+from streamplug.plugin_kit import short_repr
 from streamplug_parquet.arrow_conversion import (
     MAX_OFFSET,
     TIME_TYPES,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from streamplug.cache.store import ShardStore
+from streamplug.cache import ShardStore
 from streamplug.errors import DataError
 from streamplug.index import Index
 from streamplug.interfaces import RangeReadableFormat, ShardInfo

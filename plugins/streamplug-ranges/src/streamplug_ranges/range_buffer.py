@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from streamplug.interfaces.encoding import GatherBuffer, StoredRange
+from streamplug.interfaces import GatherBuffer, StoredRange
 from streamplug.types import Bytes1D, FileInfo, Int64
 from streamplug_ranges.range_reader import RangeReader
 from streamplug_ranges.shard_headers import MAX_GAP_BYTES, SpeculativeRead

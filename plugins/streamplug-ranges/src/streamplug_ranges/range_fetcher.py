@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamplug.read import NeedFetcher, PartialNeed
-from streamplug.transfer.pool import Job, ThreadPool
+from streamplug.transfer import Job, ThreadPool
 
 _MAX_RANGES_IN_FLIGHT = 64
 # With a higher limit all ranges arrive late instead of some early, and less freed memory can be reused.

@@ -8,10 +8,16 @@ from itertools import islice
 
 from streamplug.errors import StorageError, StreamplugError
 from streamplug.interfaces import Storage
-from streamplug.transfer.disk_errors import map_storage_errors
-from streamplug.transfer.observer import Observer, TransferTask, task_context
-from streamplug.transfer.ranges import check_parts, parts_error
-from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
+from streamplug.transfer import (
+    RETRYABLE_ERRORS,
+    Observer,
+    TransferTask,
+    call_with_retries,
+    check_parts,
+    map_storage_errors,
+    parts_error,
+    task_context,
+)
 from streamplug.types import Buffer, FileInfo
 
 

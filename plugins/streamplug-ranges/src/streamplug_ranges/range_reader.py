@@ -11,12 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from streamplug.errors import CorruptShardError, StreamplugError
-from streamplug.interfaces import Storage
-from streamplug.interfaces.callback import RangesRead
+from streamplug.interfaces import RangesRead, Storage
 from streamplug.source import ShardFiles
-from streamplug.transfer.observer import Observer, TransferTask, task_context
-from streamplug.transfer.ranges import PART_BYTES
-from streamplug.transfer.scan_files import read_scan_file
+from streamplug.transfer import PART_BYTES, Observer, TransferTask, read_scan_file, task_context
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 from streamplug_ranges.range_read import read_many_files, read_ranges
 

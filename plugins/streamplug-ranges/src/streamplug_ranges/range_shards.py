@@ -21,11 +21,9 @@ from streamplug.interfaces import (
     ShardInfo,
     ShardReader,
 )
-from streamplug.plugin_kit.cancellation import Cancelled, check
-from streamplug.read import ColumnSelection, OpenShard, PartialNeed, StreamShards
-from streamplug.read.memory_map import MappedFiles
-from streamplug.transfer.prefetch import PrefetchLimits
-from streamplug.transfer.ranges import TruncatedFileError
+from streamplug.plugin_kit import Cancelled, check
+from streamplug.read import ColumnSelection, MappedFiles, OpenShard, PartialNeed, StreamShards
+from streamplug.transfer import PrefetchLimits, TruncatedFileError
 from streamplug.types import ColumnValues, Int64
 from streamplug_ranges.range_buffer import RangeBuffer
 from streamplug_ranges.range_failures import FILE_ERRORS, RangeFailures

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from streamplug.errors import CorruptShardError, DataError
 from streamplug.index import Index
 from streamplug.interfaces import RangeReadableFormat, ShardHeader, ShardInfo
-from streamplug.plugin_kit.cancellation import check
-from streamplug.transfer.ranges import TruncatedFileError
+from streamplug.plugin_kit import check
+from streamplug.transfer import TruncatedFileError
 from streamplug.types import Bytes1D, Int64
 from streamplug_ranges.range_reader import RangeReader
 from streamplug_ranges.spans import coalesce_ranges, locate_ranges

@@ -12,7 +12,7 @@ import numpy as np
 from streamplug import StreamingDataset, World
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, DecodeError, StreamplugError
-from streamplug.run.sample_rng import SampleRng
+from streamplug.run import SampleRng
 from streamplug.types import ColumnValues
 from streamplug_ray.cluster import connected
 from streamplug_ray.remote_batches import BatchRequest, DatasetCopy, remote_batches, take

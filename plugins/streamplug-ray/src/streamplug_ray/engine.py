@@ -8,9 +8,8 @@ from itertools import islice
 from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
-from streamplug.interfaces import Engine
-from streamplug.interfaces.engine import Task
-from streamplug.plugin_kit.tasks import describe_task_error, pack_task, run_packed_task
+from streamplug.interfaces import Engine, Task
+from streamplug.plugin_kit import describe_task_error, pack_task, run_packed_task
 from streamplug_ray.cluster import connected
 
 _TASKS_PER_CPU = 2

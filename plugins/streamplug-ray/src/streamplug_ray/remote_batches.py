@@ -15,10 +15,9 @@ import numpy as np
 from streamplug.config import whole_number
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import DataError, StateError, StorageError
-from streamplug.plugin.registry import Registrations, registrations, restore
+from streamplug.plugin import Registrations, registrations, restore
 from streamplug.read import resolve_indices
-from streamplug.run.exit import closed_at_exit
-from streamplug.run.feed import Block
+from streamplug.run import Block, closed_at_exit
 from streamplug.types import ColumnValues, Int64
 
 _NUMBER_AT_END = re.compile(r"[0-9]+\Z")

@@ -10,7 +10,7 @@ from s3fs.core import S3_RETRYABLE_ERRORS
 from streamplug_fsspec import IncomingFile, check_content_range, receive_body
 
 from streamplug.errors import Transient
-from streamplug.interfaces.storage import replaced_error
+from streamplug.interfaces import replaced_error
 
 _MAX_PART_BYTES = 8 << 20
 

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from streamplug.plugin_kit.cancellation import Cancelled, Scope, current
+from streamplug.plugin_kit import Cancelled, Scope, current
 
 Result = TypeVar("Result")
 

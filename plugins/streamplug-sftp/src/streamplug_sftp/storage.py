@@ -21,10 +21,8 @@ from streamplug.errors import (
     StreamplugError,
     Transient,
 )
-from streamplug.interfaces.storage import replaced_error
-from streamplug.plugin_kit.error_mapping import storage_error
-from streamplug.plugin_kit.file_commit import STAGING_PREFIX
-from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
+from streamplug.interfaces import replaced_error
+from streamplug.plugin_kit import STAGING_PREFIX, SYSTEM_DIRECTORIES, storage_error
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_sftp.options import READ_TIMEOUT, check, connection_options, parse
 from streamplug_sftp.session import SftpSession

@@ -14,7 +14,7 @@ from streamplug_tools.options import JobProgress
 from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug.errors import ConfigError
 from streamplug_simulate import MAX_NEEDS, open_dataset
 from streamplug_simulate import simulate as simulated

@@ -9,9 +9,9 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug.errors import StreamplugError
-from streamplug.plugin.registry import list_names
+from streamplug.plugin import list_names
 from streamplug_simulate import Scenario, SimulatedDataset
 from streamplug_simulate.arguments import parse_arguments
 from streamplug_simulate.page import page

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from streamplug.display.tables import make_console, pairs_table, rows_table
+from streamplug.display import make_console, pairs_table, rows_table
 from streamplug_simulate import EpochResult, NodeResult, SimulationResult
 from streamplug_simulate.model.scenario import uses_block_size
 

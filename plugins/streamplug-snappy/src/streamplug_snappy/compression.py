@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from cramjam import DecompressionError, snappy
 
-from streamplug.interfaces.compression import Compression
-from streamplug.plugin_kit.codec_errors import damaged_error, too_large_error
+from streamplug.interfaces import Compression
+from streamplug.plugin_kit import damaged_error, too_large_error
 from streamplug.types import Buffer
 
 

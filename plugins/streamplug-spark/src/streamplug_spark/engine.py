@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from streamplug.errors import WriterError
-from streamplug.interfaces import Engine
-from streamplug.interfaces.engine import Task
-from streamplug.plugin_kit.tasks import pack_task, run_packed_task
+from streamplug.interfaces import Engine, Task
+from streamplug.plugin_kit import pack_task, run_packed_task
 from streamplug_spark.session import spark_context
 
 _POLL = 0.1

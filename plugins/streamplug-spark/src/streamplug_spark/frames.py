@@ -13,9 +13,14 @@ from typing import Any
 from streamplug import Storage
 from streamplug.config import check_flags
 from streamplug.errors import ConfigError, OutputExistsError, WriterError
-from streamplug.plugin import open_storage
-from streamplug.plugin.location import absolute_location, join, local_path, output_locations
-from streamplug.plugin.registry import registrations
+from streamplug.plugin import (
+    absolute_location,
+    join,
+    local_path,
+    open_storage,
+    output_locations,
+    registrations,
+)
 from streamplug_spark.partition import MARK, PART_FOLDER, PartitionWriter
 from streamplug_spark.schema import encodings_of
 

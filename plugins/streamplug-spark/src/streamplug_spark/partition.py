@@ -13,10 +13,8 @@ from streamplug_files import PLAN_NAME
 
 from streamplug import Writer
 from streamplug.errors import ConfigError, DataError, EncodeError, NotFound
-from streamplug.plugin import open_storage
-from streamplug.plugin.location import join
-from streamplug.plugin.registry import Registrations, restore
-from streamplug.plugin_kit.arrow import to_python
+from streamplug.plugin import Registrations, join, open_storage, restore
+from streamplug.plugin_kit import to_python
 
 MARK = PLAN_NAME
 """Name of the marker file that identifies the job that writes to a location."""

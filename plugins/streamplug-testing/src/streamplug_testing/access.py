@@ -12,10 +12,10 @@ import pytest
 
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.plugin.registry import register, resolve, unregister
+from streamplug.plugin import register, resolve, unregister
 from streamplug.source import Access
 from streamplug.stream import Stream
-from streamplug.transfer.pool import map_threads
+from streamplug.transfer import map_threads
 from streamplug.write import MDSWriter
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.equality import same

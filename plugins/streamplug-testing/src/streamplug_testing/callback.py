@@ -12,9 +12,9 @@ import pytest
 
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
-from streamplug.interfaces import Callback, Stats
-from streamplug.interfaces.callback import (
+from streamplug.interfaces import (
     CacheHit,
+    Callback,
     EpochEnded,
     EpochStarted,
     Event,
@@ -25,6 +25,7 @@ from streamplug.interfaces.callback import (
     ShardEvicted,
     ShardRepaired,
     Stalled,
+    Stats,
 )
 from streamplug.plugin import resolve
 from streamplug.types import World

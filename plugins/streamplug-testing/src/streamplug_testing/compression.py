@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError, DecompressError
-from streamplug.interfaces.compression import Compression
+from streamplug.interfaces import Compression
 from streamplug.plugin import make, resolve
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.memory import takes_less_of_the_system

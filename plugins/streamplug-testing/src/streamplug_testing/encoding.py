@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding, GatherBuffer, StoredRange
+from streamplug.interfaces import Encoding, GatherBuffer, StoredRange
 from streamplug.plugin import make
 from streamplug.types import Bytes1D, Int64
 from streamplug_testing.deviations import ConformanceBase

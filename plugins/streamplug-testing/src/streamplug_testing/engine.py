@@ -18,8 +18,7 @@ from streamplug_tools.partitioned import write_parts
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine
-from streamplug.plugin import resolve
-from streamplug.plugin.location import open_storage
+from streamplug.plugin import open_storage, resolve
 from streamplug.write import Writer
 from streamplug_testing.deviations import ConformanceBase
 

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from unittest import mock
 
-from streamplug.plugin import Provider, discovery, hookimpl, registry
+from streamplug.plugin import (
+    Provider,
+    Registrations,
+    clear_caches,
+    hookimpl,
+    register,
+    registrations,
+    unregister,
+)
 
 _VARIABLES = ("STREAMPLUG_PLUGINS", "STREAMPLUG_DISABLE_PLUGINS", "STREAMPLUG_STRICT_PLUGINS")
 
@@ -32,18 +40,18 @@ def isolated_plugins(*plugins: object) -> Iterator[None]:
         hook = hookimpl(lambda: providers)
         points.append(Point("test", SimpleNamespace(streamplug_plugins=hook)))
     environment = {k: v for k, v in os.environ.items() if k not in _VARIABLES}
-    saved = registry.registrations()
-    registry.clear_caches()
+    saved = registrations()
+    clear_caches()
     try:
         with (
-            mock.patch.object(discovery, "entry_points", return_value=points),
+            mock.patch("streamplug.plugin.discovery.entry_points", return_value=points),
             mock.patch.dict(os.environ, environment, clear=True),
         ):
             _set_registrations({})
             yield
     finally:
         _set_registrations(saved)
-        registry.clear_caches()
+        clear_caches()
 
 
 @dataclass(frozen=True)
@@ -73,10 +81,10 @@ def _name(plugin: object) -> str:
     return name.partition(".")[0]
 
 
-def _set_registrations(registrations: registry.Registrations) -> None:
-    for kind, names in registry.registrations().items():
+def _set_registrations(wanted: Registrations) -> None:
+    for kind, names in registrations().items():
         for name in names:
-            registry.unregister(kind, name)
-    for kind, classes in registrations.items():
+            unregister(kind, name)
+    for kind, classes in wanted.items():
         for name, cls in classes.items():
-            registry.register(kind, name, cls, replace=True)
+            register(kind, name, cls, replace=True)

@@ -17,8 +17,8 @@ import pytest
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StateError, UnknownNameError
 from streamplug.plan import Epoch, Place, Planner, checked_batches, rows_of
-from streamplug.plugin.registry import register, resolve, unregister
-from streamplug.run.order import Order
+from streamplug.plugin import register, resolve, unregister
+from streamplug.run import Order
 from streamplug.stream import Stream
 from streamplug.types import World
 from streamplug.write import MDSWriter

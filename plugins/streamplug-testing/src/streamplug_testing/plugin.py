@@ -12,16 +12,14 @@ from typing import ClassVar
 import pytest
 
 from streamplug.errors import PluginError
-from streamplug.plugin.discovery import PluginEntry, inventory, normalize
-from streamplug.plugin.hookspecs import PROJECT
-from streamplug.plugin.registry import load_class
+from streamplug.plugin import PROJECT, PluginEntry, inventory, load_class, normalize
 from streamplug_testing.deviations import ConformanceBase
 
 _PIN = re.compile(r"streamplug\s*\(?([<>=~!][^;)]*|)\)?\s*(;.*)?")
 
 _FOREIGN = """
 import importlib, json, sys
-import streamplug.plugin.hookspecs
+from streamplug.plugin import hookimpl
 before = set(sys.modules)
 importlib.import_module(sys.argv[1])
 ours = {"streamplug", sys.argv[1].partition(".")[0], *sys.stdlib_module_names}

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamplug.interfaces import Permutation, ShuffleAlgorithm
+from streamplug.interfaces import Permutation, ShuffleAlgorithm, canonical_node_bounds
 from streamplug.plugin import resolve
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
 from streamplug.types import Int64
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.memory import takes_less

@@ -31,7 +31,7 @@ from streamplug.interfaces import (
     ShardReader,
     WritableFormat,
 )
-from streamplug.plugin_kit.decoding import decoded, undecodable_error
+from streamplug.plugin_kit import decode_values, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_text.values import FieldValue
 
@@ -200,7 +200,7 @@ class SplitHeader(ShardHeader):
         sizes = np.fromiter(map(len, values), np.int64, len(values))
         data, starts = np.frombuffer(b"".join(values), np.uint8), np.cumsum(sizes) - sizes
         where = partial(self._named, column=column)
-        return decoded(column, rows, data, starts, sizes, where=where)
+        return decode_values(column, rows, data, starts, sizes, where=where)
 
     def _named(self, index: int, column: Column) -> str:
         return f"{self.called(index)}, column {column.name!r}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.plugin_kit import wrong_type_error
 
 
 class FieldValue(Encoding):

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamplug.errors import EncodeError, EncodeTypeError
 from streamplug.interfaces import Column, ShardWriter, WriteSettings
-from streamplug.plugin_kit.check_columns import check_names, count_of
+from streamplug.plugin_kit import check_names, count_of
 from streamplug.types import Buffer, Int64
 from streamplug_text.row_writer import row_writer
 from streamplug_text.split import MAX_FILE, U32, schema_text

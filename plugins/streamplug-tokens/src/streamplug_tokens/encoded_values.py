@@ -8,10 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamplug.interfaces import Column, GatherBuffer
-from streamplug.read import Reader
-from streamplug.read.assemble import ShardGroups
-from streamplug.read.memory_map import spanned
-from streamplug.read.open_shards import OpenShard
+from streamplug.read import OpenShard, Reader, ShardGroups, spanned
 from streamplug.types import Int64
 
 

@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 from xxhash import xxh3_128, xxh64
 
-from streamplug.cache.staging import stage_cache_file
-from streamplug.cache.user_cache import source_cache_dir
+from streamplug.cache import source_cache_dir, stage_cache_file
 from streamplug.errors import InvalidIndexError
-from streamplug.plugin.location import local_path
+from streamplug.plugin import local_path
 from streamplug.source import OpenStream
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import STATE_DIR, cache_lock, file_lock
+from streamplug.transfer import STATE_DIR, cache_lock, file_lock, map_disk_errors
 from streamplug.types import Int64
 from streamplug_tokens.memory_map import MappedFile
 

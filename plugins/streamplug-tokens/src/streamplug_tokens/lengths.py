@@ -13,12 +13,10 @@ from streamplug_ranges import read_header_sizes
 from xxhash import xxh64
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
-from streamplug.index import Schema
-from streamplug.index.columns import offsets_from_sizes
-from streamplug.interfaces import Column, VectorColumn
-from streamplug.interfaces.encoding import bypasses
+from streamplug.index import Schema, offsets_from_sizes
+from streamplug.interfaces import Column, VectorColumn, bypasses
 from streamplug.source import OpenStream
-from streamplug.transfer.pool import map_threads
+from streamplug.transfer import map_threads
 from streamplug.types import Int64
 from streamplug_tokens.document_offsets import DocumentOffsets, EqualLengths, ListedOffsets
 from streamplug_tokens.length_cache import ArrayCache

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamplug.read import Need
-from streamplug.read.gather import slice_columns
+from streamplug.read import Need, slice_columns
 from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.options import TokenRowOptions

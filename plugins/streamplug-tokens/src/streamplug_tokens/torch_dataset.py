@@ -1,6 +1,6 @@
 """The data set of token rows as an IterableDataset of torch."""
 
-from streamplug.adapters.torch import StreamingDataset
+from streamplug.adapters import StreamingDataset
 from streamplug_tokens import dataset
 
 

@@ -13,8 +13,8 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format, WriteSettings
-from streamplug.plugin.registry import is_known, list_names, make, split_spec
-from streamplug.write.columns import format_of
+from streamplug.plugin import is_known, list_names, make, split_spec
+from streamplug.write import format_of
 from streamplug_tools.raw_values import same_encoding
 from streamplug_tools.time_values import encoding_choices, is_converted_alike, is_temporal
 

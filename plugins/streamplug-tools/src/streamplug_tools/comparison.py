@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamplug.config import check_flags, suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.stream import Stream
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory
 from streamplug_tools.options import (
     JobProgress,
     Location,

@@ -6,18 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from streamplug.config import parse_bytes
-from streamplug.config.config_file import to_plain
+from streamplug.config import parse_bytes, to_plain
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.index.hashes import chosen_hashes
+from streamplug.index import chosen_hashes
 from streamplug.interfaces import Callback
-from streamplug.plugin.location import open_storage, output_locations
-from streamplug.plugin.registry import resolve, split_spec
+from streamplug.plugin import open_storage, output_locations, resolve, split_spec
 from streamplug.source import OpenSources
-from streamplug.transfer.observer import Observer
-from streamplug.write.columns import format_of, make_columns
-from streamplug.write.writer import Writer
+from streamplug.transfer import Observer
+from streamplug.write import Writer, format_of, make_columns
 
 
 class _AllChecked(Exception):

@@ -7,8 +7,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from streamplug.config.parameters import REQUIRED, is_section, parameters
-from streamplug.config.validation import file_types, is_list, is_mapping, item_hint
+from streamplug.config import (
+    REQUIRED,
+    file_types,
+    is_list,
+    is_mapping,
+    is_section,
+    item_hint,
+    parameters,
+)
 
 _TYPES = {
     str: "string", Path: "string", bool: "boolean", int: "integer", float: "number", type(None): "null",

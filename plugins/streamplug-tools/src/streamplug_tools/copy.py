@@ -20,10 +20,10 @@ from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Column, Encoding
-from streamplug.plugin.location import local_path, open_storage, output_locations
+from streamplug.plugin import local_path, open_storage, output_locations
 from streamplug.source import read_index
 from streamplug.stream import Stream
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug_tools.column_mapping import (
     ColumnMapping,

@@ -14,9 +14,9 @@ from streamplug_files import PLAN_NAME
 from streamplug.errors import InvalidIndexError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path
-from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.write.destination import delete_durably, quote_names
+from streamplug.plugin import local_path
+from streamplug.transfer import STATE_DIR
+from streamplug.write import delete_durably, quote_names
 from streamplug_tools.part_task import ATTEMPTS
 
 REMOVED = "removed"

@@ -21,8 +21,8 @@ import numpy as np
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, DataError
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import is_url
+from streamplug.interfaces import public_url
+from streamplug.plugin import is_url
 from streamplug_tools.expression_grammar import restrict
 from streamplug_tools.value_hash import xxh64
 

@@ -22,7 +22,7 @@ from streamplug_files import (
 from streamplug.errors import ConfigError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, Storage
-from streamplug.plugin.registry import list_names, resolve
+from streamplug.plugin import list_names, resolve
 from streamplug.source import recognize_source
 from streamplug.stream import Stream
 

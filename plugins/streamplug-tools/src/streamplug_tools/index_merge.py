@@ -8,10 +8,18 @@ from functools import partial
 from typing import Any
 
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound
-from streamplug.index import INDEX_NAME, Schema, find_mismatches, format_index, parse_index
-from streamplug.index.basename import NAME_RULES, normalize_basename, validate_basename
+from streamplug.index import (
+    INDEX_NAME,
+    NAME_RULES,
+    Schema,
+    find_mismatches,
+    format_index,
+    normalize_basename,
+    parse_index,
+    validate_basename,
+)
 from streamplug.interfaces import Storage
-from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer import call_with_retries
 
 
 def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:

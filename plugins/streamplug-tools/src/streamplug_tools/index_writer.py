@@ -20,10 +20,8 @@ from streamplug_files import (
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.index import INDEX_NAME, format_index, parse_index
 from streamplug.interfaces import Format, Storage
-from streamplug.plugin.location import local_path, open_storage
-from streamplug.plugin.registry import make
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.plugin import local_path, make, open_storage
+from streamplug.transfer import TemporaryDirectory, call_with_retries
 
 _SCAN_RETRIES = 2
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from streamplug.config import suggest_keywords
-from streamplug.display.object_summary import ObjectSummary, SummaryRepr
+from streamplug.display import ObjectSummary, SummaryRepr
 from streamplug.index import Index
 from streamplug.stream import Stream
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.json_lines import as_lines
 from streamplug_tools.options import Location, check_count, whole_stream

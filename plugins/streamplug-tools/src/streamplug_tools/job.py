@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.stream import Stream
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug_tools.column_mapping import ColumnMapping
 from streamplug_tools.copy import BatchTransform, CopyInput, copy, map_table_columns

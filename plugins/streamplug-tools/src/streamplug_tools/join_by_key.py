@@ -12,7 +12,7 @@ import numpy as np
 from streamplug.config import check_names, suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.stream import Stream
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug_tools.column_mapping import ColumnMapping, check_distinct, check_renamed
 from streamplug_tools.copy import CopyInput, copy, map_table_columns

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from streamplug.config import check_names, suggest_keywords
-from streamplug.display.terminal import visible_json
+from streamplug.display import visible_json
 from streamplug.errors import ConfigError, DataError
 from streamplug.interfaces import Column
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory
 from streamplug_tools.options import Columns, Sources, streams
 from streamplug_tools.raw_values import has_own_encoding
 from streamplug_tools.row_access import Batch, Table, cache_locally

@@ -15,14 +15,15 @@ from streamplug_files import PLAN_NAME
 
 from streamplug.config import check_flags, check_seconds, suggest_keywords
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, OutputExistsError
-from streamplug.index import INDEX_NAME, parse_index
-from streamplug.index.basename import is_shard_name
-from streamplug.interfaces import Storage
-from streamplug.interfaces.storage import public_urls
-from streamplug.plugin.location import local_path, open_storage
-from streamplug.transfer.file_lock import STATE_DIR
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.index import INDEX_NAME, is_shard_name, parse_index
+from streamplug.interfaces import Storage, public_urls
+from streamplug.plugin import local_path, open_storage
+from streamplug.transfer import (
+    DOWNLOAD_TIMEOUT_SECONDS,
+    STATE_DIR,
+    TimeoutStorage,
+    call_with_retries,
+)
 from streamplug_tools.index_merge import merge_indexes, write_index
 from streamplug_tools.part_task import ATTEMPTS
 

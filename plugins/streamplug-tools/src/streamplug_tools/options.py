@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from streamplug.config import check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError
-from streamplug.index.hashes import chosen_hashes
+from streamplug.index import chosen_hashes
 from streamplug.interfaces import Engine
 from streamplug.stream import Stream
 from streamplug_tools.column_mapping import format_name

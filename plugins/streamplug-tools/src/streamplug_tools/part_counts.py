@@ -10,7 +10,7 @@ from threading import Event, Thread
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
 
 _POLL_SECONDS = 0.1

@@ -9,11 +9,14 @@ from pathlib import Path
 from streamplug.errors import CorruptShardError, InvalidIndexError, UnknownNameError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import local_path
-from streamplug.plugin_kit.file_commit import make_directory, sync_directory, sync_files
-from streamplug.transfer.disk_errors import map_output_errors
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.plugin import local_path
+from streamplug.plugin_kit import make_directory, sync_directory, sync_files
+from streamplug.transfer import (
+    DOWNLOAD_TIMEOUT_SECONDS,
+    TimeoutStorage,
+    call_with_retries,
+    map_output_errors,
+)
 from streamplug.types import FileInfo
 
 

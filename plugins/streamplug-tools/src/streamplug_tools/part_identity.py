@@ -15,7 +15,7 @@ import xxhash
 
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError
-from streamplug.plugin.location import local_path
+from streamplug.plugin import local_path
 from streamplug_tools.function_digest import digest_function
 
 

@@ -27,12 +27,10 @@ from streamplug.errors import (
     WriterError,
 )
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces import Storage
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import join, local_path, open_storage
-from streamplug.plugin.registry import restore
-from streamplug.plugin_kit.file_commit import sync_directory
-from streamplug.write.writer import Writer
+from streamplug.interfaces import Storage, public_url
+from streamplug.plugin import join, local_path, open_storage, restore
+from streamplug.plugin_kit import sync_directory
+from streamplug.write import Writer
 from streamplug_tools.part_counts import open_counts
 from streamplug_tools.part_files import (
     fetch_part,

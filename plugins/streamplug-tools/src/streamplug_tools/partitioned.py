@@ -23,19 +23,18 @@ from streamplug.errors import (
     ConfigError,
     StreamplugError,
 )
-from streamplug.index.hashes import chosen_hashes
-from streamplug.interfaces import Engine
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import (
+from streamplug.index import chosen_hashes
+from streamplug.interfaces import Engine, public_url
+from streamplug.plugin import (
     join,
     local_path,
     open_storage,
+    registrations,
 )
-from streamplug.plugin.registry import make as make_plugin
-from streamplug.plugin.registry import registrations
-from streamplug.plugin_kit.tasks import run_tasks
-from streamplug.transfer.tempdir import TemporaryDirectory
-from streamplug.write.writer import Writer
+from streamplug.plugin import make as make_plugin
+from streamplug.plugin_kit import run_tasks
+from streamplug.transfer import TemporaryDirectory
+from streamplug.write import Writer
 from streamplug_tools.local_engine import Local
 from streamplug_tools.part_counts import watch_counts
 from streamplug_tools.part_identity import declared_identity, make_plan

@@ -23,18 +23,21 @@ from streamplug.errors import (
 )
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
-from streamplug.plugin.location import (
+from streamplug.plugin import (
     absolute_location,
     local_path,
     open_storage,
     output_locations,
 )
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import try_file_lock
-from streamplug.transfer.pool import map_threads
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.tempdir import make_temp_root
-from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.transfer import (
+    DOWNLOAD_TIMEOUT_SECONDS,
+    TimeoutStorage,
+    call_with_retries,
+    make_temp_root,
+    map_disk_errors,
+    map_threads,
+    try_file_lock,
+)
 from streamplug_tools.dataset_removal import (
     REMOVED,
     check_empty,

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamplug.errors import UnknownNameError
 from streamplug.interfaces import Encoding
-from streamplug.plugin.registry import make
+from streamplug.plugin import make
 
 _MAX_TEXT_CHARS = 400
 _MAX_DECODED_BYTES = 32 << 20

@@ -19,7 +19,7 @@ from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError, DataError
 from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format
-from streamplug.plugin.registry import make
+from streamplug.plugin import make
 from streamplug.types import Int64
 from streamplug_tools.column_mapping import ColumnMapping, select_columns
 from streamplug_tools.copy import map_table_columns

@@ -18,8 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from streamplug.display.progress import interactive
-from streamplug.display.progress_lines import TitleColumn, make_progress
+from streamplug.display import TitleColumn, interactive, make_progress
 from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progress
 
 

@@ -9,18 +9,19 @@ from typing import Any
 
 from streamplug.errors import EncodeTypeError
 from streamplug.interfaces import (
+    MAX_VALUE_BYTES,
     Column,
     Encoding,
+    GatherBuffer,
     ShardInfo,
     ShardReader,
     ShardWriter,
     WritableFormat,
     WriteSettings,
 )
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES, GatherBuffer
-from streamplug.plugin.registry import is_known, resolve
+from streamplug.plugin import is_known, resolve
 from streamplug.types import Bytes1D, ColumnValues, Int64
-from streamplug.write.columns import format_of
+from streamplug.write import format_of
 from streamplug_tools.format_detection import list_formats
 
 

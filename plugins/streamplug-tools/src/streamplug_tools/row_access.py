@@ -17,12 +17,11 @@ from streamplug.config import check_names
 from streamplug.errors import ConfigError
 from streamplug.index import Index
 from streamplug.interfaces import Column
-from streamplug.plugin.location import absolute_location, local_path
-from streamplug.run.feed import Block, Feed
+from streamplug.plugin import absolute_location, local_path
+from streamplug.run import Block, Feed
 from streamplug.source import OpenSources
 from streamplug.stream import Stream
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import Observer, TemporaryDirectory
 from streamplug.types import ColumnValues, Int64, World
 from streamplug_tools.raw_values import keep_raw
 from streamplug_tools.selection_order import SelectionOrder

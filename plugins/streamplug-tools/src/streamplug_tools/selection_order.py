@@ -11,10 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamplug.interfaces import Permutation
-from streamplug.plugin.location import open_storage
-from streamplug.plugin.registry import make
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.retry import call_with_retries
+from streamplug.plugin import make, open_storage
+from streamplug.transfer import call_with_retries, map_disk_errors
 from streamplug.types import Int64
 
 _ID = np.dtype("<i8")

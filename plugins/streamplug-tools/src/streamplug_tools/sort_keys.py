@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from streamplug.errors import ConfigError, StreamplugError
-from streamplug.read.assemble import make_samples
+from streamplug.read import make_samples
 from streamplug.stream import Stream
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer import map_disk_errors
 from streamplug.types import Int64
 from streamplug_tools.expressions import Expression
 from streamplug_tools.options import JobProgress, ProgressCallback

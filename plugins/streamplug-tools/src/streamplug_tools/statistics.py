@@ -10,7 +10,7 @@ import numpy as np
 from streamplug.config import check_flags
 from streamplug.index import Index
 from streamplug.stream import Stream
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug_tools.column_sampling import MAX_PREVIEWS, ColumnSampler, ColumnStatistics, Values
 from streamplug_tools.histogram import Histogram, make_histogram

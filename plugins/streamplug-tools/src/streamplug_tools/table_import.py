@@ -10,9 +10,7 @@ from typing import Any
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Format
-from streamplug.write.columns import format_of
-from streamplug.write.input_adapters import Batch, iterate_batches
-from streamplug.write.writer import Writer
+from streamplug.write import Batch, Writer, format_of, iterate_batches
 from streamplug_tools.infer_columns import infer_columns
 
 

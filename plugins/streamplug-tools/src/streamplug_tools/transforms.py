@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from streamplug.config import check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import absolute_location, output_locations
+from streamplug.interfaces import public_url
+from streamplug.plugin import absolute_location, output_locations
 from streamplug.types import Int64
 from streamplug_tools.expressions import Expression
 from streamplug_tools.job import DatasetJob, open_job

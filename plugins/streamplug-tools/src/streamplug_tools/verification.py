@@ -11,18 +11,14 @@ from threading import Lock
 import numpy as np
 from streamplug_files import MultiFileFormat
 
-from streamplug.cache.shard_files import cached_files
-from streamplug.cache.store import ShardStore
+from streamplug.cache import ShardStore, cached_files
 from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, PluginError, StreamplugError
 from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
-from streamplug.interfaces import Column, ShardReader
-from streamplug.interfaces.lazy_value import lazy_values
-from streamplug.read.memory_map import MappedFiles
+from streamplug.interfaces import Column, ShardReader, lazy_values
+from streamplug.read import MappedFiles
 from streamplug.stream import Stream
-from streamplug.transfer.pool import map_threads
-from streamplug.transfer.tempdir import TemporaryDirectory
-from streamplug.transfer.verify import verify_file
+from streamplug.transfer import TemporaryDirectory, map_threads, verify_file
 from streamplug.types import ColumnValues
 from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progress
 

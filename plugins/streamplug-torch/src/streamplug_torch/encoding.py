@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.interfaces import Encoding
+from streamplug.plugin_kit import wrong_type_error
 
 _CODES = {
     "uint8": 8,

@@ -15,8 +15,7 @@ from streamplug_tools.commands.value_types import refuse_repeated
 from streamplug_tools.progress import progress_bars
 
 from streamplug.cli import examples
-from streamplug.display.tables import make_console, rows_table
-from streamplug.display.terminal import say
+from streamplug.display import make_console, rows_table, say
 from streamplug_views import history
 from streamplug_views.compaction import compact as compact_view
 from streamplug_views.history import Version

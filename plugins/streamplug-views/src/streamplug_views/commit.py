@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.storage import public_url
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.interfaces import public_url
+from streamplug.transfer import map_disk_errors
 from streamplug.types import Int64
 from streamplug_views.manifest import Group, Manifest, RowsFile, SourceEntry, ViewPart
 from streamplug_views.row_map import RowMap, RowMapping

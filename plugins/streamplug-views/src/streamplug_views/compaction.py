@@ -11,7 +11,7 @@ from streamplug_tools.options import Output, ProgressCallback, ignore_progress
 from streamplug_tools.transforms import convert
 
 from streamplug.errors import ConfigError
-from streamplug.plugin.location import absolute_location
+from streamplug.plugin import absolute_location
 from streamplug_views.history import Location
 from streamplug_views.manifest import Step
 from streamplug_views.view import Commit, View, check_message

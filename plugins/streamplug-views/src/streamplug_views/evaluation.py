@@ -24,15 +24,20 @@ from streamplug_tools.sort_keys import batch_rows, number_values, sort_by_key
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.interfaces import Engine
-from streamplug.plugin.location import absolute_location, join, local_path, open_storage
-from streamplug.plugin.registry import Registrations, make, registrations, restore
-from streamplug.plugin_kit.tasks import run_tasks
+from streamplug.plugin import (
+    Registrations,
+    absolute_location,
+    join,
+    local_path,
+    make,
+    open_storage,
+    registrations,
+    restore,
+)
+from streamplug.plugin_kit import run_tasks
 from streamplug.source import OpenStream
 from streamplug.stream import Stream
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import Observer, TemporaryDirectory, call_with_retries, map_disk_errors
 from streamplug.types import Int64
 from streamplug_views.pruning import kept_ranges, split_ranges
 from streamplug_views.row_map import MISSING, RowMap, RowMapping

@@ -11,20 +11,16 @@ import numpy as np
 import xxhash
 from streamplug_tools.expressions import Expression
 
-from streamplug.cache.staging import stage_cache_file
-from streamplug.cache.user_cache import source_cache_dir
-from streamplug.display.progress_bar import ProgressBar
+from streamplug.cache import source_cache_dir, stage_cache_file
+from streamplug.display import ProgressBar
 from streamplug.errors import ConfigError, StorageError, UnsafeTypeError, prefix_errors
 from streamplug.index import INDEX_NAME
-from streamplug.interfaces.storage import public_url
+from streamplug.interfaces import public_url
 from streamplug.plan import RowSelection, parse_selection
-from streamplug.plugin.location import open_storage, strip_client
+from streamplug.plugin import open_storage, strip_client
 from streamplug.source import OpenStream, Source
 from streamplug.stream import Stream
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.file_lock import cache_lock
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.retry import call_with_retries
+from streamplug.transfer import Observer, cache_lock, call_with_retries, map_disk_errors
 from streamplug.types import Int64
 from streamplug_views.evaluation import evaluate
 from streamplug_views.row_set import RowSet, make_row_set

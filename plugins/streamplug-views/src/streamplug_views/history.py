@@ -14,7 +14,7 @@ from streamplug_tools.options import check_count
 from streamplug.config import check_flags
 from streamplug.errors import ConfigError
 from streamplug.plan import RowSelection
-from streamplug.plugin.location import absolute_location
+from streamplug.plugin import absolute_location
 from streamplug.stream import Stream
 from streamplug.types import Int64
 from streamplug_views.manifest import Manifest, Step

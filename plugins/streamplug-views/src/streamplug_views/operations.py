@@ -14,9 +14,8 @@ import numpy as np
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
-from streamplug.interfaces.storage import public_url
-from streamplug.plan import RowSelection
-from streamplug.plan.row_selection import RowRange
+from streamplug.interfaces import public_url
+from streamplug.plan import RowRange, RowSelection
 from streamplug.types import Int64
 from streamplug_views.evaluation import evaluate, match_keys, read_keys
 from streamplug_views.row_map import MISSING, RowMap, RowMapping

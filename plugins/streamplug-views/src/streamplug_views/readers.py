@@ -12,7 +12,7 @@ import numpy as np
 
 from streamplug.errors import DataError
 from streamplug.read import Need, SampleReader
-from streamplug.transfer.prefetch import PrefetchLimits
+from streamplug.transfer import PrefetchLimits
 from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_views.row_map import MISSING, RowMapping
 

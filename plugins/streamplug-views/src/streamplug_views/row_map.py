@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DataError
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin_kit import parsing
 from streamplug.types import Int64
 
 MISSING = -1

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DataError
 from streamplug.plan import RowSelection
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer import map_disk_errors
 from streamplug.types import Bytes1D, Int64
 
 _MAGIC = b"sprows1\n"

@@ -11,11 +11,8 @@ import numpy as np
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError
-from streamplug.index import Index, Schema, find_mismatches
-from streamplug.index.columns import offsets_from_sizes
-from streamplug.index.model import FileTable
-from streamplug.interfaces import Column
-from streamplug.interfaces.encoding import Decoder
+from streamplug.index import FileTable, Index, Schema, find_mismatches, offsets_from_sizes
+from streamplug.interfaces import Column, Decoder
 from streamplug.plan import RowSelection
 from streamplug.read import Reader, SampleReader, apply_decoders, limit_values
 from streamplug.source import OpenStream

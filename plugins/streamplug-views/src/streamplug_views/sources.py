@@ -14,12 +14,11 @@ import xxhash
 from streamplug_files import glob_prefix
 
 from streamplug.errors import DataError, StorageError, prefix_errors
-from streamplug.index import Index
-from streamplug.index.columns import DigestColumns, TextColumn
-from streamplug.plugin.location import is_url, local_path, strip_client
+from streamplug.index import DigestColumns, Index, TextColumn
+from streamplug.plugin import is_url, local_path, strip_client
 from streamplug.source import OpenStream, StreamLocation
 from streamplug.stream import Stream
-from streamplug.transfer.observer import Observer
+from streamplug.transfer import Observer
 from streamplug_views.manifest import SourceEntry
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 import xxhash
 
-from streamplug.cache.user_cache import source_cache_dir
+from streamplug.cache import source_cache_dir
 from streamplug.errors import (
     AccessDenied,
     AlreadyExists,
@@ -40,10 +40,9 @@ from streamplug.errors import (
     Transient,
 )
 from streamplug.index import INDEX_NAME
-from streamplug.plugin.location import absolute_location, local_path, open_storage
-from streamplug.plugin_kit.file_commit import make_directory, stage_file, sync_directory
-from streamplug.transfer.disk_errors import map_disk_errors, raise_local_error
-from streamplug.transfer.retry import call_with_retries
+from streamplug.plugin import absolute_location, local_path, open_storage
+from streamplug.plugin_kit import make_directory, stage_file, sync_directory
+from streamplug.transfer import call_with_retries, map_disk_errors, raise_local_error
 from streamplug_views.errors import ConflictError
 from streamplug_views.manifest import (
     FORMAT,

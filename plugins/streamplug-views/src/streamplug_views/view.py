@@ -14,10 +14,10 @@ from streamplug_tools.options import ProgressCallback, ignore_progress, job_stre
 from streamplug_tools.row_access import absolute_streams
 
 from streamplug.config import check_flags, whole_number
-from streamplug.display.object_summary import ObjectSummary, SummaryRepr
+from streamplug.display import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
 from streamplug.plan import parse_selection
-from streamplug.plugin.location import absolute_location
+from streamplug.plugin import absolute_location
 from streamplug.source import check_column_names
 from streamplug.stream import Stream
 from streamplug_views import operations

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from streamplug_tools.options import ProgressCallback, ignore_progress
 
-from streamplug.plugin.location import join
+from streamplug.plugin import join
 from streamplug.source import OpenStream
 from streamplug.stream import Stream
 from streamplug_views.snapshot import Snapshot

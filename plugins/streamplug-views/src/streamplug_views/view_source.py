@@ -14,13 +14,12 @@ from streamplug_tools.inspection import TableOrigin
 
 from streamplug.errors import ConfigError, DataError
 from streamplug.index import Index
-from streamplug.plan import RowSelection
-from streamplug.plan.row_selection import RowRange, SelectedRows
-from streamplug.plugin.location import join, local_path
+from streamplug.plan import RowRange, RowSelection, SelectedRows
+from streamplug.plugin import join, local_path
 from streamplug.read import Reader, SampleReader
 from streamplug.source import OpenStream, Source
 from streamplug.stream import Stream
-from streamplug.transfer.observer import Observer
+from streamplug.transfer import Observer
 from streamplug.types import Int64
 from streamplug_views.manifest import Group, Manifest
 from streamplug_views.readers import ConcatReader

@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 from streamplug_tools.options import ProgressCallback
 
-from streamplug.plan.row_selection import RowRange
-from streamplug.plugin.location import absolute_location
+from streamplug.plan import RowRange
+from streamplug.plugin import absolute_location
 from streamplug.source import OpenStream
 from streamplug.stream import Stream
-from streamplug.transfer.disk_errors import map_disk_errors
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import TemporaryDirectory, map_disk_errors
 from streamplug.types import Int64
 from streamplug_views.manifest import SourceEntry
 from streamplug_views.row_map import RowMap

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import large_value_error, wrong_type_error
+from streamplug.interfaces import Encoding
+from streamplug.plugin_kit import large_value_error, wrong_type_error
 
 _MAGIC = b"\x93NUMPY"
 _NPY = ".npy"

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from streamplug.errors import ConfigError, DecodeError, DecompressError, EncodeError
 from streamplug.interfaces import Compression, Encoding
-from streamplug.plugin.registry import make
-from streamplug.plugin_kit.codec_errors import large_value_error
+from streamplug.plugin import make
+from streamplug.plugin_kit import large_value_error
 
 
 class Gzipped(Encoding):

@@ -15,11 +15,9 @@ import numpy as np
 
 from streamplug.config import check_flags, parse_bytes
 from streamplug.errors import ConfigError, DecodeError, UnsafeTypeError
-from streamplug.interfaces import Encoding
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES
-from streamplug.interfaces.storage import public_urls
-from streamplug.plugin.registry import make
-from streamplug.plugin_kit.codec_errors import large_value_error
+from streamplug.interfaces import MAX_VALUE_BYTES, Encoding, public_urls
+from streamplug.plugin import make
+from streamplug.plugin_kit import large_value_error
 from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.handlers import Handler
 from streamplug_webdataset.names import KEY, URL

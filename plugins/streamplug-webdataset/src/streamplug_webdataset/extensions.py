@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from streamplug.plugin.registry import is_known
+from streamplug.plugin import is_known
 
 _TEXT = ("txt", "text", "transcript")
 _NUMBERS = ("cls", "cls2", "count", "class", "id", "index", "inx")

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from streamplug.errors import ConfigError, DataError
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES
+from streamplug.interfaces import MAX_VALUE_BYTES
 from streamplug_webdataset.collate import apart, collated
 from streamplug_webdataset.collate import listed as as_list
 from streamplug_webdataset.decoding import Decode, Decoder, Decoding

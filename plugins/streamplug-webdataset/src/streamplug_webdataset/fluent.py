@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from streamplug.config import whole_number
-from streamplug.interfaces.encoding import MAX_VALUE_BYTES
+from streamplug.interfaces import MAX_VALUE_BYTES
 from streamplug_webdataset import filters
 from streamplug_webdataset.collate import collated
 from streamplug_webdataset.decoding import Decode

@@ -16,11 +16,9 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from streamplug.adapters.torch_workers import Assignment, WorkerPool
+from streamplug.adapters import Assignment, WorkerPool
 from streamplug.errors import ConfigError, StateError
-from streamplug.run.exit import closed_at_exit
-from streamplug.run.loop import Loop, Part
-from streamplug.run.session import Session
+from streamplug.run import Loop, Part, Session, closed_at_exit
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline

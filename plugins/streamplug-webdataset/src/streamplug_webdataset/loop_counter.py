@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.run.shared_epoch import CELLS, SharedEpoch, WorkerLoop
+from streamplug.run import CELLS, SharedEpoch, WorkerLoop
 
 
 class LoopCounter:
@@ -34,7 +34,7 @@ class LoopCounter:
 
 
 def _shared(cells: Any) -> Any:
-    from streamplug.adapters.torch_transfers import share_memory
+    from streamplug.adapters import share_memory
 
     return share_memory(cells)
 
@@ -42,6 +42,6 @@ def _shared(cells: Any) -> Any:
 def _worker_loop() -> WorkerLoop:
     if "torch.utils.data" not in sys.modules:  # then this is no worker of a loader
         return WorkerLoop()
-    from streamplug.adapters.torch_placement import worker_loop
+    from streamplug.adapters import worker_loop
 
     return worker_loop()

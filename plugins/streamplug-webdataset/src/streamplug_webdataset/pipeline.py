@@ -10,10 +10,9 @@ from typing import Any
 
 import cloudpickle
 
-from streamplug.adapters.torch_partition import check_division
+from streamplug.adapters import RankRecords, check_division, join_records, last_position
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, StateError
-from streamplug.run.rank_record import RankRecords, join_records, last_position
 from streamplug.types import World
 from streamplug_webdataset.decoding import Decoding
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs

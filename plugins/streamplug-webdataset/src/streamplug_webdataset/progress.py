@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamplug.adapters import join_records
 from streamplug.errors import StateError
-from streamplug.run.loop import Loop
-from streamplug.run.rank_record import join_records
+from streamplug.run import Loop
 
 _MAX_COUNT = 1 << 62
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, ShardHeader, ShardReader
-from streamplug.plugin_kit.decoding import decoded, undecodable_error
-from streamplug.plugin_kit.merge import merge_values
+from streamplug.plugin_kit import decode_values, merge_values, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_webdataset.members import BLOCK
 from streamplug_webdataset.names import KEY, URL
@@ -114,7 +113,7 @@ class TarHeader(ShardHeader):
         def where(row: int) -> str:
             return self.named(row, column.name)
 
-        return decoded(column, rows, data, begins, sizes, where=where)
+        return decode_values(column, rows, data, begins, sizes, where=where)
 
     def named(self, row: int, name: str) -> str:
         """Return what errors call a value."""

@@ -10,7 +10,7 @@ from io import BytesIO
 from itertools import count
 from typing import Any, TextIO
 
-from streamplug.display.terminal import visible
+from streamplug.display import visible
 from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.names import KEY
 from streamplug_webdataset.stages import MapStage, Stage

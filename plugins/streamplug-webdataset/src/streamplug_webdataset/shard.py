@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Column, ShardWriter, WriteSettings
-from streamplug.plugin_kit.check_columns import encoded_bytes, length_of
+from streamplug.plugin_kit import encoded_bytes, length_of
 from streamplug.types import Buffer, Int64
 from streamplug_webdataset.grouping import Grouping
 from streamplug_webdataset.headers import Headers

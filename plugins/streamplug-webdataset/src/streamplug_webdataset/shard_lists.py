@@ -15,7 +15,7 @@ from typing import Any
 from streamplug_files import FileListEntry
 
 from streamplug.errors import ConfigError, InvalidIndexError, TruncatedIndexError
-from streamplug.plugin.location import is_url, join
+from streamplug.plugin import is_url, join
 
 WIDS_LIST = "shardindex.json"
 ENERGON_LISTS = (".nv-meta/.info.json", ".nv-meta/.info.yaml")

@@ -14,7 +14,7 @@ from streamplug_files import expand_braces
 
 from streamplug.config import detect_world, whole_number
 from streamplug.errors import ConfigError
-from streamplug.interfaces.storage import public_url
+from streamplug.interfaces import public_url
 from streamplug.types import World
 from streamplug_webdataset.stages import FunctionStage, Stage
 
@@ -243,7 +243,7 @@ def current_world() -> World:
     """Return where this process stands among ranks and the workers of a torch loader."""
     if "torch" not in sys.modules:
         return detect_world()
-    from streamplug.adapters.torch_placement import TorchPlacement
+    from streamplug.adapters import TorchPlacement
 
     return TorchPlacement(None, 1, keep_nodes=False).worker()
 

@@ -13,12 +13,11 @@ from streamplug import Stream, StreamingDataset
 from streamplug.errors import DataError, EncodeError
 from streamplug.index import Index
 from streamplug.interfaces import Column, Encoding, Storage
-from streamplug.plugin.location import join
-from streamplug.plugin.registry import make
+from streamplug.plugin import join, make
 from streamplug.read import StreamShards, apply_decoders
-from streamplug.run.loop import Loop
+from streamplug.run import Loop
 from streamplug.source import OpenStream
-from streamplug.transfer.observer import Observer
+from streamplug.transfer import Observer
 from streamplug_webdataset.names import KEY, URL
 from streamplug_webdataset.progress import Progress
 

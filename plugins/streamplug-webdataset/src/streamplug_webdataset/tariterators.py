@@ -7,7 +7,7 @@ from typing import Any
 
 from streamplug.config import check_flags
 from streamplug.errors import ConfigError, DataError
-from streamplug.interfaces.storage import public_url
+from streamplug.interfaces import public_url
 from streamplug_webdataset.handlers import reraise_exception
 from streamplug_webdataset.names import FILE, KEY, URL, split_name
 from streamplug_webdataset.progress import Progress

@@ -19,7 +19,7 @@ import numpy as np
 
 from streamplug.config import parse_bytes, whole_number
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, WriterError
-from streamplug.interfaces.storage import public_url
+from streamplug.interfaces import public_url
 from streamplug_webdataset.decoding import encoding
 from streamplug_webdataset.headers import Headers
 from streamplug_webdataset.image_files import image_file, is_image_extension

@@ -19,7 +19,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.plugin_kit import wrong_type_error
 
 _MAGIC = b"~TenBin~"
 _ALIGNED = 64

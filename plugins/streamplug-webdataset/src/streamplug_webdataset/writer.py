@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamplug import Writer
 from streamplug.config import check_keywords
 from streamplug.errors import ConfigError, EncodeTypeError
-from streamplug.plugin.location import absolute_location, output_locations
+from streamplug.plugin import absolute_location, output_locations
 from streamplug_webdataset.extensions import encoding_of
 from streamplug_webdataset.names import KEY
 

@@ -8,7 +8,7 @@ from typing import BinaryIO, ClassVar
 import zstandard
 
 from streamplug.interfaces import Compression
-from streamplug.plugin_kit.codec_errors import damaged_error, too_large_error
+from streamplug.plugin_kit import damaged_error, too_large_error
 from streamplug.types import Buffer
 from streamplug_zstandard.frames import check_frames
 

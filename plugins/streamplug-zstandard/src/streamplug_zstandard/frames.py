@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from streamplug.errors import DecompressError
-from streamplug.plugin_kit.codec_errors import damaged_error
+from streamplug.plugin_kit import damaged_error
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE = 0x184D2A50

@@ -6,7 +6,7 @@ import gzip
 import zlib
 from typing import ClassVar
 
-from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
+from streamplug.plugin_kit import FrameDecoder, StreamingCompression
 from streamplug.types import Buffer
 
 _WBITS = 16 + zlib.MAX_WBITS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import BinaryIO, ClassVar
 
-from streamplug.interfaces.compression import Compression
-from streamplug.plugin_kit.codec_errors import too_large_error
+from streamplug.interfaces import Compression
+from streamplug.plugin_kit import too_large_error
 from streamplug.types import Buffer
 
 _PIECE = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 from typing import ClassVar
 
-from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
+from streamplug.plugin_kit import FrameDecoder, StreamingCompression
 from streamplug.types import Buffer
 
 _MEMORY = 128 << 20

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding, GatherBuffer
-from streamplug.interfaces.vector_column import VectorColumn
-from streamplug.plugin_kit.codec_errors import wrong_type_error
-from streamplug.plugin_kit.decoding import windows
+from streamplug.interfaces import Encoding, GatherBuffer, VectorColumn
+from streamplug.plugin_kit import windows, wrong_type_error
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _CODES = {

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.interfaces import Encoding
+from streamplug.plugin_kit import wrong_type_error
 
 
 class _Text(Encoding):

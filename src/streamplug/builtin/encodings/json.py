@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.interfaces import Encoding
+from streamplug.plugin_kit import wrong_type_error
 
 
 class Json(Encoding):

@@ -6,7 +6,7 @@ import pickle
 from typing import Any
 
 from streamplug.errors import DecodeError, EncodeTypeError
-from streamplug.interfaces.encoding import Encoding
+from streamplug.interfaces import Encoding
 
 
 class Pickle(Encoding):

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding, GatherBuffer
-from streamplug.interfaces.vector_column import VectorColumn
-from streamplug.plugin_kit.codec_errors import wrong_type_error
+from streamplug.interfaces import Encoding, GatherBuffer, VectorColumn
+from streamplug.plugin_kit import wrong_type_error
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _SHORT_VALUE_BYTES = 64

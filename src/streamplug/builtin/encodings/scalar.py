@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.plugin_kit.codec_errors import short_repr, wrong_type_error
-from streamplug.plugin_kit.decoding import windows
+from streamplug.interfaces import Encoding
+from streamplug.plugin_kit import short_repr, windows, wrong_type_error
 from streamplug.types import Bytes1D, ColumnValues
 
 _CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}

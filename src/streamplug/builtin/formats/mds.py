@@ -37,7 +37,7 @@ from streamplug.interfaces import (
     WritableFormat,
     WriteSettings,
 )
-from streamplug.plugin_kit.check_columns import check_names, count_of, encoded_bytes
+from streamplug.plugin_kit import check_names, count_of, encoded_bytes
 from streamplug.types import Buffer, Bytes1D, Int64
 
 _U32 = np.dtype("<u4")

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamplug.interfaces import Column, Encoding, MultiShardReader
-from streamplug.interfaces.encoding import GatherBuffer
+from streamplug.interfaces import Column, Encoding, GatherBuffer, MultiShardReader
 from streamplug.types import ColumnValues, Int64
 
 _U32 = np.dtype("<u4")

@@ -12,7 +12,7 @@ from streamplug.builtin.formats.mds_layout import ColumnError, LengthError, MDSL
 from streamplug.builtin.formats.mds_row import row_reader
 from streamplug.errors import CorruptShardError
 from streamplug.interfaces import Column, GatherBuffer, ShardHeader, ShardReader
-from streamplug.plugin_kit.decoding import decode_error
+from streamplug.plugin_kit import decode_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 
 _U32 = np.dtype("<u4")

@@ -10,8 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.interfaces import Permutation, ShuffleAlgorithm
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry, mix_bits
+from streamplug.interfaces import (
+    Permutation,
+    ShuffleAlgorithm,
+    canonical_node_bounds,
+    locate_entry,
+    mix_bits,
+)
 from streamplug.types import Int64
 
 _ROUNDS = 8

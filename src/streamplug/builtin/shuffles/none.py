@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from streamplug.interfaces import Permutation, ShuffleAlgorithm
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds, locate_entry
+from streamplug.interfaces import Permutation, ShuffleAlgorithm, canonical_node_bounds, locate_entry
 from streamplug.types import Int64
 
 

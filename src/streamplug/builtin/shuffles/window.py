@@ -16,8 +16,7 @@ import numpy as np
 
 from streamplug.builtin.shuffles.blocks import MixedCanonicalNode
 from streamplug.builtin.shuffles.draws import MEMBERS, PIECES, SHARDS, SPANS, generator
-from streamplug.interfaces import Permutation, ShuffleAlgorithm
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
+from streamplug.interfaces import Permutation, ShuffleAlgorithm, canonical_node_bounds
 from streamplug.types import Int64
 
 MAX_GROUPS = 1 << 16

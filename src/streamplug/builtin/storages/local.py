@@ -12,18 +12,18 @@ from stat import S_ISDIR
 from typing import Any, BinaryIO
 
 from streamplug.errors import AccessDenied, AlreadyExists, ConfigError, NotFound, StorageError
-from streamplug.interfaces.storage import Storage, replaced_error
-from streamplug.plugin_kit.cancellation import check
-from streamplug.plugin_kit.error_mapping import storage_error
-from streamplug.plugin_kit.file_commit import (
+from streamplug.interfaces import Storage, replaced_error
+from streamplug.plugin_kit import (
     STAGING_PREFIX,
+    SYSTEM_DIRECTORIES,
+    check,
     commit_file,
     make_directory,
     staging_path,
+    storage_error,
     sync_directory,
     sync_file,
 )
-from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
 from streamplug.types import Buffer, ObjectInfo
 
 _COPY_BYTES = 8 << 20

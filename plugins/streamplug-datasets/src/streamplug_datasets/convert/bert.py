@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DataError
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin_kit import parsing
 
 Sentence = list[int]
 Article = list[Sentence]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import DataError
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin_kit import parsing
 from streamplug_datasets.convert import files
 from streamplug_datasets.convert.images import jpeg
 from streamplug_datasets.convert.run import Split, cut, shuffled

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from streamplug.errors import DataError
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin_kit import parsing
 from streamplug_datasets.convert import files
 from streamplug_datasets.convert.failure_report import FailureReport
 from streamplug_datasets.convert.parquet import ParquetTable

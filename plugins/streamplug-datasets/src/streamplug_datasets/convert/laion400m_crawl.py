@@ -17,7 +17,7 @@ from streamplug_image.orientation import find_orientation
 
 from streamplug.config import parse_bytes
 from streamplug.errors import DataError
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin_kit import parsing
 from streamplug_datasets.convert import crawl as crawling
 from streamplug_datasets.convert.crawl import Crawl, Failed, fetch_all
 from streamplug_datasets.convert.failure_report import FailureReport

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.errors import ConfigError, DataError
-from streamplug.plugin_kit.codec_errors import parsing
+from streamplug.plugin_kit import parsing
 
 
 class ParquetTable:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, StreamplugError
-from streamplug.index import make_encoding
-from streamplug.index.hashes import hash_names, new_hash
+from streamplug.index import hash_names, make_encoding, new_hash
 from streamplug.interfaces import Compression, Encoding
-from streamplug.plugin.registry import make
+from streamplug.plugin import make
 from streamplug_mosaic.compat.checks import ValueTypeError
 
 _ENCODINGS = {

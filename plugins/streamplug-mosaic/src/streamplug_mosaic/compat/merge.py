@@ -7,7 +7,7 @@ from typing import Any
 from streamplug_tools import merge as merging
 
 from streamplug.errors import NotFound
-from streamplug.plugin.location import local_path
+from streamplug.plugin import local_path
 from streamplug_mosaic.compat.checks import MissingIndexError
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces import ShuffleAlgorithm
+from streamplug.interfaces import ShuffleAlgorithm, canonical_node_bounds
 from streamplug.plan import Selection, rows_of
-from streamplug.plugin.registry import make
-from streamplug.plugin_kit.shuffle_order import canonical_node_bounds
+from streamplug.plugin import make
 from streamplug.types import Int64
 from streamplug.types import World as ProcessPlace
 from streamplug_mosaic.compat.checks import check_batch_size, check_block_size, warn
@@ -20,7 +19,7 @@ from streamplug_mosaic.partition import fits, make_partition
 from streamplug_mosaic.sampling import choose_per_shard
 
 if TYPE_CHECKING:
-    from streamplug.run.run import Run
+    from streamplug.run import Run
     from streamplug_mosaic.compat.dataset import StreamingDataset
     from streamplug_mosaic.compat.world import World
 

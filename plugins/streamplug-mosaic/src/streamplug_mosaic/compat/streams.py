@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 
 import streamplug
-from streamplug.cache.limit import parse_cache_limit
+from streamplug.cache import parse_cache_limit
 from streamplug.errors import OutputExistsError
 from streamplug.index import Index
 from streamplug.interfaces import Storage
 from streamplug.plan import Weight
 from streamplug.source import OpenSources, OpenStream
-from streamplug.transfer.file_lock import make_sibling_state
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.tempdir import make_temp_root, temp_root
+from streamplug.transfer import Observer, make_sibling_state, make_temp_root, temp_root
 from streamplug_mosaic.compat.checks import (
     EmptyStreamError,
     check_cache_limit,

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from streamplug.errors import ConfigError, OutputExistsError, UnknownNameError
-from streamplug.interfaces import Storage
-from streamplug.interfaces.storage import public_urls
-from streamplug.plugin import open_storage
-from streamplug.plugin.location import is_url, local_path
-from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
+from streamplug.interfaces import Storage, public_urls
+from streamplug.plugin import is_url, local_path, open_storage
+from streamplug.transfer import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage, call_with_retries
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import streamplug
-from streamplug.config.parameters import parameters
-from streamplug.config.validation import suggest_name
+from streamplug.config import parameters, suggest_name
 from streamplug.errors import ConfigError, EncodeError
 from streamplug.interfaces import Encoding, WriteSettings
 from streamplug.types import Buffer
-from streamplug.write.columns import make_columns, make_encoder
+from streamplug.write import make_columns, make_encoder
 from streamplug_mosaic.compat.parser import bytes_to_int
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from streamplug.cache.quota import EXTRA_EVICTION_DIVISOR
-from streamplug.read.open_shards import USED_SECONDS
-from streamplug.transfer.file_lock import LOCK_POLL_SECONDS
+from streamplug.cache import EXTRA_EVICTION_DIVISOR
+from streamplug.read import USED_SECONDS
+from streamplug.transfer import LOCK_POLL_SECONDS
 from streamplug_simulate.model.events import EventQueue
 from streamplug_simulate.model.network import NetworkLink
 from streamplug_simulate.model.open_shards import OpenShardModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from streamplug.read.open_shards import MAX_OPEN, PART_OPEN, SWEEP_SECONDS
+from streamplug.read import MAX_OPEN, PART_OPEN, SWEEP_SECONDS
 
 
 class OpenShardModel:

@@ -10,20 +10,17 @@ from typing import Any, cast
 
 from streamplug_tools.config_sections import check_loader
 
-from streamplug.cache.limit import parse_cache_limit
+from streamplug.cache import parse_cache_limit
 from streamplug.config import load, whole_number
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.plan import Epoch
-from streamplug.plugin.location import local_path
+from streamplug.plugin import local_path
 from streamplug.read import SampleReader
-from streamplug.run.feed import Block, Feed, plan_blocks
-from streamplug.run.run import Run
+from streamplug.run import Block, Feed, Run, plan_blocks
 from streamplug.source import OpenSources
 from streamplug.stream import Stream
-from streamplug.transfer.observer import Observer
-from streamplug.transfer.prefetch import PrefetchLimits
-from streamplug.transfer.tempdir import TemporaryDirectory
+from streamplug.transfer import Observer, PrefetchLimits, TemporaryDirectory
 from streamplug.types import Int64, World
 from streamplug_simulate.model.scenario import Scenario
 from streamplug_simulate.model.shards import ShardSizes

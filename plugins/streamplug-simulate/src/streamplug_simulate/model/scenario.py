@@ -10,7 +10,7 @@ from typing import TypeGuard
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError, PluginError
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plugin.registry import make
+from streamplug.plugin import make
 
 _LOWEST_VALUES = {
     "nodes": 1,

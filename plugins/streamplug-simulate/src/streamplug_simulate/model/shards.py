@@ -11,7 +11,7 @@ import numpy as np
 from streamplug_tools.inspection import without_scan_files
 
 from streamplug.index import Index
-from streamplug.transfer.ranges import PARALLEL_DOWNLOAD_BYTES, PART_BYTES, PARTS_IN_FLIGHT
+from streamplug.transfer import PARALLEL_DOWNLOAD_BYTES, PART_BYTES, PARTS_IN_FLIGHT
 from streamplug.types import Int64
 
 

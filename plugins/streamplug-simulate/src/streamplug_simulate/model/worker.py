@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 
-from streamplug.run.feed import Block
-from streamplug.transfer.prefetch import PrefetchLimits, PrefetchWindow
+from streamplug.run import Block
+from streamplug.transfer import PrefetchLimits, PrefetchWindow
 from streamplug_simulate.model.events import EventQueue
 from streamplug_simulate.model.node_cache import NodeCache, Threads
 from streamplug_simulate.model.planned_dataset import WeighedReader

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from streamplug.errors import ConfigError, OutputExistsError
-from streamplug.plugin.kinds import KINDS
+from streamplug.plugin import KINDS
 
 __all__ = ["EXAMPLES", "new_plugin"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from streamplug.cli import examples
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug_testing.scaffold import EXAMPLES
 from streamplug_testing.scaffold import new_plugin as make
 

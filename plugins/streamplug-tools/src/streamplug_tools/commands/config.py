@@ -9,7 +9,7 @@ import click
 
 from streamplug.cli import examples
 from streamplug.config import SECTIONS, load
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug.errors import ConfigError
 from streamplug_tools.config_names import check_dataset, check_writer
 from streamplug_tools.config_schema import json_schema

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from streamplug.cli import examples
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug_tools import Difference
 from streamplug_tools import diff as compare
 from streamplug_tools.commands.source_options import make_streams, source_options

@@ -12,10 +12,10 @@ import click
 
 from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
-from streamplug.display.tables import make_console, rows_table
+from streamplug.display import make_console, rows_table
 from streamplug.errors import StateError
-from streamplug.plan.state import unpack
-from streamplug.run.sample_usage import SampleUse
+from streamplug.plan import unpack
+from streamplug.run import SampleUse
 from streamplug_tools.commands.options import refuse_options
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.explain_dataset import is_config, open_dataset, state_to_load

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streamplug.cli import examples
-from streamplug.display.terminal import say, visible
+from streamplug.display import say, visible
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.index_writer import scan_index
 from streamplug_tools.report.text_format import many

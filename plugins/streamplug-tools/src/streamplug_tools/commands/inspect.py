@@ -17,8 +17,7 @@ import click
 from rich.table import Table
 
 from streamplug.cli import examples
-from streamplug.display.tables import make_console, pairs_table, rows_table
-from streamplug.display.terminal import say
+from streamplug.display import make_console, pairs_table, rows_table, say
 from streamplug.errors import ConfigError
 from streamplug_tools import DatasetInfo, as_lines
 from streamplug_tools import inspect as look_at

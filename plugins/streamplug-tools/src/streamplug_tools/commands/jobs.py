@@ -12,8 +12,8 @@ import streamplug_tools as tools
 from streamplug.cli import examples
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.index import INDEX_NAME
-from streamplug.plugin.location import join as join_url
-from streamplug.plugin.location import open_storage
+from streamplug.plugin import join as join_url
+from streamplug.plugin import open_storage
 from streamplug_tools.commands.options import (
     job_options,
     make_columns,

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from streamplug.cli import examples
-from streamplug.display.terminal import say
-from streamplug.interfaces.storage import public_url
-from streamplug.plugin.location import is_url, join, local_path
+from streamplug.display import say
+from streamplug.interfaces import public_url
+from streamplug.plugin import is_url, join, local_path
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.merge import merge_index
 

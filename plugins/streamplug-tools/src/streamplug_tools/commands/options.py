@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug.errors import ConfigError
 from streamplug_tools import Columns, Output, WriteResult
 from streamplug_tools.commands.source_options import (

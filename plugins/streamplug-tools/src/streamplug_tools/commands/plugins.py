@@ -11,11 +11,9 @@ from rich.text import Text
 
 import streamplug
 from streamplug.cli import examples
-from streamplug.display.tables import make_console, rows_table
+from streamplug.display import make_console, rows_table
 from streamplug.errors import PluginError
-from streamplug.plugin.discovery import BROKEN, OK, PluginEntry, inventory
-from streamplug.plugin.kinds import KINDS
-from streamplug.plugin.registry import load_class
+from streamplug.plugin import BROKEN, KINDS, OK, PluginEntry, inventory, load_class
 
 INSTALLED = "installed"
 """Status of an entry whose class was not imported."""

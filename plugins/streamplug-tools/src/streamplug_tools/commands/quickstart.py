@@ -21,12 +21,10 @@ from rich.syntax import Syntax
 import streamplug
 from streamplug.cli import examples
 from streamplug.dataset import StreamingDataset
-from streamplug.display.tables import pairs_table, rows_table
-from streamplug.display.terminal import say, visible
+from streamplug.display import pairs_table, rows_table, say, visible
 from streamplug.errors import OutputExistsError, StreamplugError
-from streamplug.plugin.registry import is_known
-from streamplug.transfer.disk_errors import map_output_errors
-from streamplug.transfer.tempdir import make_temp_root
+from streamplug.plugin import is_known
+from streamplug.transfer import make_temp_root, map_output_errors
 from streamplug.types import World
 from streamplug.write import MDSWriter
 from streamplug_tools.report.text_format import size

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from streamplug.display.terminal import say
-from streamplug.interfaces.storage import public_url
+from streamplug.display import say
+from streamplug.interfaces import public_url
 from streamplug.stream import Stream
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.format_detection import detect_format

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from streamplug.config import load
-from streamplug.config.config_file import to_plain
+from streamplug.config import load, to_plain
 from streamplug.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from streamplug.cli import examples
-from streamplug.display.terminal import say
+from streamplug.display import say
 from streamplug.stream import Stream
 from streamplug_tools.commands.source_options import name_format
 from streamplug_tools.commands.storage_options import storage_options

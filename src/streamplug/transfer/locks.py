@@ -18,8 +18,7 @@ from pathlib import Path
 from xxhash import xxh64
 
 from streamplug.errors import StorageError
-from streamplug.plugin_kit.cancellation import check, idle, sleep
-from streamplug.plugin_kit.parent_process import abandoned
+from streamplug.plugin_kit import abandoned, check, idle, sleep
 
 STATE_DIR = ".streamplug"
 STAGING_DIR = "tmp"

@@ -13,7 +13,7 @@ from typing import Any
 from weakref import ref
 
 from streamplug.errors import StateError
-from streamplug.run.session import Session
+from streamplug.run import Session
 
 _END = 1 << 62
 """Number of the output behind the last one of a loop."""

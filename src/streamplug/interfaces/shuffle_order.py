@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.interfaces.shuffle import Permutation
+from streamplug.interfaces import Permutation
 from streamplug.types import Int64
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from streamplug.cache.quota import CacheQuota
 from streamplug.errors import StorageError
-from streamplug.transfer import file_lock as locks
-from streamplug.transfer.file_lock import (
+from streamplug.transfer import locks
+from streamplug.transfer.locks import (
     cache_lock,
     file_lock,
     lock_slot,
