@@ -47,7 +47,7 @@ def of_streamplug(samples: int) -> Callable[[], Any]:
     planner, world = ElasticPlanner(streams), World(1, RANKS)
     nodes = algorithm.default_canonical_nodes(1)
     segments = [Segment(Position(), world, BATCH * RANKS, nodes)]
-    return lambda: planner.epoch(0, segments).ids(world, np.zeros(1, np.int64))
+    return lambda: planner.epoch(0, segments).ids(world, np.zeros(1, np.int64))[0]
 
 
 def of_mosaic(samples: int) -> Callable[[], Any]:
