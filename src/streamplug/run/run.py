@@ -490,12 +490,15 @@ class Run:
         is_over = own.epoch > epoch or (own.epoch == epoch and self._is_over(own, world))
         if not samples and is_over:
             epoch, first = epoch + 1, 0
-        done, plan = int(samples) + (0 if from_beginning else first), self.epoch(epoch, world)
-        if samples < 0 or plan.done_before(world, plan.step_at(world, done)) != done:
-            raise StateError(
-                f"num_samples={samples} is not a multiple of the global batch size {plan.global_batch}; a "
-                "state exists only between global batches"
-            )
+        done = int(samples) + (0 if from_beginning else first)
+        # The start is a state of epochs that cannot be made in this world, too.
+        if done or samples < 0:
+            plan = self.epoch(epoch, world)
+            if samples < 0 or plan.done_before(world, plan.step_at(world, done)) != done:
+                raise StateError(
+                    f"num_samples={samples} is not a multiple of the global batch size "
+                    f"{plan.global_batch}; a state exists only between global batches"
+                )
         position = Position(epoch, done)
         with prefix_errors(f"num_samples={samples}", StateError):  # which could not be loaded
             self._check_position(position, self.segments(world))
