@@ -7,13 +7,14 @@ failures.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 import pluggy
 
@@ -140,7 +141,7 @@ def inventory() -> Inventory:
         ConfigError: If a variable that names distributions is malformed.
     """
     entries: list[PluginEntry] = []
-    for point in sorted(entry_points(group=hookspecs.PROJECT), key=_sort_key):
+    for point in sorted(importlib.metadata.entry_points(group=hookspecs.PROJECT), key=_sort_key):
         entries += _load_entry_point(point)
     checked = Inventory(tuple(_mark_ambiguous(_reject_conflicts(entries))))
     if os.environ.get("STREAMPLUG_STRICT_PLUGINS", "") not in ("", "0"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from streamplug.plugin import (
+    PROJECT,
     Provider,
     Registrations,
     clear_caches,
@@ -44,7 +48,7 @@ def isolated_plugins(*plugins: object) -> Iterator[None]:
     clear_caches()
     try:
         with (
-            mock.patch("streamplug.plugin.discovery.entry_points", return_value=points),
+            mock.patch("importlib.metadata.entry_points", partial(_entry_points, points)),
             mock.patch.dict(os.environ, environment, clear=True),
         ):
             _set_registrations({})
@@ -52,6 +56,14 @@ def isolated_plugins(*plugins: object) -> Iterator[None]:
     finally:
         _set_registrations(saved)
         clear_caches()
+
+
+_installed = importlib.metadata.entry_points
+
+
+def _entry_points(points: list[Point], **selected: str) -> Any:
+    """Return the points for the group of plugins, and what is installed for others."""
+    return points if selected.get("group") == PROJECT else _installed(**selected)
 
 
 @dataclass(frozen=True)
