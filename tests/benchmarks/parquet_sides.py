@@ -83,7 +83,10 @@ def write_rows(out: Any, rows: Rows) -> None:
 
 
 def write_whole(out: Any, data: Any) -> None:
-    out.write_table(data)
+    from streamplug_tools import iterate_batches
+
+    for columns in iterate_batches(data, arrow=True):
+        out.write_batch(columns)
 
 
 def write_batches(out: Any, columns: Mapping[str, Any]) -> None:

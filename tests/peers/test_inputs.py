@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from streamplug_testing.equality import same
+from streamplug_tools import iterate_batches
 
 from streamplug import StreamingDataset, write_from
 from streamplug.errors import ConfigError, EncodeError
-from streamplug.write.input_adapters import iterate_batches
 
 COUNT = 25
 COLUMNS = {

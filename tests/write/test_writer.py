@@ -678,7 +678,7 @@ def test_no_index_names_a_shard_whose_upload_failed_although_the_error_was_caugh
     assert "index.json" not in names(tmp_path / "far")
 
 
-@pytest.mark.parametrize("how", ["write", "write_batch", "write_table"])
+@pytest.mark.parametrize("how", ["write", "write_batch"])
 def test_a_writer_is_given_up_if_a_shard_cannot_be_written(tmp_path, monkeypatch, how):
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "secret")

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from streamplug_tools import iterate_batches
 
 from streamplug import StreamingDataset, Writer
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, UnknownNameError
@@ -90,14 +91,19 @@ def by_both(out):
         out.write_batch(columns_of(ROWS[start + 20 : start + 50]))
 
 
+def by_arrow(out, data, size=None):
+    for batch in iterate_batches(data, size, arrow=True):
+        out.write_batch(batch)
+
+
 WAYS = [
     by_rows_of_numpy,
     by_small_batches,
     by_both,
     lambda out: out.write_batch(columns_of(ROWS)),
-    lambda out: out.write_table(ROWS),
-    lambda out: out.write_table(table_of(ROWS)),
-    lambda out: out.write_table(pa.concat_tables([table_of(ROWS[:33]), table_of(ROWS[33:])]), 40),
+    lambda out: by_arrow(out, ROWS),
+    lambda out: by_arrow(out, table_of(ROWS)),
+    lambda out: by_arrow(out, pa.concat_tables([table_of(ROWS[:33]), table_of(ROWS[33:])]), 40),
 ]
 NAMES = ["of numpy", "small batches", "both", "batch", "samples", "table", "tables"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from streamplug_testing.equality import same
+from streamplug_tools import iterate_batches
 
 from streamplug import StreamingDataset, write_from
 from streamplug.errors import ConfigError
-from streamplug.write.input_adapters import iterate_batches
 
 FILE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 

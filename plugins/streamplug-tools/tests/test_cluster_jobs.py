@@ -20,10 +20,10 @@ from streamplug_tools import (
     split_by_fractions,
 )
 from streamplug_tools.selection_order import OrderFiles, SharedOrder
+from streamplug_tools.tasks import pack_task
 
 from streamplug import Engine
 from streamplug.errors import WriterError
-from streamplug.plugin_kit.tasks import pack_task
 from streamplug.transfer.tempdir import temp_root
 
 

@@ -8,9 +8,9 @@ import pytest
 from streamplug_testing import EngineTests
 from streamplug_tools import local_engine
 from streamplug_tools.local_engine import Local
+from streamplug_tools.tasks import pack_task
 
 from streamplug.errors import WriterError
-from streamplug.plugin_kit.tasks import pack_task
 
 
 class TestLocal(EngineTests):

@@ -12,6 +12,7 @@ import zlib
 
 import numpy as np
 import pytest
+from streamplug_tools.tasks import pack_task
 from streamplug_views import View
 
 from streamplug import (
@@ -26,7 +27,6 @@ from streamplug.cache.user_cache import user_cache_dir
 from streamplug.errors import ConfigError, WriterError
 from streamplug.plugin import registry
 from streamplug.plugin.location import open_storage
-from streamplug.plugin_kit.tasks import pack_task
 from streamplug.transfer.tempdir import temp_root
 
 # Of sockets and files that clusters leave to the collector.

@@ -25,7 +25,7 @@ class Engine(Plugin):
         Closing the iterator cancels the calls that have not started.
 
         Args:
-            task: The task; `pack_task` of `streamplug.plugin_kit.tasks` makes bytes of it for workers.
+            task: The task; `pack_task` of `streamplug_tools` makes bytes of it for workers.
             numbers: Numbers to call it with.
 
         Raises:

@@ -1,6 +1,5 @@
 """Helpers for authors of plugins."""
 
-from streamplug.plugin_kit.arrow import ValueSizes, maps_as_dicts, to_python, value_sizes
 from streamplug.plugin_kit.cancellation import (
     Cancelled,
     OversizeError,
@@ -46,7 +45,6 @@ from streamplug.plugin_kit.parent_process import abandoned, end_with_parent
 from streamplug.plugin_kit.streaming_codec import FrameDecoder, StreamingCompression
 from streamplug.plugin_kit.system_calls import system_call
 from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
-from streamplug.plugin_kit.tasks import describe_task_error, pack_task, run_packed_task, run_tasks
 
 __all__ = [
     "DISK_FULL_ERRNOS",
@@ -59,7 +57,6 @@ __all__ = [
     "PlacedValues",
     "Scope",
     "StreamingCompression",
-    "ValueSizes",
     "abandoned",
     "causes_of",
     "check",
@@ -72,7 +69,6 @@ __all__ = [
     "decode_values",
     "denied_error",
     "describe_full_disk",
-    "describe_task_error",
     "encoded_bytes",
     "end_with_parent",
     "ending",
@@ -82,14 +78,10 @@ __all__ = [
     "large_value_error",
     "length_of",
     "make_directory",
-    "maps_as_dicts",
     "merge_values",
     "missing_error",
-    "pack_task",
     "parsing",
     "retryable_cause",
-    "run_packed_task",
-    "run_tasks",
     "short_repr",
     "sleep",
     "stage_file",
@@ -99,10 +91,8 @@ __all__ = [
     "sync_file",
     "sync_files",
     "system_call",
-    "to_python",
     "too_large_error",
     "undecodable_error",
-    "value_sizes",
     "windows",
     "wrong_type_error",
 ]

@@ -25,7 +25,6 @@ from streamplug.types import Int64
 from streamplug.write.append import AppendedDataset
 from streamplug.write.columns import format_of, make_columns, make_encoder
 from streamplug.write.destination import Destination
-from streamplug.write.input_adapters import iterate_batches
 from streamplug.write.progress import WriteProgress
 from streamplug.write.shard_file import write_shard_file
 from streamplug.write.upload import Uploader
@@ -254,22 +253,6 @@ class Writer(Configurable, section="writer"):
             self._size += int(ends[fits - 1]) - spent
             self._max_singles = 0  # single rows are packed separately
             first = fits
-
-    def write_table(self, table: Any, batch: int | None = None) -> None:
-        """Write all samples of a table, data frame or other input.
-
-        Args:
-            table: Any input of `streamplug.write.input_adapters.iterate_batches`, with the columns of the
-                data set.
-            batch: Maximum number of samples per batch; None for a default that depends on `table`.
-
-        Raises:
-            ConfigError: If the input is not supported.
-            EncodeError, WriterError: As for `write_batch`.
-        """
-        size = whole_number("batch", batch, 1)
-        for columns in iterate_batches(table, size, arrow=self._format.takes_arrow):
-            self.write_batch(columns)
 
     def _pack_or_flush(self, cost: int) -> None:
         """Pack the collected rows, or start a new shard, to make room for a sample of `cost` bytes."""

@@ -6,9 +6,10 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from streamplug_tools import describe_task_error, pack_task, run_packed_task
+
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine, Task
-from streamplug.plugin_kit import describe_task_error, pack_task, run_packed_task
 
 _MISSING = "the engine 'dask' needs distributed, in the version that the cluster has: pip install distributed"
 

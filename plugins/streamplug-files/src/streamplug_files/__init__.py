@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug_files.arrow import ValueSizes, maps_as_dicts, to_python, value_sizes
     from streamplug_files.format import (
         FileListFormat,
         FilesFormat,
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
     from streamplug_files.source import FilesSource
     from streamplug_files.writer_output import PLAN_NAME, check_writer_output
 
-_MODULES = ("format", "glob", "listing", "manifest", "scan_cache", "source", "writer_output")
+_MODULES = (
+    "arrow",
+    "format",
+    "glob",
+    "listing",
+    "manifest",
+    "scan_cache",
+    "source",
+    "writer_output",
+)
 
 __all__ = [
     "MANIFEST_ROLE",
@@ -45,14 +55,18 @@ __all__ = [
     "ScanSource",
     "ScannableFormat",
     "ShardManifest",
+    "ValueSizes",
     "check_writer_output",
     "compile_glob",
     "expand_braces",
     "file_suffixes_of",
     "glob_prefix",
     "is_data_file",
+    "maps_as_dicts",
     "parse_locations",
     "split_compression",
+    "to_python",
+    "value_sizes",
 ]
 
 

@@ -6,9 +6,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from streamplug_files import ValueSizes
+
 from streamplug.errors import CorruptShardError, DecodeError
 from streamplug.interfaces import Column
-from streamplug.plugin_kit import ValueSizes
 from streamplug.types import Int64
 
 MIN_LIMIT_BYTES, MAX_EXPANSION = 1 << 30, 100
@@ -40,7 +41,7 @@ def check_value_sizes(sizes: ValueSizes, rows: Int64, stored: int, column: Colum
     """Refuse rows whose values take far more memory as Python objects than the file.
 
     Args:
-        sizes: Sizes of all values of the column, as `value_sizes` of the plugin kit returns them.
+        sizes: Sizes of all values of the column, as `value_sizes` of streamplug-files returns them.
         rows: Numbers of the rows, shape ``[n]``.
         stored: Bytes of the file.
         column: The column.

@@ -10,11 +10,12 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
+from streamplug_files import ValueSizes, value_sizes
 
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.interfaces import Column, Encoding, ShardReader
 from streamplug.plugin import make
-from streamplug.plugin_kit import ValueSizes, merge_values, undecodable_error, value_sizes
+from streamplug.plugin_kit import merge_values, undecodable_error
 from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
 from streamplug_litdata.items import decoded, head_size, offsets_of
 from streamplug_litdata.memory_bounds import check_decoded_size, check_value_sizes, decoded_bytes

@@ -10,15 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from streamplug_files import maps_as_dicts, value_sizes
 
 from streamplug.errors import DecodeError
 from streamplug.interfaces import Column, Encoding
 from streamplug.plugin_kit import (
     decode_values,
-    maps_as_dicts,
     merge_values,
     undecodable_error,
-    value_sizes,
 )
 from streamplug.types import ColumnValues, Int64
 from streamplug_parquet.budget import VARIABLE

@@ -7,9 +7,10 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from streamplug_tools import describe_task_error, pack_task, run_packed_task
+
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine, Task
-from streamplug.plugin_kit import describe_task_error, pack_task, run_packed_task
 from streamplug_ray.cluster import connected
 
 _TASKS_PER_CPU = 2

@@ -7,9 +7,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from streamplug_tools import pack_task, run_packed_task
+
 from streamplug.errors import WriterError
 from streamplug.interfaces import Engine, Task
-from streamplug.plugin_kit import pack_task, run_packed_task
 from streamplug_spark.session import spark_context
 
 _POLL = 0.1

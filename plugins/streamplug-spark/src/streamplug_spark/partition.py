@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamplug_files import PLAN_NAME
+from streamplug_files import PLAN_NAME, to_python
 
 from streamplug import Writer
 from streamplug.errors import ConfigError, DataError, EncodeError, NotFound
 from streamplug.plugin import Registrations, join, open_storage, restore
-from streamplug.plugin_kit import to_python
 
 MARK = PLAN_NAME
 """Name of the marker file that identifies the job that writes to a location."""

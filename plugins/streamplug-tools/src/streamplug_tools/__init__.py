@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streamplug_tools.comparison import SampleDifference as SampleDifference
     from streamplug_tools.comparison import diff as diff
     from streamplug_tools.expressions import Expression as Expression
+    from streamplug_tools.input_adapters import iterate_batches as iterate_batches
     from streamplug_tools.inspection import DatasetInfo as DatasetInfo
     from streamplug_tools.inspection import ShardKind as ShardKind
     from streamplug_tools.inspection import inspect as inspect
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from streamplug_tools.progress import progress_bars as progress_bars
     from streamplug_tools.report import InlinePage as InlinePage
     from streamplug_tools.report import page_about as page_about
+    from streamplug_tools.tasks import describe_task_error as describe_task_error
+    from streamplug_tools.tasks import pack_task as pack_task
+    from streamplug_tools.tasks import run_packed_task as run_packed_task
+    from streamplug_tools.tasks import run_tasks as run_tasks
     from streamplug_tools.transforms import convert as convert
     from streamplug_tools.transforms import select as select
     from streamplug_tools.transforms import shuffle as shuffle
@@ -43,13 +48,18 @@ _HOME = {
     "WriteResult": "options",
     "as_lines": "json_lines",
     "convert": "transforms",
+    "describe_task_error": "tasks",
     "diff": "comparison",
     "inspect": "inspection",
+    "iterate_batches": "input_adapters",
     "join": "join_by_key",
+    "pack_task": "tasks",
     "page_about": "report",
     "process": "processing",
     "process_with": "processing",
     "progress_bars": "progress",
+    "run_packed_task": "tasks",
+    "run_tasks": "tasks",
     "select": "transforms",
     "shuffle": "transforms",
     "sort": "transforms",
@@ -71,13 +81,18 @@ __all__ = [
     "WriteResult",
     "as_lines",
     "convert",
+    "describe_task_error",
     "diff",
     "inspect",
+    "iterate_batches",
     "join",
+    "pack_task",
     "page_about",
     "process",
     "process_with",
     "progress_bars",
+    "run_packed_task",
+    "run_tasks",
     "select",
     "shuffle",
     "sort",

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import WritableFormat
-from streamplug.write import to_plain_values
+from streamplug_tools.input_adapters import to_plain_values
 
 _NUMBERS = (int, float, np.integer, np.floating)
 _MAX_EXACT_INT = 1 << 53  # of float64

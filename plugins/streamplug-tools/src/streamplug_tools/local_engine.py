@@ -12,7 +12,8 @@ from typing import Any
 
 from streamplug.errors import ConfigError, WriterError
 from streamplug.interfaces import Engine, Task
-from streamplug.plugin_kit import describe_task_error, end_with_parent, pack_task, run_packed_task
+from streamplug.plugin_kit import end_with_parent
+from streamplug_tools.tasks import describe_task_error, pack_task, run_packed_task
 
 _DEATHS = 3
 """Process deaths over one number until the run fails; fewer may be caused by a temporary lack of memory."""

@@ -32,7 +32,6 @@ from streamplug.plugin import (
     registrations,
 )
 from streamplug.plugin import make as make_plugin
-from streamplug.plugin_kit import run_tasks
 from streamplug.transfer import TemporaryDirectory
 from streamplug.write import Writer
 from streamplug_tools.local_engine import Local
@@ -44,6 +43,7 @@ from streamplug_tools.part_task import (
     PartTask,
 )
 from streamplug_tools.partitioned_output import PartitionedOutput
+from streamplug_tools.tasks import run_tasks
 
 _LOG = logging.getLogger("streamplug.write")
 

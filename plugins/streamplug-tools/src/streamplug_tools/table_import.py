@@ -10,8 +10,9 @@ from typing import Any
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Format
-from streamplug.write import Batch, Writer, format_of, iterate_batches
+from streamplug.write import Writer, format_of
 from streamplug_tools.infer_columns import infer_columns
+from streamplug_tools.input_adapters import Batch, iterate_batches
 
 
 def write_from(

@@ -20,6 +20,7 @@ from streamplug_tools.options import JobProgress
 from streamplug_tools.row_access import Table
 from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.sort_keys import batch_rows, number_values, sort_by_key
+from streamplug_tools.tasks import run_tasks
 
 from streamplug.config import check_names
 from streamplug.errors import ConfigError, StreamplugError
@@ -34,7 +35,6 @@ from streamplug.plugin import (
     registrations,
     restore,
 )
-from streamplug.plugin_kit import run_tasks
 from streamplug.source import OpenStream
 from streamplug.stream import Stream
 from streamplug.transfer import Observer, TemporaryDirectory, call_with_retries, map_disk_errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,9 @@ EXAMPLES = {
 }
 """Description and usage of the example of each kind."""
 
+_DEPENDENCIES = {"engine": ["streamplug-tools>=0.1,<0.2"]}
+"""Distributions that an example uses beside the core."""
+
 _TEMPLATES = Path(__file__).parent
 _NAME = re.compile(r"[a-z]([a-z0-9_-]*[a-z0-9])?")
 _SCHEME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
@@ -73,6 +77,7 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
         "kind": kind,
         "what": description,
         "use": usage.format(plugin),
+        "dependencies": json.dumps(["streamplug>=0.1,<0.2", *_DEPENDENCIES.get(kind, ())]),
         "distribution": f"streamplug-{plugin.replace('_', '-')}",
         "module": f"streamplug_{plugin.replace('-', '_')}",
         "class_name": "".join(part.capitalize() for part in re.split("[-_]", plugin)),

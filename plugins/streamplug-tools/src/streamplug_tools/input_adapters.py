@@ -12,10 +12,10 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+from streamplug_files import maps_as_dicts, to_python
 
 from streamplug.config import whole_number
 from streamplug.errors import ConfigError
-from streamplug.plugin_kit import maps_as_dicts, to_python
 
 Batch = dict[str, Any]
 """An array or a list of values for each column."""
@@ -29,7 +29,8 @@ def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) 
             of columns; a sequence or iterable of samples, such as a torch data set. Samples are dicts, named
             tuples, or tuples, whose columns are named ``"0"``, ``"1"`` and so on.
         size: Maximum number of samples per batch; None for 1,024, or 16,384 for an Arrow table with `arrow`.
-        arrow: Whether to keep Arrow arrays instead of converting them to NumPy arrays and lists.
+        arrow: Whether to keep Arrow arrays instead of converting them to NumPy arrays and lists, for writers
+            of formats that take them, such as Parquet.
 
     Raises:
         ConfigError: If `data` is anything else, its samples have different columns, or two columns have one

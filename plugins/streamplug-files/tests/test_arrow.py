@@ -10,11 +10,11 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from click.testing import CliRunner  # noqa: E402
+from streamplug_files import maps_as_dicts, to_python, value_sizes  # noqa: E402
 
 from streamplug import StreamingDataset, write_from  # noqa: E402
 from streamplug.cli import main  # noqa: E402
 from streamplug.errors import DataError, EncodeError  # noqa: E402
-from streamplug.plugin_kit.arrow import maps_as_dicts, to_python, value_sizes  # noqa: E402
 
 TEXT_TO_INT = pa.map_(pa.string(), pa.int32())
 CASES = {

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from streamplug_testing.equality import same
+from streamplug_tools import iterate_batches
 
 from streamplug import StreamingDataset, World, Writer, write_from
 from streamplug.errors import ConfigError, EncodeError
-from streamplug.write.input_adapters import iterate_batches
 
 
 class Point(NamedTuple):
@@ -142,10 +142,6 @@ def test_a_batch_has_samples():
 def test_an_error_names_the_argument_of_what_was_called(tmp_path):
     with pytest.raises(ConfigError, match="batch=0: must be a whole number of at least 1"):
         write_from({"x": [1]}, out=tmp_path / "set", batch=0)
-    out = Writer(out=tmp_path / "other", columns={"x": "int"})
-    with pytest.raises(ConfigError, match="batch=0: must be a whole number of at least 1"):
-        out.write_table({"x": [1]}, batch=0)
-    out.finish()
 
 
 def test_encodings_follow_from_values(tmp_path):
@@ -221,7 +217,8 @@ def test_more_can_be_added(tmp_path):
 def test_a_writer_takes_them_too(tmp_path):
     with Writer(out=tmp_path / "set", columns={"x": "int", "name": "str"}) as out:
         out.write({"x": 9, "name": "nine"})
-        out.write_table(Map(), batch=2)
+        for batch in iterate_batches(Map(), 2):
+            out.write_batch(batch)
     dataset = StreamingDataset(local=str(tmp_path / "set"), batch_size=1)
     assert [each["x"] for each in dataset] == [9, *range(5)]
 
