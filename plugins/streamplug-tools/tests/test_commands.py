@@ -22,6 +22,7 @@ from streamplug.cli import main
 WRITES = {
     "cat": ["{0}", "--out", "{out}"],
     "convert": ["{0}", "{out}"],
+    "dedup": ["{0}", "{out}", "--by", "id"],
     "join": ["{0}", "{1}", "--by", "id", "--out", "{out}"],
     "proc": ["{0}", "{out}", "--set", "id=id + 1"],
     "select": ["{0}", "{out}", "--where", "id % 2"],
@@ -61,6 +62,7 @@ def ids(place):
     [
         ("cat", range(100)),
         ("convert", range(100)),
+        ("dedup", range(100)),
         ("join", range(100)),
         ("proc", range(1, 101)),
         ("select", range(1, 100, 2)),

@@ -119,3 +119,46 @@ def test_samples_whose_key_is_none_have_no_partner(tmp_path, write, read):
     join([one, other], to(tmp_path / "out"), "user id")
     found = read(tmp_path / "out")
     assert (found["n"].tolist(), found["m"].tolist()) == ([0, 2, 4], [0, 4, 16])
+
+
+def test_a_left_join_keeps_samples_without_a_partner(source, others, tmp_path, read):
+    columns = Columns(encodings={"half": "json", "square": "json"})
+    written = join([source, *others], to(tmp_path / "out"), "id", how="left", columns=columns)
+    found = read(tmp_path / "out")
+    assert written.samples == 200
+    assert found["id"].tolist() == list(range(200))
+    assert found["half"] == [str(n // 2) if n % 2 == 0 else None for n in range(200)]
+    assert found["square"] == [n * n if n <= 100 else None for n in range(200)]
+    assert found["name"] == [f"name {n % 7}" for n in range(200)]
+
+
+def test_a_left_join_without_gaps_needs_no_none(source, others, tmp_path, read):
+    join([others[0], source], to(tmp_path / "out"), "id", how="left")
+    found = read(tmp_path / "out")
+    assert found["id"].tolist() == list(range(198, -1, -2))
+    assert found["name"] == [f"name {n % 7}" for n in found["id"]]
+
+
+def test_a_left_join_names_encodings_that_store_none(source, others, tmp_path):
+    with pytest.raises(
+        ConfigError,
+        match=r"sample 1 of .*source has no partner in .*evens, and column 'half' "
+        r"\(str\) of format mds cannot store None: pass --columns half:json",
+    ):
+        join([source, others[0]], to(tmp_path / "out"), "id", how="left")
+    with pytest.raises(ConfigError, match="how='right': expected 'inner' or 'left'"):
+        join([source, others[0]], to(tmp_path / "out"), "id", how="right")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_left_join_as_parquet_writes_nulls(source, others, tmp_path, read):
+    pytest.importorskip("streamplug_parquet")
+    out = to(tmp_path / "out", format="parquet", size_limit="1mb")
+    chosen = Columns(select=["id", "square"])
+    with pytest.raises(ConfigError, match=r"pass --columns square:int64\?"):
+        join([source, others[1]], out, "id", how="left", columns=chosen)
+    columns = Columns(select=["id", "square"], encodings={"square": "int64?"})
+    join([source, others[1]], out, "id", how="left", columns=columns)
+    assert list(read(tmp_path / "out")["square"]) == [
+        n * n if n <= 100 else None for n in range(200)
+    ]

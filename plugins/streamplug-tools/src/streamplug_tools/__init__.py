@@ -6,10 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamplug_tools.appending import AppendResult as AppendResult
+    from streamplug_tools.appending import append as append
     from streamplug_tools.comparison import Difference as Difference
     from streamplug_tools.comparison import SampleDifference as SampleDifference
     from streamplug_tools.comparison import diff as diff
+    from streamplug_tools.deletion import DeleteResult as DeleteResult
+    from streamplug_tools.deletion import delete as delete
+    from streamplug_tools.duplicates import dedup as dedup
     from streamplug_tools.expressions import Expression as Expression
+    from streamplug_tools.file_copy import CopyResult as CopyResult
+    from streamplug_tools.file_copy import copy_files as copy_files
     from streamplug_tools.input_adapters import iterate_batches as iterate_batches
     from streamplug_tools.inspection import DatasetInfo as DatasetInfo
     from streamplug_tools.inspection import ShardKind as ShardKind
@@ -37,8 +44,11 @@ if TYPE_CHECKING:
     from streamplug_tools.value_hash import xxh64 as xxh64
 
 _HOME = {
+    "AppendResult": "appending",
     "Columns": "options",
+    "CopyResult": "file_copy",
     "DatasetInfo": "inspection",
+    "DeleteResult": "deletion",
     "Difference": "comparison",
     "Expression": "expressions",
     "InlinePage": "report",
@@ -46,9 +56,13 @@ _HOME = {
     "SampleDifference": "comparison",
     "ShardKind": "inspection",
     "WriteResult": "options",
+    "append": "appending",
     "as_lines": "json_lines",
     "convert": "transforms",
     "describe_task_error": "tasks",
+    "copy_files": "file_copy",
+    "dedup": "duplicates",
+    "delete": "deletion",
     "diff": "comparison",
     "inspect": "inspection",
     "iterate_batches": "input_adapters",
@@ -70,8 +84,11 @@ _HOME = {
 """Module of each public name."""
 
 __all__ = [
+    "AppendResult",
     "Columns",
+    "CopyResult",
     "DatasetInfo",
+    "DeleteResult",
     "Difference",
     "Expression",
     "InlinePage",
@@ -79,8 +96,12 @@ __all__ = [
     "SampleDifference",
     "ShardKind",
     "WriteResult",
+    "append",
     "as_lines",
     "convert",
+    "copy_files",
+    "dedup",
+    "delete",
     "describe_task_error",
     "diff",
     "inspect",

@@ -43,7 +43,13 @@ from streamplug_tools.options import (
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values, same_encoding
 from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches
-from streamplug_tools.selection_order import ListedOrder, SelectionOrder, SharedOrder
+from streamplug_tools.selection_order import (
+    GaplessOrder,
+    ListedOrder,
+    SelectionOrder,
+    SharedOrder,
+    with_gaps,
+)
 from streamplug_tools.time_values import Convert, is_temporal, make_converter
 
 _INDEX_RETRIES = 2
@@ -76,12 +82,14 @@ class CopyInput:
         columns: Columns to write.
         cache_folder: Directory of this machine in which streams cache; None if they cache nowhere, or where
             the user has chosen.
+        has_gaps: Whether `order` may have `NO_SAMPLE`, for which None is written.
     """
 
     streams: Sequence[Stream]
     order: SelectionOrder
     columns: Sequence[ColumnMapping]
     cache_folder: Path | None = None
+    has_gaps: bool = False
 
 
 _CACHED = ("_tables", "_passed_on", "_conversions")
@@ -172,15 +180,22 @@ class CopyTask:
 
     def _batches(self, begin: int, end: int) -> Iterator[tuple[Int64, Batch, Batch]]:
         rows = min(table.rows for table in self._tables)
-        reads = [t.read(i.order, begin, end, rows) for t, i in zip(self._tables, self.inputs)]
+        reads = [
+            table.read(GaplessOrder(i.order) if i.has_gaps else i.order, begin, end, rows)
+            for table, i in zip(self._tables, self.inputs)
+        ]
         for together in zip(*reads):
             ids = together[0][0]
             written: Batch = {}
             if self.key is not None:
                 written[self.key] = [f"{n:09d}" for n in range(begin, begin + len(ids))]
             for (_, batch), source, convert in zip(together, self.inputs, self._conversions):
-                written.update({c.name: batch[c.source] for c in source.columns})
-                written.update({name: one(written[name]) for name, one in convert.items()})
+                values = {c.name: batch[c.source] for c in source.columns}
+                values.update({name: one(values[name]) for name, one in convert.items()})
+                if source.has_gaps:
+                    numbers = source.order.ids(begin, begin + len(ids))
+                    values = {name: with_gaps(column, numbers) for name, column in values.items()}
+                written.update(values)
             begin += len(ids)
             yield ids, self._decode_changed(together[0][1]), written
 
@@ -356,10 +371,10 @@ def _digest(what: object) -> str:
 def _check_apart(output: Output, tables: Sequence[Table]) -> None:
     """Refuse to write over or above a source, or among other files."""
     folders = {folder for table in tables for folder in table.folders}
-    sources = {_real(folder) for folder in folders.union(*map(_link_targets, folders))}
+    sources = {real_location(folder) for folder in folders.union(*map(_link_targets, folders))}
     for place in output_locations(output.out):
         storage = open_storage(place, output.storage_options)
-        url = _real(storage.url)
+        url = real_location(storage.url)
         if any(source.startswith(url) for source in sources):
             raise ConfigError(f"{storage.url} is or contains a source; choose another location")
         if not (storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)):
@@ -375,8 +390,8 @@ def _link_targets(url: str) -> set[str]:
         return {str(Path(entry.path).resolve().parent) for entry in entries if entry.is_symlink()}
 
 
-def _real(url: str) -> str:
-    """Return the resolved location with a trailing slash."""
+def real_location(url: str) -> str:
+    """Return the resolved location of a data set, with a trailing slash."""
     url = url.rpartition("::")[2]  # of a chain such as simplecache::file:///data
     path = local_path(url)
     return f"{url if path is None else path.resolve()}".rstrip("/") + "/"

@@ -1,13 +1,14 @@
-"""Removal of a data set that is replaced, without removing any other file."""
+"""Removal of a data set, without removing any other file."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from streamplug_files import PLAN_NAME
 
@@ -16,16 +17,26 @@ from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin import local_path
 from streamplug.transfer import STATE_DIR
+from streamplug.types import ObjectInfo
 from streamplug.write import delete_durably, quote_names
 from streamplug_tools.part_task import ATTEMPTS
 
 REMOVED = "removed"
 """Key of a plan that names files whose removal has begun."""
 
-_PART_FILE = re.compile(r"part-[0-9]{5,}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
+COPIED = "copied"
+"""Key of a plan that names the files of a copy that is not whole."""
+
+_PART_FILE = re.compile(r"part-([0-9]{5,18})/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
 _REPORT = re.compile(r"failures/part-[0-9]{5,}\.json")
 """Names of the reports of failed samples that streamplug-datasets writes beside parts."""
 _OLD_INDEX_NAME = "index.streamplug"  # of earlier versions
+APPENDED_PREFIX = "append-"
+"""Start of the names of folders with appended samples; a digest of 16 digits follows."""
+_APPENDED_FILE = re.compile(
+    rf"{APPENDED_PREFIX}[0-9a-f]{{16}}/(?:{re.escape(PLAN_NAME)}|{re.escape(INDEX_NAME)}"
+    rf"|{re.escape(ATTEMPTS)}/.+|part-[0-9]{{5,18}}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+))"
+)
 _STATE_FOLDERS = (STATE_DIR, ATTEMPTS)
 _MAX_NAMES_IN_ERROR = 3
 _METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME, _OLD_INDEX_NAME))
@@ -43,7 +54,7 @@ def list_dataset(storage: Storage, *, with_reports: bool = True) -> list[str]:
     run or removal, and the reports of failed samples unless `with_reports` is False.
     """
     keys = [info.key for info in storage.list("")]
-    indexed = {*_indexed_names(storage, keys), *_names_to_remove(storage, keys)}
+    indexed = {*_indexed_names(storage, keys), *_planned_names(storage, keys)}
     others = [
         key
         for key in keys
@@ -58,11 +69,38 @@ def list_dataset(storage: Storage, *, with_reports: bool = True) -> list[str]:
     return keys
 
 
+def list_named_files(storage: Storage) -> tuple[list[ObjectInfo], list[ObjectInfo]]:
+    """Return the files that the index or the plan of a data set names, and the others in its directory.
+
+    Raises:
+        NotFound: If there is neither.
+        InvalidIndexError: If the index is damaged, or is one of another library.
+    """
+    found = list(storage.list(""))
+    keys = [info.key for info in found]
+    plan = _read_plan(storage, keys)
+    if INDEX_NAME in keys:
+        parse_index(storage.read(INDEX_NAME), storage.url_of(INDEX_NAME))  # so it is ours
+    elif not plan:
+        raise NotFound(
+            f"{storage.url} has neither an {INDEX_NAME} nor a {PLAN_NAME}: there is no data set"
+        )
+    named = {*_indexed_names(storage, keys), *_planned_names(storage, keys)}
+    parts = plan.get("parts") if isinstance(plan.get("parts"), int) else 0
+    own: list[ObjectInfo] = []
+    others: list[ObjectInfo] = []
+    for info in found:
+        key, part = info.key, _PART_FILE.fullmatch(info.key)
+        is_named = key in named or (_is_own(key) if part is None else int(part[1]) < parts)
+        (own if is_named and not _is_linked(storage, key) else others).append(info)
+    return own, others
+
+
 def remove_files(storage: Storage, keys: Sequence[str]) -> None:
-    """Remove the files that `list_dataset` returned."""
+    """Remove the files that `list_dataset` or `list_named_files` returned."""
     # Without it, they would be somebody else's if the removal is cut off once the index is gone.
-    named = [key for key in keys if not _is_own(key)]
-    if named or (keys and PLAN_NAME not in keys):
+    if not all(map(_is_own, keys)) or (keys and PLAN_NAME not in keys):
+        named = [key for key in keys if key not in _METADATA_NAMES]
         storage.write(PLAN_NAME, json.dumps({REMOVED: named}).encode())
         keys = [*keys, PLAN_NAME]
     # The index is deleted first. The plan is last: it identifies the leftovers of a removal that was cut off.
@@ -77,7 +115,17 @@ def check_empty(storage: Storage) -> None:
     For a location without an index or a plan, whose files are therefore those of somebody else.
     """
     keys = (info.key for info in storage.list(""))
-    others = (repr(key) for key in keys if key.partition("/")[0] not in _STATE_FOLDERS)
+    _refuse(storage, (key for key in keys if key.partition("/")[0] not in _STATE_FOLDERS))
+
+
+def check_only_appended(storage: Storage) -> None:
+    """Raise OutputExistsError if there are other files than those of appends that were cut off."""
+    keys = (info.key for info in storage.list(""))
+    _refuse(storage, (key for key in keys if not _APPENDED_FILE.fullmatch(key)))
+
+
+def _refuse(storage: Storage, keys: Iterable[str]) -> None:
+    others = map(repr, keys)
     if names := ", ".join(islice(others, _MAX_NAMES_IN_ERROR)):
         raise OutputExistsError(
             f"{storage.url} holds other files, such as {names}; choose another location, or move them away"
@@ -86,7 +134,8 @@ def check_empty(storage: Storage) -> None:
 
 def _is_own(key: str) -> bool:
     top = key.partition("/")[0]
-    return key in _METADATA_NAMES or top in _STATE_FOLDERS or _PART_FILE.fullmatch(key) is not None
+    is_part = _PART_FILE.fullmatch(key) or _APPENDED_FILE.fullmatch(key)
+    return key in _METADATA_NAMES or top in _STATE_FOLDERS or is_part is not None
 
 
 def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
@@ -101,16 +150,26 @@ def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
         for shard in range(len(index)):
             name = files.basenames[shard]
             yield name
-            if folder := name.rpartition("/")[0]:
-                yield from (f"{folder}/{name}" for name in _METADATA_NAMES)
+            while name := name.rpartition("/")[0]:
+                yield from (f"{name}/{metadata}" for metadata in _METADATA_NAMES)
 
 
-def _names_to_remove(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the files whose removal was cut off."""
+def _planned_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the files whose removal was cut off, or those of an unfinished copy."""
+    plan = _read_plan(storage, keys)
+    for what in (REMOVED, COPIED):
+        names = plan.get(what)
+        if isinstance(names, list):
+            yield from (name for name in names if isinstance(name, str))
+
+
+def _read_plan(storage: Storage, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the plan of a location; empty without one, or if it is damaged."""
     with suppress(NotFound, ValueError, RecursionError):
         plan = json.loads(storage.read(PLAN_NAME)) if PLAN_NAME in keys else None
-        if isinstance(plan, dict) and isinstance(plan.get(REMOVED), list):
-            yield from (name for name in plan[REMOVED] if isinstance(name, str))
+        if isinstance(plan, dict):
+            return plan
+    return {}
 
 
 def _is_linked(storage: Storage, key: str) -> bool:

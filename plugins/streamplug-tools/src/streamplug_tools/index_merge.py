@@ -48,7 +48,7 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
             ) from None
         for schema in parse_index(data, storage.url_of(key)).schemas:  # raises if it is damaged
             first = first or (part, schema)
-            _check_columns(part, schema, *first)
+            check_columns(part, schema, *first)
         part_entries = [_prefix_basenames(entry, folder) for entry in json.loads(data)["shards"]]
         for name in (entry["raw_data"]["basename"] for entry in part_entries):
             if (owner := owners.setdefault(name, part)) != part:
@@ -75,7 +75,12 @@ def _check_name(folder: str, part: str) -> None:
         ) from None
 
 
-def _check_columns(part: str, schema: Schema, first_part: str, expected: Schema) -> None:
+def check_columns(part: str, schema: Schema, first_part: str, expected: Schema) -> None:
+    """Check that two parts of a data set, given by their URLs and schemas, have the same columns.
+
+    Raises:
+        ConfigError: If they differ.
+    """
     for mismatch in find_mismatches(expected, schema):
         raise ConfigError(
             f"{mismatch.describe(part, first_part)}; all parts of a data set need the same columns, so no "

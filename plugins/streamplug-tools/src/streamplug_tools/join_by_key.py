@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
 from streamplug.config import check_names, suggest_keywords
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StreamplugError
 from streamplug.stream import Stream
 from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
+from streamplug.write import Writer
 from streamplug_tools.column_mapping import ColumnMapping, check_distinct, check_renamed
 from streamplug_tools.copy import CopyInput, copy, map_table_columns
 from streamplug_tools.expressions import Expression
@@ -28,11 +30,11 @@ from streamplug_tools.options import (
     job_streams,
 )
 from streamplug_tools.row_access import Table, cache_locally
-from streamplug_tools.selection_order import OrderFiles
+from streamplug_tools.selection_order import NO_SAMPLE, OrderFiles
 from streamplug_tools.sort_keys import NumberedKey, evaluate_expression, number_values, sort_by_key
 
 _IDS_PER_BLOCK = 1 << 16
-_NO_MATCH = -1
+_KINDS = ("inner", "left")
 
 
 @suggest_keywords
@@ -41,25 +43,31 @@ def join(
     output: Output,
     by: str,
     *,
+    how: str = "inner",
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
     """Write the samples of the first data set with the columns of all that have the same key.
 
-    The order is that of the first. Samples whose key is None or missing in another are left out. Columns in
-    ``by`` are taken from the first. Keys are sorted in files; samples are downloaded as for `shuffle`.
+    The order is that of the first. Columns in ``by`` are taken from the first. Keys are sorted in files;
+    samples are downloaded as for `shuffle`.
 
     Args:
         sources: Paths, URLs or streams: two or more.
         output: Location and options of the new data set.
         by: The key: a Python expression such as the name of a column; see `Expression`.
-        columns: Columns to take, and their encodings.
+        how: What to do with samples of the first whose key is None or missing in another: ``"inner"`` leaves
+            them out, ``"left"`` gives them None in the columns of that other one.
+        columns: Columns to take, and their encodings; with ``"left"``, they must store None where a key is
+            missing.
         on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: As for `convert`, or if two data sets have a column of the same name, or a key is
-            repeated in another than the first.
+            repeated in another than the first, or the encoding of a column stores no None that is needed.
     """
+    if how not in _KINDS:
+        raise ConfigError(f"how={how!r:.60}: expected {' or '.join(map(repr, _KINDS))}")
     expression = Expression(by)
     if isinstance(sources, (str, PathLike, Stream)) or len(sources) < 2:
         raise ConfigError("give two data sets or more to be joined")
@@ -90,20 +98,31 @@ def join(
             sorts, [table.size for table in tables], [t.url for t in tables], folder
         )
         lists = OrderFiles(folder, map(str, range(len(tables))))
+        gaps: list[int | None] = [None] * len(tables)
         for begin in range(0, tables[0].size, _IDS_PER_BLOCK):
             ids = np.arange(begin, min(begin + _IDS_PER_BLOCK, tables[0].size))
             others = [np.asarray(match[ids]) for match in matches]
-            both = np.logical_and.reduce([other != _NO_MATCH for other in others])
+            kept = np.full(len(ids), True)
+            if how == "inner":
+                kept = np.logical_and.reduce([other != NO_SAMPLE for other in others])
             for n, some in enumerate([ids, *others]):
-                lists.add(str(n), some[both])
+                lists.add(str(n), some[kept])
+                if gaps[n] is None and (some[kept] == NO_SAMPLE).any():
+                    gaps[n] = int(ids[some == NO_SAMPLE][0])
+        inputs = []
+        for n, (source, mine, gap) in enumerate(zip(read, mappings, gaps)):
+            if gap is not None:
+                where = f"sample {gap} of {tables[0].url} has no partner in {tables[n].url}"
+                _check_none(mine, str(output.format), where)
+                # None is encoded, so the others are as well.
+                mine = [replace(column, stored=False) for column in mine]  # noqa: PLW2901 - with gaps
+            order = lists.orders[str(n)]
+            inputs.append(CopyInput(source, order, mine, folder, has_gaps=gap is not None))
         return copy(
-            [
-                CopyInput(source, lists.orders[str(n)], mine, folder)
-                for n, (source, mine) in enumerate(zip(read, mappings))
-            ],
+            inputs,
             tables,
             output,
-            what=["join", by],
+            what=["join", by, *([] if how == "inner" else [how])],
             on_progress=on_progress,
             allow_unsafe_types=columns.allow_unsafe_types,
         )
@@ -163,6 +182,31 @@ def _check(columns: Columns, names: set[str]) -> None:
     check_renamed(columns.rename, [name for name in names if columns.keeps(name)])
 
 
+def _check_none(columns: Sequence[ColumnMapping], target: str, reason: str) -> None:
+    """Raise a ConfigError if the encoding of a column does not store None, which is needed for a reason."""
+    for column in columns:
+        if not _stores_none(column.spec, target):
+            others = (f"{column.spec}?", "json")
+            spec = next((other for other in others if _stores_none(other, target)), None)
+            way = f"pass --columns {column.name}:{spec}, " if spec else ""
+            raise ConfigError(
+                f"{reason}, and column {column.name!r} ({column.spec}) of format {target} cannot store None: "
+                f"{way}leave the column out with --drop {column.name}, or such samples with --how inner"
+            )
+
+
+def _stores_none(spec: str, target: str) -> bool:
+    try:
+        with (
+            TemporaryDirectory() as folder,
+            Writer(columns={"value": spec}, out=folder / "set", format=target) as writer,
+        ):
+            writer.write({"value": None})
+    except StreamplugError:
+        return False
+    return True
+
+
 def match_sorted_keys(
     sorts: Sequence[Iterator[NumberedKey]], sizes: Sequence[int], urls: Sequence[str], folder: Path
 ) -> list[Int64]:
@@ -174,7 +218,7 @@ def match_sorted_keys(
     for n in range(1, len(sorts)):
         match: Int64 = np.memmap(folder / f"match-{n}", np.int64, "w+", shape=(max(sizes[0], 1),))
         for begin in range(0, len(match), _IDS_PER_BLOCK):
-            match[begin : begin + _IDS_PER_BLOCK] = _NO_MATCH
+            match[begin : begin + _IDS_PER_BLOCK] = NO_SAMPLE
         matches.append(match)
     heads = [_KeyCursor(keys_, url) for keys_, url in zip(sorts[1:], urls[1:])]
     try:
@@ -201,7 +245,7 @@ class _KeyCursor:
         """Advance to a key and return its sample, or -1; keys must be ascending."""
         while self._now is not None and self._now[0] < key:
             self._now = next(self._rest, None)
-        return self._now[1] if self._now is not None and self._now[0] == key else _NO_MATCH
+        return self._now[1] if self._now is not None and self._now[0] == key else NO_SAMPLE
 
     def finish(self) -> None:
         """Check the remaining keys, too."""

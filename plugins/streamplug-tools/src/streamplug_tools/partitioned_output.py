@@ -39,6 +39,7 @@ from streamplug.transfer import (
     try_file_lock,
 )
 from streamplug_tools.dataset_removal import (
+    COPIED,
     REMOVED,
     check_empty,
     list_dataset,
@@ -219,11 +220,11 @@ def _read_plan(home: Storage) -> Any:
 
 
 def _is_ours(plan: Any) -> bool:
-    """Return whether a plan is that of parts, of a removal that was cut off, or lost."""
+    """Return whether a plan is that of parts, of a copy, of a removal that was cut off, or lost."""
     if not isinstance(plan, dict):
         return False
     is_plan = plan.keys() >= {"parts_digest", "columns"} and isinstance(plan.get("parts"), int)
-    return is_plan or REMOVED in plan
+    return is_plan or REMOVED in plan or COPIED in plan
 
 
 def _replaceable_files(
@@ -271,6 +272,8 @@ def _difference(existing: Any, plan: dict[str, Any]) -> str:
         return f"its {PLAN_NAME} is damaged"
     if REMOVED in existing:
         return "the removal of an earlier one was cut off"
+    if COPIED in existing:
+        return "it is an unfinished copy of another one"
     differences = [
         _describe_difference(name, existing, plan)
         for name in plan

@@ -13,11 +13,13 @@ import numpy as np
 from streamplug.interfaces import Permutation
 from streamplug.plugin import make, open_storage
 from streamplug.transfer import call_with_retries, map_disk_errors
-from streamplug.types import Int64
+from streamplug.types import ColumnValues, Int64
 
 _ID = np.dtype("<i8")
 _IDS_PER_BLOCK = 1 << 16
 """Ids that are read from a storage at once."""
+NO_SAMPLE = -1
+"""Id that stands for no sample, such as that of a key without a partner."""
 
 
 class SelectionOrder(Protocol):
@@ -131,6 +133,34 @@ class SharedOrder:
             ids = np.frombuffer(data, _ID).astype(np.int64)
             self._last = number, ids
         return ids
+
+
+@dataclass(frozen=True)
+class GaplessOrder:
+    """Another order with sample 0 in place of `NO_SAMPLE`, so that it can be read.
+
+    Attributes:
+        order: The other order.
+    """
+
+    order: SelectionOrder
+
+    @property
+    def size(self) -> int:
+        """Number of samples."""
+        return self.order.size
+
+    def ids(self, begin: int, end: int) -> Int64:
+        ids = self.order.ids(begin, end)
+        return np.where(ids == NO_SAMPLE, 0, ids)
+
+
+def with_gaps(values: ColumnValues, ids: Int64) -> ColumnValues:
+    """Return the values of samples with None for each `NO_SAMPLE`."""
+    gaps = (ids == NO_SAMPLE).tolist()
+    if not any(gaps):
+        return values
+    return [None if gap else value for gap, value in zip(gaps, values)]
 
 
 class OrderFiles:

@@ -10,11 +10,13 @@ import click
 
 import streamplug_tools as tools
 from streamplug.cli import examples
+from streamplug.display import say
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.index import INDEX_NAME
 from streamplug.plugin import join as join_url
 from streamplug.plugin import open_storage
 from streamplug_tools.commands.options import (
+    append_options,
     job_options,
     make_columns,
     make_output,
@@ -27,6 +29,7 @@ from streamplug_tools.commands.options import (
 from streamplug_tools.commands.source_options import make_streams
 from streamplug_tools.commands.value_types import COUNT, SIZE, refuse_repeated
 from streamplug_tools.progress import progress_bars
+from streamplug_tools.report.text_format import many
 
 
 @click.command(
@@ -46,6 +49,39 @@ def convert(source: str, out: str, **options: Any) -> None:
     stopped, and writes the same bytes as a run that was not interrupted.
     """
     run_job(tools.convert, [source], out, options)
+
+
+@click.command(
+    epilog=examples(
+        "streamplug append today everything",
+        "streamplug append today.jsonl s3://bucket/everything --src-format jsonl",
+    )
+)
+@click.argument("source")
+@click.argument("out")
+@append_options
+def append(source: str, out: str, **options: Any) -> None:
+    """Add the samples of a data set to another one.
+
+    OUT is made if it does not exist. Its new samples come after the existing ones, and have their format,
+    compression and encodings. If the command is killed, run it again. The samples of SOURCE are added once:
+    another run adds nothing until SOURCE changes.
+    """
+    with resumable(), progress_bars() as on_progress:
+        result = tools.append(
+            make_streams([source], options),
+            make_output(out, options),
+            columns=make_columns(options),
+            on_progress=on_progress,
+        )
+    if options["as_json"]:
+        click.echo(json.dumps(asdict(result), indent=2))
+        return
+    added = f"{many(result.appended, 'sample')} added" if result.appended else "nothing to add"
+    say(
+        f"{result.url}: {added}; {many(result.shards, 'shard')}, {many(result.samples, 'sample')}, "
+        f"{result.bytes:,} bytes"
+    )
 
 
 @click.command(
@@ -126,6 +162,32 @@ def select(source: str, out: str, *, where: str, **options: Any) -> None:
 
 @click.command(
     epilog=examples(
+        "streamplug dedup data distinct --by id",
+        'streamplug dedup s3://bucket/set s3://bucket/distinct --by "xxh64(text)"',
+    )
+)
+@click.argument("source")
+@click.argument("out")
+@click.option(
+    "--by",
+    metavar="EXPRESSION",
+    required=True,
+    multiple=True,
+    callback=refuse_repeated("a tuple is a key of several values, such as '(a, b)'"),
+    help="Python expression of the key, such as the name of a column.",
+)
+@job_options
+def dedup(source: str, out: str, *, by: str, **options: Any) -> None:
+    """Write the first sample of each key.
+
+    Samples keep their order, and those whose key is None all stay. The command sorts the keys in files, so
+    they need not fit into memory.
+    """
+    run_job(tools.dedup, [source], out, options, by=by)
+
+
+@click.command(
+    epilog=examples(
         "streamplug join data scores --by id --out joined",
         "streamplug join s3://bucket/a s3://bucket/b --by key --out s3://bucket/ab",
     )
@@ -142,14 +204,22 @@ def select(source: str, out: str, *, where: str, **options: Any) -> None:
     callback=refuse_repeated("a tuple is a key of several values, such as '(a, b)'"),
     help="Python expression of the key, such as the name of a column.",
 )
+@click.option(
+    "--how",
+    type=click.Choice(["inner", "left"]),
+    default="inner",
+    show_default=True,
+    help="Whether to omit samples of the first SOURCE whose key is missing in another (inner), or to write "
+    "None for the columns of that other (left).",
+)
 @job_options
-def join(sources: tuple[str, ...], *, out: str, by: str, **options: Any) -> None:
+def join(sources: tuple[str, ...], *, out: str, by: str, how: str, **options: Any) -> None:
     """Join the columns of several data sets by a key.
 
-    Samples come in the order of the first SOURCE. The command omits samples whose key is missing in another
-    SOURCE. It sorts the keys in files, so they need not fit into memory.
+    Samples come in the order of the first SOURCE. The command sorts the keys in files, so they need not fit
+    into memory.
     """
-    run_job(tools.join, sources, out, options, by=by)
+    run_job(tools.join, sources, out, options, by=by, how=how)
 
 
 @click.command(

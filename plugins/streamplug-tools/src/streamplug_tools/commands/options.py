@@ -91,13 +91,14 @@ _OUTPUT = (
         show_default=True,
         help="Engine that runs the writers: local, ray, dask or spark.",
     ),
-    click.option("--exist-ok", is_flag=True, help="Replace an existing data set."),
     storage_options(
         "--out-storage-options",
         "Storage options of the new data set, if they differ from --storage-options.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
+
+_REPLACE = click.option("--exist-ok", is_flag=True, help="Replace an existing data set.")
 
 
 _PAIRS = {
@@ -107,7 +108,10 @@ _PAIRS = {
 }
 
 
-job_options = combine_options((*_COLUMNS, *_OUTPUT, source_options))
+append_options = combine_options((*_COLUMNS, *_OUTPUT, source_options))
+"""Options of a command that adds to a data set."""
+job_options = combine_options((append_options, _REPLACE))
+"""Options of a command that writes a data set."""
 
 
 def run_job(
@@ -159,14 +163,12 @@ def refuse_options(names: Collection[str], rule: str) -> None:
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
-    """Say on Ctrl-C how to go on."""
+def resumable(then: str = "it goes on with the parts that are missing") -> Iterator[None]:
+    """Say on Ctrl-C how to go on: what the same command `then` does."""
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            "run the same command again: it goes on with the parts that are missing"
-        ) from None
+        raise KeyboardInterrupt(f"run the same command again: {then}") from None
 
 
 def make_output(out: str, options: Mapping[str, Any]) -> Output:
@@ -180,7 +182,7 @@ def make_output(out: str, options: Mapping[str, Any]) -> Output:
         size_limit=options["size_limit"],
         processes=options["processes"],
         engine=options["engine"],
-        exist_ok=options["exist_ok"],
+        exist_ok=options.get("exist_ok", False),
         storage_options=options["storage_options"] if of_out is None else of_out,
     )
 
