@@ -18,7 +18,7 @@ from streamplug_files import PLAN_NAME
 from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, Index, Schema, format_index, parse_index
-from streamplug.interfaces import Storage
+from streamplug.interfaces import Storage, public_urls
 from streamplug.plugin import join, open_storage, output_locations
 from streamplug.transfer import call_with_retries
 from streamplug_tools.column_mapping import ColumnMapping, format_name, select_columns
@@ -129,10 +129,20 @@ def _read_index(home: Storage) -> tuple[Index, bytes] | None:
 
 
 def _like(output: Output, schema: Schema) -> Output:
-    """Fill in None from the options of existing shards."""
+    """Fill in None from the options of existing shards.
+
+    Raises:
+        ConfigError: If another format is chosen.
+    """
+    format_ = format_name(schema.entry)
+    if output.format not in (None, format_):
+        raise ConfigError(
+            f"format={output.format!r}: the samples of {public_urls(output.out)} are {format_}; leave it "
+            "out, or convert them first"
+        )
     return replace(
         output,
-        format=output.format or format_name(schema.entry),
+        format=format_,
         compression=(schema.compression or "none")
         if output.compression is None
         else output.compression,
@@ -144,7 +154,7 @@ def _encodings_of(schema: Schema, job: DatasetJob, columns: Columns, home: Stora
     """Return columns that have the encodings of existing shards, unless others are named.
 
     Raises:
-        ConfigError: If the names of the columns differ.
+        ConfigError: If the names of the columns differ, or an encoding.
     """
     specs = {column.name: column.spec for column in schema.columns}
     known = select_columns(job.table.columns, columns.rename, columns.select, columns.drop)
@@ -159,6 +169,12 @@ def _encodings_of(schema: Schema, job: DatasetJob, columns: Columns, home: Stora
             f"{home.url} has no column {added[0]!r}, which the samples to append have: leave it out with "
             "drop= (--drop), or rename it"
         )
+    for name, spec in columns.encodings.items():
+        if spec != specs.get(name, spec):
+            raise ConfigError(
+                f"columns={{{name!r}: {spec!r}}}: {home.url} has {specs[name]!r}; leave it out, or convert "
+                "the data set first"
+            )
     return replace(columns, encodings={**{n: specs[n] for n in names}, **columns.encodings})
 
 

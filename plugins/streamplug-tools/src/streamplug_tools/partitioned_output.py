@@ -242,7 +242,8 @@ def _replaceable_files(
         )
     unfinished = not has_index and _is_ours(existing)
     done = sum(_PART_INDEX.fullmatch(info.key) is not None for info in home.list("part-"))
-    if not (exist_ok or (unfinished and (not done or REMOVED in existing))):
+    is_empty = unfinished and not done and COPIED not in existing
+    if not (exist_ok or is_empty or (unfinished and REMOVED in existing)):
         other = _difference(existing, plan) if existing else "it was written otherwise"
         raise OutputExistsError(
             f"{home.url} already holds a data set, or a part of one: {other}; choose another place, or "

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from streamplug_tools import Columns, Output, append, delete
+
+from streamplug import StreamingDataset, Writer
+from streamplug.errors import ConfigError, OutputExistsError
+from streamplug.plugin import open_storage
+
+
+def to(place, **options):
+    return Output(place, **{"size_limit": 500, "processes": 0, **options})
+
+
+@pytest.fixture(params=["near", "far"])
+def place(request, tmp_path):
+    return str(tmp_path / "set") if request.param == "near" else f"memory://{tmp_path.name}/set"
+
+
+def test_the_first_day_makes_the_data_set_and_the_next_ones_add_to_it(place, tmp_path, write, read):
+    days = [
+        write(tmp_path / f"day-{n}", range(n * 10, n * 10 + 10), compression=("gz", None)[n % 2])
+        for n in range(3)
+    ]
+    for n, day in enumerate(days):
+        result = append(day, to(place))
+        assert (result.samples, result.appended) == (n * 10 + 10, 10)
+        assert append(day, to(place)).appended == 0
+    assert read(place)["id"].tolist() == list(range(30))
+    entries = json.loads(open_storage(place).read("index.json"))["shards"]
+    assert {entry["compression"] for entry in entries} == {"gz"}
+    write(tmp_path / "more", range(3))
+    again = append(tmp_path / "more", to(place))
+    assert (again.samples, again.appended) == (33, 3)
+
+
+def test_samples_are_added_to_a_data_set_of_a_writer(tmp_path, write, read):
+    write(tmp_path / "set", range(20))
+    with Writer(
+        columns={"id": "json", "name": "json", "x": "bytes"}, out=tmp_path / "day"
+    ) as writer:
+        writer.write({"id": 20, "name": "twenty", "x": b"x"})
+    with pytest.raises(ConfigError, match="has the column 'score', and the samples to append have"):
+        append(tmp_path / "day", to(tmp_path / "set"))
+    small = write(tmp_path / "small", range(20), {"id": "int", "name": "str"})
+    with pytest.raises(ConfigError, match="has no column 'x'"):
+        append(tmp_path / "day", to(small))
+    append(tmp_path / "day", to(small), columns=Columns(drop=["x"]))
+    assert read(small)["id"].tolist() == list(range(21))
+    assert read(small)["name"][-1] == "twenty"
+
+
+def test_what_cannot_be_appended_to_is_refused(tmp_path, write):
+    source, other = write(tmp_path / "source", range(5)), write(tmp_path / "other", range(5))
+    with pytest.raises(ConfigError, match="is a source"):
+        append(source, to(source))
+    with pytest.raises(ConfigError, match="exist_ok=True removes"):
+        append(source, to(other, exist_ok=True))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(OutputExistsError, match=r"other files, such as 'notes\.txt'"):
+        append(source, to(tmp_path / "mine"))
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "parts.json").write_text("{}")
+    with pytest.raises(OutputExistsError, match="an unfinished data set"):
+        append(source, to(tmp_path / "unfinished"))
+    with pytest.raises(ConfigError, match=r"format='json': the samples of .*other are mds"):
+        append(source, to(other, format="json"))
+    with pytest.raises(ConfigError, match=r"columns=\{'id': 'str'\}: .*other has 'int'"):
+        append(source, to(other), columns=Columns(encodings={"id": "str"}))
+    assert not list(other.glob("append-*"))
+
+
+def test_an_appended_data_set_is_deleted_whole(tmp_path, write):
+    write(tmp_path / "set", range(20))
+    append(write(tmp_path / "day", range(5)), to(tmp_path / "set"))
+    assert len(StreamingDataset(local=str(tmp_path / "set"))) == 25
+    assert not delete(tmp_path / "set").kept
+    delete(tmp_path / "set", dry_run=False)
+    assert not (tmp_path / "set").exists()
