@@ -86,12 +86,13 @@ def list_named_files(storage: Storage) -> tuple[list[ObjectInfo], list[ObjectInf
             f"{storage.url} has neither an {INDEX_NAME} nor a {PLAN_NAME}: there is no data set"
         )
     named = {*_indexed_names(storage, keys), *_planned_names(storage, keys)}
-    parts = plan.get("parts") if isinstance(plan.get("parts"), int) else 0
+    parts = plan.get("parts", 0)
+    num_parts = parts if isinstance(parts, int) else 0
     own: list[ObjectInfo] = []
     others: list[ObjectInfo] = []
     for info in found:
         key, part = info.key, _PART_FILE.fullmatch(info.key)
-        is_named = key in named or (_is_own(key) if part is None else int(part[1]) < parts)
+        is_named = key in named or (_is_own(key) if part is None else int(part[1]) < num_parts)
         (own if is_named and not _is_linked(storage, key) else others).append(info)
     return own, others
 
