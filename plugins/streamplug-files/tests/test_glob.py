@@ -1,8 +1,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from streamplug_files import split_compression
-from streamplug_files.glob import FileSet, compile_glob, expand_braces, glob_prefix, parse_locations
+from streamplug_files.glob import (
+    FileSet,
+    compile_glob,
+    escape,
+    expand_braces,
+    glob_prefix,
+    is_glob,
+    parse_locations,
+    unescape,
+)
 
 from streamplug.errors import ConfigError
 
@@ -138,14 +149,88 @@ def test_the_query_of_a_url_is_no_part_of_the_names(locations, root, parts):
     assert parse_locations(locations, is_tar) == FileSet(root, parts)
 
 
-def test_urls_with_other_queries_are_refused_without_showing_them():
+def test_files_may_have_a_query_each():
+    files = parse_locations(["http://h/d/a.tar?s=1", "http://h/e/{b,c}.tar?s=2"], is_tar)
+    assert (files.root, files.parts) == ("http://h", ("d/a.tar", "e/b.tar", "e/c.tar"))
+    assert files.queries == {"d/a.tar": "?s=1", "e/b.tar": "?s=2", "e/c.tar": "?s=2"}
+
+
+@pytest.mark.parametrize("other", ["http://h/*.tar?sig=s3cret2", "http://h/b?sig=s3cret2"])
+def test_what_is_listed_has_no_query_of_its_own_which_no_error_shows(other):
     with pytest.raises(ConfigError, match="differ in the query") as caught:
-        parse_locations(["http://h/a.tar?sig=s3cret1", "http://h/b.tar?sig=s3cret2"], is_tar)
+        parse_locations(["http://h/a.tar?sig=s3cret1", other], is_tar)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("location", "root", "parts"),
+    [
+        ("http://h/a%20b/c%20d.tar", "http://h/a%20b", ("c d.tar",)),
+        ("http://h/a b/c d.tar", "http://h/a b", ("c d.tar",)),
+        ("http://h/{a%20b,c}.tar", "http://h", ("a b.tar", "c.tar")),
+        ("http://h/%7Ba,b%7D%5B1%5D%2A.tar", "http://h", ("[{]a,b[}][[]1][*].tar",)),
+        ("http://h/%E4%BD%A0-%c3%a9.tar", "http://h", ("你-é.tar",)),
+        ("http://h/100%.tar", "http://h", ("100%.tar",)),
+        ("http://h/a%2520b.tar", "http://h", ("a%20b.tar",)),
+        (["http://h/a%20b/x.tar", "http://h/c/y.tar"], "http://h", ("a b/x.tar", "c/y.tar")),
+        ("obstore:https://h/a%20b.tar?s=%20", "obstore:https://h?s=%20", ("a b.tar",)),
+        ("s3://b/a%20b.tar", "s3://b", ("a%20b.tar",)),
+    ],
+)
+def test_the_path_of_an_http_url_may_be_percent_encoded(location, root, parts):
+    assert parse_locations(location, is_tar) == FileSet(root, parts)
+
+
+@pytest.mark.parametrize("name", ["a%2Fb.tar", "%E9.tar"])
+def test_names_that_no_file_has_are_refused(name):
+    with pytest.raises(ConfigError, match=rf"'http://h/{name}': %[0-9A-F]+ is no part of the name"):
+        parse_locations(f"http://h/{name}?s=1", is_tar)
+
+
+@pytest.mark.parametrize(
+    ("location", "root", "parts"),
+    [
+        ("s3://b/a[[]1].tar", "s3://b", ("a[[]1].tar",)),
+        ("s3://b/x[{]1[}]-{1..2}.tar", "s3://b", ("x[{]1[}]-1.tar", "x[{]1[}]-2.tar")),
+        ("s3://b/{a[,]b,c}.tar", "s3://b", ("a[,]b.tar", "c.tar")),
+        ("s3://b/set [[]1]/*.tar", "s3://b/set [1]", ("*.tar",)),
+        ("s3://b/set [[]1]", "s3://b/set [1]", ("",)),
+    ],
+)
+def test_a_character_in_brackets_stands_for_itself(location, root, parts):
+    assert parse_locations(location, is_tar) == FileSet(root, parts)
+
+
+@given(st.text(st.sampled_from("[]{}*?,!^-a. "), min_size=1))
+def test_names_are_escaped(name):
+    part = escape(name)
+    assert not is_glob(part)
+    assert unescape(part) == name == glob_prefix(part)
+    assert list(expand_braces(part)) == [part]
+    assert compile_glob(part).fullmatch(name)
+
+
+def test_names_that_exist_are_no_patterns(tmp_path, monkeypatch):
+    folder = tmp_path / "set [ab] {1}"
+    folder.mkdir()
+    for name in ("a{1..2}[x].tar", "a1x.tar"):
+        (folder / name).write_bytes(b"")
+    for prefix in ("", "file://"):
+        root = f"{prefix}{folder}"
+        assert parse_locations(root, is_tar) == FileSet(root, ("",))
+        name = f"{root}/a{{1..2}}[x].tar"
+        assert parse_locations(name, is_tar) == FileSet(root, ("a[{]1..2[}][[]x].tar",))
+        assert parse_locations(f"{root}/{{a,b}}*.tar", is_tar).parts == ("a*.tar", "b*.tar")
+        both = parse_locations([name, f"{prefix}{tmp_path}/*.tar"], is_tar)
+        inner = "set [[]ab] [{]1[}]/a[{]1..2[}][[]x].tar"
+        assert both == FileSet(f"{prefix}{tmp_path}", (inner, "*.tar"))
+    monkeypatch.chdir(folder)
+    assert parse_locations("a{1..2}[x].tar", is_tar) == FileSet(".", ("a[{]1..2[}][[]x].tar",))
+    assert parse_locations("a{1,2}[x].tar", is_tar) == FileSet(".", ("a1[x].tar", "a2[x].tar"))
 
 
 @pytest.mark.parametrize("name", ["a-{1}", "a-{b"])
 def test_errors_show_no_credentials_of_a_url(name):
-    with pytest.raises(ConfigError, match="https://host/") as caught:
+    with pytest.raises(ConfigError, match=r"https://host/.*in brackets: \[\{\]") as caught:
         parse_locations(f"https://me:secret@host/{name}?sig=secret", lambda _: True)
     assert "secret" not in str(caught.value)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamplug.plugin.hookspecs import hookimpl as hookimpl
     from streamplug.plugin.kinds import KINDS as KINDS
     from streamplug.plugin.location import absolute_location as absolute_location
+    from streamplug.plugin.location import is_http as is_http
     from streamplug.plugin.location import is_url as is_url
     from streamplug.plugin.location import join as join
     from streamplug.plugin.location import local_path as local_path
@@ -64,6 +65,7 @@ _HOME = {
     "distribution_of": "discovery",
     "hookimpl": "hookspecs",
     "inventory": "discovery",
+    "is_http": "location",
     "is_known": "registry",
     "is_url": "location",
     "join": "location",

@@ -62,10 +62,15 @@ def local_path(location: str) -> Path | None:
     return path
 
 
+def is_http(location: str) -> bool:
+    """Return whether a location is an HTTP URL, whose path may be percent-encoded."""
+    match = _URL.match(location)
+    return match is not None and match["scheme"].lower().rpartition("+")[2] in {"http", "https"}
+
+
 def split_query(location: str) -> tuple[str, str]:
     """Return an HTTP URL without its query, and the query with its question mark; others have none."""
-    match = _URL.match(location)
-    if match is None or match["scheme"].lower().rpartition("+")[2] not in {"http", "https"}:
+    if not is_http(location):
         return location, ""
     path, mark, query = location.partition("?")
     return path, mark + query

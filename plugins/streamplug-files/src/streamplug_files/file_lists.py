@@ -18,7 +18,7 @@ from streamplug.interfaces import Format, Storage
 from streamplug.plugin import is_url
 from streamplug.transfer import call_with_retries
 from streamplug_files.format import FileListFormat
-from streamplug_files.glob import FileSet, is_glob
+from streamplug_files.glob import FileSet, escape, is_glob, unescape
 from streamplug_files.listing import DataFile
 from streamplug_files.scan_source import FileListEntry
 
@@ -78,7 +78,9 @@ def resolve_file_list(
                 continue
         return files, FileListClaims()
     lists = [
-        part for part in files.parts if part and not is_glob(part) and format_.is_file_list(part)
+        unescape(part)
+        for part in files.parts
+        if part and not is_glob(part) and format_.is_file_list(unescape(part))
     ]
     if not lists:
         return files, FileListClaims()
@@ -116,7 +118,7 @@ def _read(
             )
     if not claims:
         raise InvalidIndexError(f"{where} names no files")
-    return FileSet(root, tuple(keys)), FileListClaims(where, claims)
+    return FileSet(root, tuple(map(escape, keys))), FileListClaims(where, claims)
 
 
 def _describe(entry: FileListEntry) -> str:
@@ -136,6 +138,5 @@ def _key(name: str, root: str, where: str) -> str:
             )
         name = name[len(root.rstrip("/")) + 1 :]
     with suppress(InvalidIndexError):
-        if not is_glob(name):
-            return validate_basename(name, "file")
+        return validate_basename(name, "file")
     raise InvalidIndexError(f"{where} names {name!r:.200}, which is no file below its directory")

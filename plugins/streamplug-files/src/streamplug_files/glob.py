@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from os.path import commonprefix
+from os.path import commonprefix, lexists
+from urllib.parse import unquote
 
 from streamplug.errors import ConfigError
 from streamplug.interfaces import public_url
-from streamplug.plugin import is_url, split_query
+from streamplug.plugin import is_http, is_url, local_path, split_query
 
 _NUMBER_RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)")
 _WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]/]+\]")
-_SPECIAL = re.compile(r"[*\[{]")
+_ESCAPED = re.compile(r"\[([^]/])\]")  # a character that stands for itself
+_SPECIAL_OR_ESCAPED = re.compile(rf"{_ESCAPED.pattern}|[*\[{{]")
+_TO_ESCAPE = re.compile(r"[*?\[{}]")
+_BRACE_TOKEN = re.compile(r"\[[{},]\]|.", re.DOTALL)
+_PERCENT = re.compile(r"(?:%[0-9a-f]{2})+", re.IGNORECASE)
 _IPV6_HOST = re.compile(
     r"[a-z][a-z0-9+.:-]*://(?:[^/]*@)?\[[0-9a-f.]*:[0-9a-f.:]*\]", re.IGNORECASE
 )
@@ -25,13 +30,15 @@ MAX_RANGE_NUMBERS = 10_000_000
 class FileSet:
     """Names, globs and directories (with a trailing slash) below a root, in order; ``''`` is all of it.
 
-    The root of HTTP URLs has their query. `locations` has for each part the number of the location that was
-    expanded to it; empty if each is one.
+    In a name, ``*``, ``?``, ``[``, ``{`` and ``}`` are in brackets, as `unescape` expects. The root of HTTP
+    URLs has their query if they have the same one; else `queries` has that of each file. `locations` has for
+    each part the number of the location that was expanded to it; empty if each is one.
     """
 
     root: str
     parts: tuple[str, ...]
     locations: tuple[int, ...] = field(default=(), compare=False)
+    queries: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -56,10 +63,12 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     """Parse URLs or paths of files and directories into a file set.
 
     ``*``, ``**``, ``[…]`` and ``{…}`` are expanded after the last plain directory, but not in the query of
-    an HTTP URL; `is_file` tells names of files from those of directories.
+    an HTTP URL, nor in names that exist on this machine, nor of one character in brackets, as in ``[{]``.
+    `is_file` tells names of files from those of directories.
 
     Raises:
-        ConfigError: If a location is invalid, or they have no common directory or query.
+        ConfigError: If a location is invalid, or they have no common directory, or are not all files but
+            have several queries.
     """
     names = [locations] if isinstance(locations, str) else list(locations)
     if not names:
@@ -69,14 +78,9 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
             "remote=: one of the locations is empty; leave it out, or pass '.' for the working directory"
         )
     paths, queries = zip(*map(split_query, names))
-    if len(set(queries)) > 1:
-        raise ConfigError(
-            f"{public_url(names[0])!r} and others differ in the query of their URLs, such as a signature; "
-            "give each its own stream in streams="
-        )
     expanded = [list(_split(path, is_file)) for path in paths]
     split = [pair for pairs in expanded for pair in pairs]
-    numbers = [number for number, pairs in enumerate(expanded) for _ in pairs]
+    numbers = tuple(number for number, pairs in enumerate(expanded) for _ in pairs)
     firsts = {folder.partition("/")[0] for folder, _ in split}
     if len(firsts) > 1 and all(_is_below(folder) for folder, _ in split):
         split = [(f if f.partition("/")[0] == "." else f"./{f}", rest) for f, rest in split]
@@ -84,23 +88,75 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     parts = []
     for folder, rest in split:
         inner = folder[len(root) :].strip("/")
+        inner = _decode(escape(inner), root) if is_http(root) else escape(inner)
         parts.append(f"{inner}/{rest}" if inner else rest)
-    return FileSet(root + queries[0], tuple(parts), tuple(numbers))
+    if len(set(queries)) == 1:
+        return FileSet(root + queries[0], tuple(parts), numbers)
+    if not all(map(is_name, parts)):
+        raise ConfigError(
+            f"{public_url(names[0])!r} and others differ in the query of their URLs, such as a signature, "
+            "and not all are files: name the files, or give each location its own stream in streams="
+        )
+    by_name = {unescape(part): queries[number] for part, number in zip(parts, numbers)}
+    return FileSet(root, tuple(parts), numbers, by_name)
 
 
 def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
     """Yield the (directory, rest) pairs of a location after brace expansion."""
-    host = _IPV6_HOST.match(location)
-    special = _SPECIAL.search(location, host.end() if host else 0)
-    if special is None and not is_file(location):
-        yield location.rstrip("/") or "/", ""
+    start = _literal_length(location)
+    found = _SPECIAL_OR_ESCAPED.finditer(location, start)
+    special = next((match.start() for match in found if match[1] is None), None)
+    plain = location[:start] + unescape(location[start:])
+    if special is None and not is_file(plain):
+        yield plain.rstrip("/") or "/", ""
         return
-    at = location.rfind("/", 0, special.start() if special else None)
-    folder, rest = (location[: max(at, 1)], location[at + 1 :]) if at >= 0 else (".", location)
+    at = location.rfind("/", 0, special)
+    folder, rest = ".", escape(location[at + 1 : start]) + location[max(at + 1, start) :]
+    if at >= 0:
+        folder = location[: min(start, at)] + unescape(location[start:at]) or "/"
     if folder.endswith(":/"):
         raise ConfigError(f"{public_url(location)!r}: the part after :// must be plain")
+    if is_http(location):
+        rest = _decode(rest, location)
     for name in expand_braces(rest, public_url(location)):
         yield folder, name
+
+
+def _literal_length(location: str) -> int:
+    """Return the length of the start of a location in which no character is special.
+
+    It is the host of a URL, or the directories of this machine, and the file, that exist.
+    """
+    if (host := _IPV6_HOST.match(location)) is not None:
+        return host.end()
+    if _SPECIAL_OR_ESCAPED.search(location) is not None and local_path(location) is not None:
+        for name in reversed([*re.finditer(r"(?<=[^/])(?:/+|\Z)", location)]):
+            path = local_path(location[: name.start()])
+            if path is not None and lexists(path):
+                return name.end()
+    return 0
+
+
+def _decode(part: str, url: str) -> str:
+    """Return a part without percent-encoding, which makes characters stand for themselves.
+
+    Raises:
+        ConfigError: If it is the encoding of a slash, or not of UTF-8; errors show the `url`.
+    """
+
+    def decode(match: re.Match[str]) -> str:
+        try:
+            plain = unquote(match[0], errors="strict")
+        except UnicodeDecodeError:
+            plain = ""
+        if not plain or "/" in plain:
+            raise ConfigError(
+                f"{public_url(url)!r}: {match[0]} is no part of the name of a file; serve it under another "
+                "name"
+            )
+        return escape(plain)
+
+    return _PERCENT.sub(decode, part)
 
 
 def _is_below(folder: str) -> bool:
@@ -111,31 +167,41 @@ def _is_below(folder: str) -> bool:
 def expand_braces(text: str, label: str | None = None) -> Iterator[str]:
     """Yield the expansions of ``{a,b}`` and ``{00..12}`` in a text, which errors show as `label`.
 
+    Of names in the result, a brace is in brackets, as in ``[{]``.
+
     >>> list(expand_braces("{a,b}-{08..10}"))
     ['a-08', 'a-09', 'a-10', 'b-08', 'b-09', 'b-10']
 
     Raises:
         ConfigError: If braces are unbalanced, or a range is invalid or too long.
     """
-    label = public_url(text) if label is None else label
-    start = text.find("{")
-    if start < 0:
-        if "}" in text:
-            raise ConfigError(f"{label!r}: unbalanced brace")
+    if "{" not in text and "}" not in text:
         yield text
         return
-    choices, stop = _parse_braces(text, start, label)
+    label, tokens = public_url(text) if label is None else label, _BRACE_TOKEN.findall(text)
+    if "{" not in tokens:
+        if "}" in tokens:
+            raise _unbalanced(label)
+        yield text
+        return
+    start = tokens.index("{")
+    choices, stop = _parse_braces(tokens, start, label)
+    before, after = "".join(tokens[:start]), "".join(tokens[stop:])
     for choice in choices:
         for inner in expand_braces(choice, label):
-            for rest in expand_braces(text[stop:], label):
-                yield text[:start] + inner + rest
+            for rest in expand_braces(after, label):
+                yield before + inner + rest
 
 
-def _parse_braces(text: str, start: int, label: str) -> tuple[Iterable[str], int]:
+def _unbalanced(label: str) -> ConfigError:
+    return ConfigError(f"{label!r}: unbalanced brace; write one of a name in brackets: [{{]")
+
+
+def _parse_braces(tokens: Sequence[str], start: int, label: str) -> tuple[Iterable[str], int]:
     """Return the choices in the braces that open at `start`, and the position after them."""
     depth, choices = 0, [""]
     stop = start
-    for character in text[start:]:
+    for character in tokens[start:]:
         stop += 1
         depth += (character == "{") - (character == "}")
         if depth == 0:
@@ -145,13 +211,16 @@ def _parse_braces(text: str, start: int, label: str) -> tuple[Iterable[str], int
         else:
             choices[-1] += character
     else:
-        raise ConfigError(f"{label!r}: unbalanced brace")
+        raise _unbalanced(label)
     choices[0] = choices[0][1:]  # without the opening brace
     if len(choices) > 1:
         return choices, stop
     numbers = _NUMBER_RANGE.fullmatch(choices[0])
     if numbers is None:
-        raise ConfigError(f"{label!r}: {{{choices[0]}}} is neither a choice nor a count")
+        raise ConfigError(
+            f"{label!r}: {{{choices[0]}}} is neither a choice nor a count; write the braces "
+            "of a name in brackets: [{]"
+        )
     first, last, width = int(numbers[1]), int(numbers[2]), len(numbers[1])
     if not first <= last < first + MAX_RANGE_NUMBERS:
         raise ConfigError(f"{label!r}: {{{choices[0]}}} does not count up, or too far")
@@ -160,7 +229,27 @@ def _parse_braces(text: str, start: int, label: str) -> tuple[Iterable[str], int
 
 def is_glob(part: str) -> bool:
     """Return whether a part of a `FileSet` is a glob."""
-    return "*" in part or "[" in part
+    plain = _ESCAPED.sub("", part)
+    return "*" in plain or "[" in plain
+
+
+def is_name(part: str) -> bool:
+    """Return whether a part of a `FileSet` is the name of a file, which `unescape` returns."""
+    return part != "" and not part.endswith("/") and not is_glob(part)
+
+
+def escape(name: str) -> str:
+    """Return a name as a part of a `FileSet`."""
+    return _TO_ESCAPE.sub(r"[\g<0>]", name)
+
+
+def unescape(part: str) -> str:
+    """Return the name that a part of a `FileSet` stands for if it is not a glob.
+
+    >>> unescape("a[[]1].tar"), unescape(escape("{b}"))
+    ('a[1].tar', '{b}')
+    """
+    return _ESCAPED.sub(r"\1", part)
 
 
 def glob_may_contain(glob: str, folder: str, hidden: str = "") -> bool:
@@ -204,6 +293,8 @@ def compile_glob(glob: str, hidden: str = "") -> re.Pattern[str]:
 def _translate_wildcard(wildcard: str, hidden: str, *, begins_name: bool) -> str:
     start = not_hidden(hidden) if begins_name else ""
     if wildcard.startswith("["):
+        if len(wildcard) == 3:
+            return start + re.escape(wildcard[1])
         inside = wildcard[1:-1].replace("\\", r"\\").replace("[", r"\[")
         negated = inside.startswith(("!", "^"))
         return start + (f"[^/{inside[1:]}]" if negated else f"[{inside}]")
@@ -223,7 +314,9 @@ def not_hidden(hidden: str) -> str:
 
 def glob_prefix(glob: str) -> str:
     """Return the literal prefix of a glob."""
-    return re.split(r"[*?\[]", glob, maxsplit=1)[0]
+    found = re.finditer(rf"{_ESCAPED.pattern}|[*?\[]", glob)
+    end = next((match.start() for match in found if match[1] is None), len(glob))
+    return unescape(glob[:end])
 
 
 def _common_root(folders: Sequence[str]) -> str:

@@ -27,7 +27,9 @@ from streamplug_files.glob import (
     glob_may_contain,
     glob_prefix,
     is_glob,
+    is_name,
     not_hidden,
+    unescape,
 )
 from streamplug_files.table_check import ListedTables
 from streamplug_files.writer_output import check_writer_output
@@ -93,7 +95,7 @@ def list_data_files(
         ConfigError: If two files have the same raw name.
     """
     endings, hidden = format_.file_suffixes(), ""
-    names = [part for part in files.parts if part and not part.endswith("/") and not is_glob(part)]
+    names = [unescape(part) for part in files.parts if is_name(part)]
     try:
         infos = stat_files(storage, names, retries)
     except NotFound as error:  # Spark writes directories with names such as data.parquet
@@ -106,7 +108,8 @@ def list_data_files(
     tables = ListedTables(format_.table_files)
     for part in files.parts:
         shown, num_before = _compile_part(part, format_.hidden_names), len(data_files)
-        for file in _list_part(storage, part, infos.get(part), format_, retries, tables=tables):
+        info = infos.get(unescape(part)) if is_name(part) else None
+        for file in _list_part(storage, part, info, format_, retries, tables=tables):
             if not shown.fullmatch(file.stored.key):
                 hidden = hidden or file.stored.key
                 continue
@@ -130,6 +133,7 @@ def list_data_files(
             + ("" if files.whole else f" among {', '.join(shown_parts)[:200]}")
             + "; check remote=, local= and split=; below directories, a glob such as **/*."
             + f"{endings[0]} finds files"
+            + ("; write a '[' of a name as [[]" if any("[" in part for part in files.parts) else "")
             + (f"; hidden files, such as {hidden}, must be named" if hidden else "")
         )
     return data_files, hidden
@@ -155,7 +159,7 @@ def _list_part(
         name = split_compression(stored.key, endings)
         if name is None and info is not None:
             raise ConfigError(
-                f"{storage.url_of(part)}: the name of a data file ends with {_dotted(endings)}, or that "
+                f"{storage.url_of(info.key)}: the name of a data file ends with {_dotted(endings)}, or that "
                 "and a compression's ending"
             )
         is_index = stored.key.rpartition("/")[2] == INDEX_NAME and info is None
@@ -167,7 +171,9 @@ def _compile_part(part: str, hidden: str) -> re.Pattern[str]:
     """Compile a file, a directory without those below, or a glob to a regular expression of keys."""
     if is_glob(part):
         return compile_glob(part, hidden)
-    return re.compile(f"{re.escape(part)}(?:(?<![^/]){not_hidden(hidden)}[^/]*)?", re.DOTALL)
+    return re.compile(
+        f"{re.escape(unescape(part))}(?:(?<![^/]){not_hidden(hidden)}[^/]*)?", re.DOTALL
+    )
 
 
 def _dotted(endings: Sequence[str]) -> str:
@@ -196,7 +202,7 @@ def list_objects(
         pattern = _compile_part(part, "")
     else:
         below = ".*" if part.endswith("/") or not part else "(/.*)?"
-        pattern = re.compile(re.escape(part) + below, re.DOTALL)
+        pattern = re.compile(re.escape(unescape(part)) + below, re.DOTALL)
     root = local_path(storage.url)
     for info in call_with_retries(lambda: list(storage.list(glob_prefix(part))), retries):
         if tables is not None:

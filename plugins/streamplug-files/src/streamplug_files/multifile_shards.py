@@ -18,7 +18,7 @@ from streamplug.plugin import local_path
 from streamplug.plugin_kit import SYSTEM_DIRECTORIES
 from streamplug.transfer import STATE_DIR
 from streamplug.types import ObjectInfo
-from streamplug_files.glob import FileSet
+from streamplug_files.glob import FileSet, unescape
 from streamplug_files.listing import list_objects
 from streamplug_files.manifest import MULTIFILE_PREFIX, ShardManifest
 from streamplug_files.scan_source import FileSelection
@@ -84,7 +84,7 @@ def list_tree(storage: Storage, files: FileSet, retries: int) -> FileTree:
         )
     keys = sorted(infos)
     shown = [key for key in keys if not (key.startswith(".") or "/." in key)]
-    check_writer_output(storage, shown, retries, named=files.parts)
+    check_writer_output(storage, shown, retries, named={*map(unescape, files.parts)})
     digest = xxhash.xxh3_128()
     for key in keys:
         text = f"{key}\0{infos[key].size}\0{infos[key].version}\0"

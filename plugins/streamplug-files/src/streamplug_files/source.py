@@ -51,8 +51,6 @@ class FilesSource(IndexSource):
         location = (stream.local if stream.remote is None else stream.remote) or ""
         files = parse_locations(location, lambda name: is_data_file(name, format_))
         parent = files.root
-        if files.whole:
-            parent = location if isinstance(location, str) else location[0]
         if stream.split is not None:
             if not files.whole:
                 raise ConfigError(
@@ -67,6 +65,10 @@ class FilesSource(IndexSource):
             files=files,
             selection=json.dumps([stream.format, *files.parts]),
         )
+        if files.queries:
+            found = replace(
+                found, storage_options={**(stream.storage_options or {}), "queries": files.queries}
+            )
         # Files that local= names are the data set itself, and no cache of it.
         is_data_set = stream.local is not None and stream.remote in (None, stream.local)
         return replace(found, local=parent) if is_data_set else found

@@ -12,7 +12,7 @@ from streamplug.interfaces import Storage, public_url
 from streamplug.plugin import absolute_location, is_url, join, load_catalog
 from streamplug.transfer import call_with_retries
 from streamplug.types import ObjectInfo
-from streamplug_files.glob import FileSet, compile_glob, glob_prefix, is_glob
+from streamplug_files.glob import FileSet, compile_glob, glob_prefix, is_name, unescape
 
 OpenStorage = Callable[[str], Storage]
 _LOG = logging.getLogger("streamplug.scan")
@@ -73,12 +73,12 @@ def check_tables_above(
     Raises:
         ConfigError: If one is in a table.
     """
-    if not table_files or "?" in files.root:
+    if not table_files or files.queries or "?" in files.root:
         return
     refused: dict[str, bool] = {}  # whether more than single files are read, by directory
     for part in files.parts:
-        is_single = not (part == "" or part.endswith("/") or is_glob(part))
-        folder, _, rest = (part if is_single else glob_prefix(part)).rpartition("/")
+        is_single = is_name(part)
+        folder, _, rest = (unescape(part) if is_single else glob_prefix(part)).rpartition("/")
         for url in _possible_tables(absolute_location(join(files.root, folder)), listed=not rest):
             refused[url] = refused.get(url, False) or not is_single
     for url, is_refused in refused.items():

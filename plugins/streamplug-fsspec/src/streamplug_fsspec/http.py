@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -28,7 +27,8 @@ from streamplug_fsspec.body import (
 )
 from streamplug_fsspec.error_mapping import status_of
 from streamplug_fsspec.event_loop import IncomingFile
-from streamplug_fsspec.fsspec_storage import FsspecStorage
+from streamplug_fsspec.fsspec_storage import FsspecStorage, version_of
+from streamplug_fsspec.http_headers import basic_login, check_headers, take_headers
 
 _MAX_CHUNK_BYTES = 5 << 20
 _HOST = re.compile(r"[^:]*(?::[0-9]*)?|\[.*\](?::[0-9]*)?")
@@ -57,16 +57,30 @@ class HttpStorage(FsspecStorage):
     """The files below an ``http://`` or ``https://`` URL; read only.
 
     A query in the URL, such as an access token, is sent with every request. Listing requires a server
-    with HTML directory listings, and makes one request per object for its size. Options are those of
-    fsspec's HTTP file system, such as ``headers`` and ``client_kwargs`` (of aiohttp). A redirect to another
-    scheme, host or port gets none of the user's headers, cookies and logins. A URL with a fragment, or
-    without a host and port, raises a `ConfigError`.
+    with HTML directory listings, and makes one request per object for its size. A redirect to another
+    scheme, host or port gets none of the user's headers, cookies and logins. Files are read as they are
+    stored, whatever their Content-Encoding.
     """
 
     asynchronous = True
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(
+        self, url: str, *, queries: Mapping[str, str] | None = None, **options: Any
+    ) -> None:
+        """Set the location and its options.
+
+        Args:
+            url: The location; user and password in it are sent as a login.
+            queries: Query of each file that has another one than the URL, with its question mark, by key.
+            **options: Those of fsspec's HTTP file system, such as `headers`, `cookies`, `auth`, which has a
+                user and a password, and `client_kwargs` (of aiohttp).
+
+        Raises:
+            ConfigError: If the URL has a fragment, or no host and port, or an option is invalid.
+        """
         super().__init__(url, **options)
+        check_headers(options)
+        self._queries = dict(queries or {})
         location, mark, query = url.partition("?")
         self._query = mark + query
         # User and password are removed from the URL, which clients log.
@@ -107,9 +121,9 @@ class HttpStorage(FsspecStorage):
         }
         client["headers"] = {
             "Accept-Encoding": "identity",
-            **({"Authorization": _basic(*self._login)} if self._login else {}),
-            **_take_headers(client),
-            **_take_headers(options),
+            **({"Authorization": basic_login(*self._login)} if self._login else {}),
+            **take_headers(client),
+            **take_headers(options),
         }
         trace = TraceConfig()
         trace.on_request_redirect.append(_drop_credentials)
@@ -125,7 +139,7 @@ class HttpStorage(FsspecStorage):
         return get_filesystem_class(scheme)(**options), self._location
 
     def path(self, key: str) -> str:
-        return super().path(quote(key)) + self._query
+        return super().path(quote(key)) + self._queries.get(key, self._query)
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
@@ -199,8 +213,15 @@ class HttpStorage(FsspecStorage):
     def _read_only(self, key: str) -> StorageError:
         return StorageError(f"{self.url_of(key)}: storage over HTTP is only for reading")
 
+    def stat(self, key: str) -> ObjectInfo:
+        with self.translated(key):
+            info = self.run(partial(_info, self.filesystem(), self.path(key)))
+        if info["size"] is None:
+            raise StorageError(f"{self.url_of(key)}: the server does not report its size")
+        return ObjectInfo(key, info["size"], version_of(info))
+
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
-        if self._query:
+        if self._query or self._queries:
             raise StorageError(f"{self.url}: a URL with a query cannot be listed")
         for info in super().objects(folder):
             with suppress(NotFound):  # a dead link
@@ -246,24 +267,6 @@ def _is_below(link: str, directory: str) -> bool:
     return {"?", "#"}.isdisjoint(name) and {".", ".."}.isdisjoint(unquote(name).split("/"))
 
 
-def _basic(user: str, password: str) -> str:
-    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
-
-
-def _take_headers(options: dict[str, Any]) -> dict[str, str]:
-    """Remove headers, cookies and login from options, and return them as headers.
-
-    aiohttp sends its own forms of cookies and logins to all hosts.
-    """
-    headers, cookies = dict(options.pop("headers", None) or {}), options.pop("cookies", None)
-    if auth := options.pop("auth", None):
-        headers["Authorization"] = _basic(auth.login, auth.password)
-    if cookies:
-        pairs = dict(cookies).items()
-        headers["Cookie"] = "; ".join(f"{name}={getattr(v, 'value', v)}" for name, v in pairs)
-    return headers
-
-
 async def _drop_credentials(_session: Any, _context: Any, redirect: Any) -> None:
     """Drop the user's headers if a redirect leads to another scheme, host or port."""
     from yarl import URL
@@ -286,13 +289,26 @@ async def _bound_body(_session: Any, _context: Any, request: Any) -> None:
 
 @asynccontextmanager
 async def _answer(
-    filesystem: Any, remote: str, headers: Mapping[str, str] | None = None
+    filesystem: Any, remote: str, headers: Mapping[str, str] | None = None, method: str = "get"
 ) -> AsyncIterator[Any]:
     session = await filesystem.set_session()
-    url = filesystem.encode_url(remote)
-    async with session.get(url, headers=headers, **filesystem.kwargs) as response:
+    options = {"headers": headers, "allow_redirects": True, **filesystem.kwargs}
+    request = getattr(session, method)
+    async with request(filesystem.encode_url(remote), **options) as response:
         response.raise_for_status()
         yield response
+
+
+async def _info(filesystem: Any, remote: str) -> dict[str, Any]:
+    """Return size and version of a file: the size of what is sent, which need not be decoded."""
+    info: dict[str, Any] = {"size": None}
+    with suppress(Exception):  # a signature of a URL may be for GET alone
+        async with _answer(filesystem, remote, method="head") as response:
+            info = {**response.headers, "size": response.content_length}
+    if info["size"] is None:
+        async with _answer(filesystem, remote) as response:
+            info = {**response.headers, "size": response.content_length}
+    return info
 
 
 async def _read(filesystem: Any, remote: str) -> bytes:

@@ -33,6 +33,8 @@ class FileServer(http.server.ThreadingHTTPServer):
         conditions: Whether If-Match is supported; else it is ignored.
         lie: Called with path, range and content; returns the content to send instead, or None for
             status 416.
+        refuses: Called with method and target of a request; returns the status to answer with, or 0.
+        headers: Further headers of responses with content.
         holds: Returns whether responses for a path pause half-way until `gate` is set.
         gate: Resumes paused responses.
     """
@@ -48,6 +50,8 @@ class FileServer(http.server.ThreadingHTTPServer):
         self.seconds = 0.0
         self.ranges = self.tags = self.conditions = True
         self.lie: Callable[[str, tuple[int, int] | None, bytes], bytes | None] = _truth
+        self.refuses: Callable[[str, str], int] = lambda _method, _target: 0
+        self.headers: dict[str, str] = {}
         self.holds: Callable[[str], bool] = lambda _: False
         self.gate = threading.Event()
         self.lock = threading.Lock()
@@ -86,6 +90,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with server.lock:
             server.requests.append((self.command, where, byte_range))
         time.sleep(server.seconds)
+        if status := server.refuses(self.command, self.path):
+            self.send_error(status)
+            return
         path = server.root / where
         if not path.is_file():
             self.send_error(404)
@@ -125,6 +132,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(length))
         self.send_header("Accept-Ranges", "bytes")
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
         if self.server.tags:
             self.send_header("ETag", self._tag)
         if content_range:
