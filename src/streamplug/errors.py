@@ -66,7 +66,14 @@ class AlreadyExists(StorageError, FileExistsError):
 
 
 class AccessDenied(StorageError, PermissionError):
-    """The credentials do not permit the operation."""
+    """The credentials do not permit the operation.
+
+    Attributes:
+        may_be_missing: Whether the object may not exist: services deny what is missing without the right to
+            list.
+    """
+
+    may_be_missing: bool = False
 
 
 class Transient(StorageError, ConnectionError):

@@ -5,7 +5,9 @@ import base64
 import errno
 import http.server
 import os
+import pickle
 import re
+import socketserver
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -255,6 +257,7 @@ def test_a_password_is_sent_but_not_logged(server, caplog):
     assert storage.read_range("k", 1, 3) == b"12"
     assert storage.read("k") == b"0123"
     assert storage.stat("k").size == 4
+    assert [info.key for info in storage.list()] == ["k"]
     sent = {headers["Authorization"] for _, _, headers in server.seen}
     assert sent == {"Basic " + base64.b64encode(b"me:hunter@2").decode()}
     assert server.url in caplog.text  # the client does log
@@ -411,6 +414,97 @@ def test_answers_become_our_errors(server, tmp_path, status, wanted):
     ):
         with pytest.raises(wanted, match="/k"):
             operation()
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_size_is_that_of_what_is_sent_whatever_its_encoding(method):
+    def respond(handler):
+        if method != handler.command == "HEAD":  # as of a signature for GET alone
+            handler.send_error(403)
+            return
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.send_header("ETag", '"1"')
+        handler.send_header("Content-Length", "4")
+        handler.end_headers()
+
+    with answering(respond) as (url, seen):
+        info = HttpStorage(url).stat("k")
+    assert (info.size, info.version) == (4, "1")
+    assert len(seen) == (1 if method == "HEAD" else 2)
+
+
+def test_files_may_have_queries_of_their_own(server):
+    (server.root / "k 1").write_bytes(b"data")
+    storage = pickle.loads(pickle.dumps(HttpStorage(f"{server.url}?a", queries={"k 1": "?s=1"})))
+    assert storage.read("k 1") == b"data"
+    with pytest.raises(NotFound):
+        storage.read("k")
+    assert [path for _, path, _ in server.seen] == ["/k%201?s=1", "/k?a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"headers": "s3cret"}, "'headers' must be a dict, not str"),
+        ({"headers": {"X-Key": 5}}, "'headers': the value of 'X-Key' must be str, not int"),
+        ({"headers": {"X-Key": "s3cret\r\n"}}, "the value of 'X-Key' has the end of a line"),
+        ({"headers": {"X Key:": "s3cret"}}, "'X Key:' is no name of a header"),
+        ({"auth": "s3cret"}, "'auth' must be a user and a password, .*Bearer"),
+        ({"auth": ("me", 5)}, "'auth' must be a user and a password"),
+        ({"cookies": "s3cret"}, "'cookies' must be a dict, not str"),
+        ({"client_kwargs": ["s3cret"]}, "'client_kwargs' must be a dict, not list"),
+        ({"client_kwargs": {"headers": {"a": b"s3cret"}}}, "client_kwargs: 'headers': .*not bytes"),
+    ],
+)
+def test_an_invalid_header_or_login_names_its_option(options, message):
+    with pytest.raises(ConfigError, match=f"http storage option .*{message}") as caught:
+        HttpStorage("http://host/set", **options)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_login_may_be_a_pair(server):
+    (server.root / "k").write_bytes(b"data")
+    assert HttpStorage(server.url, auth=("me", "pw")).read("k") == b"data"
+    login = base64.b64encode(b"me:pw").decode()
+    assert server.seen[0][2]["Authorization"] == f"Basic {login}"
+
+
+@contextmanager
+def sending(data):
+    """Yield the port of a server that sends the same bytes for any request, and what it was sent."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            with suppress(OSError):
+                self.request.recv(1 << 16)
+                self.request.sendall(data)
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_what_is_no_http_is_no_status_of_a_server():
+    with (
+        sending(b"SSH-2.0-OpenSSH_9.2\r\n") as port,
+        pytest.raises(Transient, match=r"/k: .*the connection failed"),
+    ):
+        HttpStorage(f"http://127.0.0.1:{port}").read("k")
+
+
+def test_a_server_without_tls_is_not_asked_again():
+    with (
+        sending(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n") as port,
+        pytest.raises(StorageError, match="/k: the server does not speak TLS; write http:") as e,
+    ):
+        HttpStorage(f"https://127.0.0.1:{port}").read("k")
+    assert not isinstance(e.value, Transient)
 
 
 @contextmanager

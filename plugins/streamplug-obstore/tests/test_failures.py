@@ -287,3 +287,59 @@ def test_a_key_that_obstore_refuses_is_the_error_of_its_part():
             assert bytes(good) == b"data"
             assert isinstance(bad, StorageError)
             assert f"s3://b/{key}" in str(bad) or "leads out" in str(bad)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "message"),
+    [
+        (400, error("Throttling"), Transient, r"400 \(Throttling\)"),
+        (400, error("InvalidArgument"), StorageError, r"400 \(InvalidArgument\)"),
+        (403, error("AccessDenied"), AccessDenied, r"no permission .*\(AccessDenied\)"),
+        (403, error("RequestTimeTooSkewed"), AccessDenied, "the clocks"),
+        (403, error("InvalidObjectState"), StorageError, r"in an archive \(InvalidObjectState\)"),
+        (400, error("KMS.DisabledException"), AccessDenied, "its encryption key"),
+        (
+            400,
+            error("AuthorizationHeaderMalformed").replace(b"</Err", b"<Region>eu-3</Region></Err"),
+            StorageError,
+            "in the region eu-3",
+        ),
+        (400, error("sig=feedbeef"), StorageError, "answered 400$"),
+    ],
+)
+def test_errors_have_the_code_of_the_service(recorder, status, body, kind, message):
+    recorder.answers = [(status, body)]
+    with pytest.raises(StorageError, match=message) as caught:
+        stored("s3", recorder, dict(AT_ONCE)).read("k")
+    assert type(caught.value) is kind
+    assert "s3://b/set/k" in str(caught.value)
+    assert "feedbeef" not in str(caught.value)
+
+
+def test_the_region_of_a_bucket_elsewhere_is_told(recorder):
+    recorder.answers = [(301, error("PermanentRedirect"))]
+    storage = stored("s3", recorder, dict(AT_ONCE))
+    with pytest.raises(StorageError, match=r"s3://b/set/k: .*in another region"):
+        storage.read("k")
+    recorder.headers = {"x-amz-bucket-region": "eu-west-3"}
+    for read in (storage.read, storage.stat):
+        with pytest.raises(StorageError, match=r"in the region eu-west-3, .*region='eu-west-3'"):
+            read("k")
+
+
+def test_an_endpoint_of_the_environment_that_is_no_url_is_named(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL must start with http:// or https://"):
+        ObstoreS3("s3://b", anon=True).read("k")
+
+
+def test_a_server_without_tls_is_told(recorder):
+    url = recorder.url.replace("http:", "https:")
+    storage = ObstoreS3("s3://b", endpoint_url=url, anon=True, **AT_ONCE)
+    with pytest.raises(StorageError, match="s3://b/k: the server does not speak TLS"):
+        storage.read("k")
+
+
+def test_an_invalid_header_names_its_option():
+    with pytest.raises(ConfigError, match="'headers': the value of 'X-Key' must be str, not int"):
+        ObstoreHttp("https://h", headers={"X-Key": 5})

@@ -137,14 +137,15 @@ def _is_of_certificate(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError) or "Certificate" in type(error).__name__
 
 
-def denied_error(url: str) -> AccessDenied:
-    """Return the error for a lack of permission."""
+def denied_error(url: str, code: str = "") -> AccessDenied:
+    """Return the error for a lack of permission; `code` is that of the service, if it has one."""
     if is_local(url):
         return AccessDenied(
             f"no permission for {url}; check the owner and mode of the file and of its directories"
         )
+    told = f" ({code})" if code else ""
     return AccessDenied(
-        f"no permission for {url}; check the credentials, its access rules, and region and endpoint"
+        f"no permission for {url}{told}; check the credentials, its access rules, and region and endpoint"
     )
 
 

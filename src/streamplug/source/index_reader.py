@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamplug.errors import NotFound, StorageError, Transient, TruncatedIndexError
+from streamplug.errors import AccessDenied, NotFound, StorageError, Transient, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit import is_local
@@ -64,6 +64,13 @@ def _read_short(storage: Storage, retries: int) -> bytes:
 def _read(storage: Storage, retries: int) -> bytes:
     try:
         return call_with_retries(lambda: storage.read(INDEX_NAME), retries)
+    except AccessDenied as error:
+        if not error.may_be_missing:
+            raise
+        raise AccessDenied(
+            f"{storage.url_of(INDEX_NAME)} may not exist, or {error}; without the right to list, services "
+            "say so of what is missing, too: check remote= and split="
+        ) from None
     except NotFound as error:
         if error.bucket:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from streamplug.errors import OutputExistsError, WriterError
+from streamplug.errors import AccessDenied, OutputExistsError, WriterError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin import local_path, open_storage, output_locations
@@ -25,6 +26,7 @@ from streamplug.transfer import (
 from streamplug.types import FileInfo
 from streamplug.write.append import AppendedDataset
 
+_LOG = logging.getLogger("streamplug")
 _MAX_NAMES_IN_ERROR = 3
 
 _owners: WeakValueDictionary[str, Destination] = WeakValueDictionary()
@@ -187,8 +189,17 @@ class Destination:
             call_with_retries(lambda: delete_durably(storage, INDEX_NAME))
 
     def _has_data_set(self, storage: Storage) -> bool:
-        """Return whether a storage holds a data set."""
-        return call_with_retries(partial(storage.exists, INDEX_NAME))
+        """Return whether a storage holds a data set; False if it denies what does not exist."""
+        try:
+            return call_with_retries(partial(storage.exists, INDEX_NAME))
+        except AccessDenied as error:
+            if not error.may_be_missing:
+                raise
+            _LOG.warning(
+                "whether %s exists is not told without the right to list: taking it for missing",
+                storage.url_of(INDEX_NAME),
+            )
+            return False
 
     def close(self) -> None:
         """Let other writers in, and remove the local directory if it is temporary."""

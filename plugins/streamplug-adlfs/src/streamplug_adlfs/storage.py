@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamplug_fsspec import RETRYABLE_STATUSES, FsspecStorage, status_of
+from streamplug_fsspec import RETRYABLE_STATUSES, FsspecStorage, lacks_tls, status_of
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.types import ObjectInfo
@@ -70,6 +70,8 @@ class AzureStorage(FsspecStorage):
             if status_of(error) in RETRYABLE_STATUSES:  # of the service that gives credentials
                 return None
             return AccessDenied(f"no valid credentials for {url}; {_WAYS}")
+        if lacks_tls(error):
+            return None
         if isinstance(
             error,
             (azure.ServiceRequestError, azure.ServiceResponseError, azure.IncompleteReadError),

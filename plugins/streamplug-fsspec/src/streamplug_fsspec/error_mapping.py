@@ -16,14 +16,23 @@ from streamplug.plugin_kit import (
     storage_error,
 )
 from streamplug_fsspec.body import BodyError
+from streamplug_fsspec.service_errors import error_of_code, refusal_of
 
 # 416: a size that the server announced before was wrong.
 RETRYABLE_STATUSES = {408, 416, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
+_CODES_OF_MISSING = {"", "AccessDenied", "Forbidden", "forbidden"}
 _MISSING_BUCKET_TEXT = re.compile(
     r"\(NoSuchBucket\)|ErrorCode:ContainerNotFound|specified (?:bucket|container) does not exist"
 )
 _MISSING_BUCKET_CODES = {"NoSuchBucket", "BucketNotFound", "ContainerNotFound"}
 _CONTAINER_SCHEMES = {"abfs", "abfss", "az", "adl"}
+_NO_TLS = re.compile(
+    r"\b(?:WRONG_VERSION_NUMBER|UNKNOWN_PROTOCOL|HTTP_REQUEST|RECORD_LAYER_FAILURE)\b"
+)
+NO_TLS_TEXT = (
+    "the server does not speak TLS; write http:// in place of https:// in the URL or endpoint_url=, or check "
+    "the port"
+)
 _WRONG_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
@@ -36,9 +45,13 @@ def client_error(error: BaseException, url: str) -> StorageError:
     """
     if _names_missing_bucket(error):
         return missing_bucket(url)
-    status = status_of(error)
-    if status is not None:
-        converted = error_of_status(status, url)
+    if lacks_tls(error):
+        return StorageError(f"{url}: {NO_TLS_TEXT}")
+    refusal, status = refusal_of(error), status_of(error)
+    converted = error_of_code(refusal, url, status)
+    if converted is None and status is not None:
+        converted = error_of_status(status, url, code=refusal.code)
+    if converted is not None:
         if isinstance(converted, Transient):
             converted.retry_after = _retry_after(error)
         return converted
@@ -61,22 +74,33 @@ def missing_bucket(url: str) -> NotFound:
 
 
 def _names_missing_bucket(error: BaseException) -> bool:
-    # Contexts, too: some clients raise the meaningful error first and another while handling it.
-    # A storage error among them is of another operation, whose handler has called this one.
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, StorageError):
+    for cause in _chain(error):
         # The text is searched but not shown: it may contain signed URLs or keys.
         # From __dict__: some clients have a deprecated property of this name.
         code = getattr(cause, "__dict__", {}).get("code")
         is_code = isinstance(code, str) and code in _MISSING_BUCKET_CODES
         if is_code or _MISSING_BUCKET_TEXT.search(str(cause)):
             return True
-        cause = cause.__cause__ or cause.__context__
     return False
 
 
+def lacks_tls(error: BaseException) -> bool:
+    """Return whether a server that was asked over TLS answered without it."""
+    return any(_NO_TLS.search(str(cause)) for cause in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes or contexts, up to the error of another operation."""
+    # Contexts, too: some clients raise the meaningful error first and another while handling it.
+    # A storage error among them is of another operation, whose handler has called this one.
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, StorageError):
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
 def error_of_status(
-    status: int, url: str, headers: Mapping[str, str] | None = None
+    status: int, url: str, headers: Mapping[str, str] | None = None, *, code: str = ""
 ) -> StorageError:
     """Return the storage error for an HTTP status.
 
@@ -84,31 +108,39 @@ def error_of_status(
         status: HTTP status.
         url: URL of the object, without credentials.
         headers: Headers of the response, whose names are case-insensitive; retries wait for a Retry-After.
+        code: Error code of the service, if it has one.
     """
     if status in (404, 410):
         return missing_error(url)
     if status in (401, 403, 407):
-        return denied_error(url)
+        denied = denied_error(url, code)
+        denied.may_be_missing = status == 403 and code in _CODES_OF_MISSING
+        return denied
+    answer = f"{status} ({code})" if code else f"{status}"
     if status in RETRYABLE_STATUSES:
-        error = Transient(f"{url}: the server answered {status}; it may be tried again")
+        error = Transient(f"{url}: the server answered {answer}; it may be tried again")
         error.retry_after = _retry_after_in(headers)
         return error
-    return StorageError(f"{url}: the server answered {status}")
+    return StorageError(f"{url}: the server answered {answer}")
 
 
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status of an exception of a common client, or None."""
     for cause in causes_of(error):
+        # For what is no HTTP, and for a truncated body, aiohttp sets the status 400, which no server sent.
+        if any(_is_of_parser(e) for e in (cause, cause.__cause__)):
+            continue
         for candidate in _candidates(cause):
             if isinstance(candidate, int) and 300 <= candidate < 600:
                 return int(candidate)
     return None
 
 
+def _is_of_parser(error: BaseException | None) -> bool:
+    return type(error).__module__ == "aiohttp.http_exceptions"
+
+
 def _candidates(error: BaseException) -> Iterator[object]:
-    # For a truncated body, aiohttp sets the status 400, which the server did not send.
-    if type(error).__module__ == "aiohttp.http_exceptions":
-        return
     response = getattr(error, "response", None)
     if isinstance(response, dict):  # botocore
         yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")

@@ -27,7 +27,7 @@ from streamplug_fsspec.body import (
 )
 from streamplug_fsspec.error_mapping import status_of
 from streamplug_fsspec.event_loop import IncomingFile
-from streamplug_fsspec.fsspec_storage import FsspecStorage, version_of
+from streamplug_fsspec.fsspec_storage import FsspecStorage
 from streamplug_fsspec.http_headers import basic_login, check_headers, take_headers
 
 _MAX_CHUNK_BYTES = 5 << 20
@@ -215,10 +215,10 @@ class HttpStorage(FsspecStorage):
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):
-            info = self.run(partial(_info, self.filesystem(), self.path(key)))
-        if info["size"] is None:
+            size, version = self.run(partial(_stat, self.filesystem(), self.path(key)))
+        if size is None:
             raise StorageError(f"{self.url_of(key)}: the server does not report its size")
-        return ObjectInfo(key, info["size"], version_of(info))
+        return ObjectInfo(key, size, version.strip('"'))
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         if self._query or self._queries:
@@ -299,16 +299,14 @@ async def _answer(
         yield response
 
 
-async def _info(filesystem: Any, remote: str) -> dict[str, Any]:
+async def _stat(filesystem: Any, remote: str) -> tuple[int | None, str]:
     """Return size and version of a file: the size of what is sent, which need not be decoded."""
-    info: dict[str, Any] = {"size": None}
     with suppress(Exception):  # a signature of a URL may be for GET alone
         async with _answer(filesystem, remote, method="head") as response:
-            info = {**response.headers, "size": response.content_length}
-    if info["size"] is None:
-        async with _answer(filesystem, remote) as response:
-            info = {**response.headers, "size": response.content_length}
-    return info
+            if response.content_length is not None:
+                return response.content_length, _version(response)
+    async with _answer(filesystem, remote) as response:
+        return response.content_length, _version(response)
 
 
 async def _read(filesystem: Any, remote: str) -> bytes:

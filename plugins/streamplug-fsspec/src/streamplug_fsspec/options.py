@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,6 +59,21 @@ def check_url(what: str, options: Mapping[str, Any], name: str, example: str) ->
         raise ConfigError(
             f"{what} option {name!r} must start with http:// or https://, such as {example}"
         )
+
+
+def endpoint_of_environment(*variables: str) -> str:
+    """Return the URL in the first of several environment variables that is set, or an empty string.
+
+    Raises:
+        ConfigError: If it does not begin with http:// or https://; it names the variable.
+    """
+    name = next((name for name in variables if os.environ.get(name)), "")
+    endpoint = os.environ.get(name, "")
+    if endpoint and not endpoint.lower().startswith(("http://", "https://")):
+        raise ConfigError(
+            f"the environment variable {name} must start with http:// or https://, such as https://host:port"
+        )
+    return endpoint
 
 
 def _kinds(types: type | tuple[type, ...]) -> tuple[type, ...]:

@@ -8,14 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug_fsspec import OptionTypes
+from streamplug_fsspec import OptionTypes, Refusal, check_header_values, error_of_code
 
 from streamplug.errors import ConfigError, StorageError
 from streamplug.interfaces import public_url
 from streamplug.types import Buffer, ObjectInfo
+from streamplug_obstore.bucket_region import find_region
 from streamplug_obstore.client import obstore_module
 from streamplug_obstore.config import azure_config, gcs_config, s3_config
-from streamplug_obstore.error_mapping import begins_beyond_end, ignores_ranges
+from streamplug_obstore.error_mapping import (
+    REDIRECT,
+    begins_beyond_end,
+    ignores_ranges,
+    refusal_of,
+)
 from streamplug_obstore.options import check, exclude, together, transport
 from streamplug_obstore.storage import ObstoreStorage, version_of
 
@@ -83,6 +89,17 @@ class ObstoreS3(_Bucket):
             raise ConfigError(
                 f"{self._what} option addressing_style={style!r}: use {', '.join(_ADDRESSING)}"
             )
+
+    def translate(self, error: Exception, url: str) -> StorageError:
+        refusal = refusal_of(error)
+        if refusal.code == REDIRECT and not refusal.region:
+            refusal = Refusal(REDIRECT, region=find_region(self._endpoint(), self._bucket))
+            return error_of_code(refusal, url) or super().translate(error, url)
+        return super().translate(error, url)
+
+    def _endpoint(self) -> str:
+        config = s3_config(self._what, self._bucket, self._options)[0]
+        return str(config.get("aws_endpoint_url_s3", ""))
 
     def make_store(self, stores: Any) -> Any:
         paying = os.environ.get("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", "").split(",")
@@ -185,7 +202,9 @@ class ObstoreHttp(ObstoreStorage):
                 f"{self.url}: obstore does not send the user name and the password of a URL; pass "
                 "storage_options={'headers': {'Authorization': …}}"
             )
-        self._options = check("http storage through obstore", options, {"headers": Mapping})
+        what = "http storage through obstore"
+        self._options = check(what, options, {"headers": Mapping})
+        check_header_values(f"{what} option 'headers'", self._options.get("headers"))
         self._serves_ranges: bool | None = None
         self._tells_versions = True
 

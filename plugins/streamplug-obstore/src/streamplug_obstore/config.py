@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from streamplug_fsspec import endpoint_of_environment
+
 from streamplug.errors import ConfigError
 from streamplug_obstore.options import exclude, together
 
@@ -72,9 +74,7 @@ def s3_config(
         "token": "session_token",
     }
     config = _settings(options, names, _S3_NAMES)
-    endpoint = options.get("endpoint_url") or next(
-        filter(None, map(os.environ.get, _ENDPOINTS)), ""
-    )
+    endpoint = options.get("endpoint_url") or endpoint_of_environment(*_ENDPOINTS)
     config["virtual_hosted_style_request"] = is_virtual = _is_virtual(
         options.get("addressing_style"), config, bucket, endpoint
     )

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from streamplug_fsspec import RETRYABLE_STATUSES, error_of_status, missing_bucket
+from streamplug_fsspec import (
+    NO_TLS_TEXT,
+    RETRYABLE_CODES,
+    RETRYABLE_STATUSES,
+    Refusal,
+    error_of_code,
+    error_of_status,
+    missing_bucket,
+)
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
 
@@ -29,14 +37,17 @@ _UNREADABLE = re.compile(
     r"pem file|(?:decode|open|read) service account|Invalid Access Key|read token file"
 )
 _CERTIFICATE = re.compile(r"invalid peer certificate|UnknownIssuer|CertificateUnknown")
+_NO_TLS = re.compile(r"InvalidMessage\(\s*InvalidContentType")  # of a record of TLS
 _BROKEN = re.compile(r"HTTP error|error sending request|error decoding|timed out|body")
 _OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+")
 _DENIED_CODES = re.compile(
     r"<Code>(ExpiredToken|InvalidToken|InvalidAccessKeyId|TokenRefreshRequired)</Code>"
 )
-_PASSING_CODES = re.compile(
-    r"<Code>(RequestTimeout|SlowDown|OperationAborted|ConditionalRequestConflict)</Code>"
-)
+_ERROR_CODE = re.compile(r"<Code>([^<]*)</Code>|\"code\": *\"([^\"]*)\"")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_REGION = re.compile(r"<Region>([^<]*)</Region>")
+REDIRECT = "PermanentRedirect"
+_BARE_REDIRECT = "Received redirect without LOCATION"  # as S3 answers in another region
 
 
 def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
@@ -56,14 +67,27 @@ def storage_error(error: BaseException, url: str, ways: str) -> StorageError:
         return missing_bucket(url)
     if isinstance(error, FileNotFoundError):
         return NotFound(f"{url} does not exist")
-    if passing := _why_passing(error, text):
-        return Transient(f"{url}: {passing}; it may be tried again")
+    # Other statuses of that service are those of a machine that has no credentials.
+    if _CREDENTIALS.search(text.partition("<")[0]) and status_of(error) in RETRYABLE_STATUSES:
+        return Transient(
+            f"{url}: the service that gives this machine its credentials failed; it may be tried again"
+        )
+    refusal = refusal_of(error)
+    if (told := error_of_code(refusal, url, status_of(error))) is not None:
+        return told
     if denied := _why_denied(error, text, ways):
         return AccessDenied(denied.format(url))
     if status := status_of(error):
-        return error_of_status(status, url)
+        return error_of_status(status, url, code=refusal.code)
+    return _connection_error(error, url, text)
+
+
+def _connection_error(error: BaseException, url: str, text: str) -> StorageError:
+    """Return the storage error for an error without a status; `text` is the readable part of it."""
     if _OTHER_RANGE.search(text):
         return Transient(f"{url}: the server sent another range than asked; it may be tried again")
+    if _NO_TLS.search(str(error)):
+        return StorageError(f"{url}: {NO_TLS_TEXT}")
     if _BROKEN.search(text) and not _CERTIFICATE.search(str(error)):
         return Transient(f"{url}: the connection failed; it may be tried again")
     return StorageError(f"{url}: {_reason(error, text)}")
@@ -78,20 +102,11 @@ def _is_of_object(url: str, path: str) -> bool:
     return (path != "/" and place.endswith(path)) or _LISTING.search(url) is not None
 
 
-def _why_passing(error: BaseException, text: str) -> str:
-    # Other statuses of that service are those of a machine that has no credentials.
-    if _CREDENTIALS.search(text.partition("<")[0]) and status_of(error) in RETRYABLE_STATUSES:
-        return "the service that gives this machine its credentials failed"
-    return "the server is busy" if _PASSING_CODES.search(text) else ""
-
-
 def _why_denied(error: BaseException, text: str, ways: str) -> str:
     name = type(error).__name__
     ways = ways.replace("{", "{{").replace("}", "}}")
     if name == "UnauthenticatedError" or _DENIED_CODES.search(text):
         return "no valid credentials for {}; " + ways
-    if name == "PermissionDeniedError":
-        return "no permission for {}; check the credentials and its access rules"
     if _UNREADABLE.search(text):
         return "the credentials for {} cannot be read; " + ways
     if _CREDENTIALS.search(text.partition("<")[0]):
@@ -120,7 +135,16 @@ def status_of(error: BaseException) -> int:
 
 def is_passing(error: BaseException) -> bool:
     """Return whether the server asks to try the request again, such as while another one is in progress."""
-    return _PASSING_CODES.search(str(error)) is not None
+    return refusal_of(error).code in RETRYABLE_CODES
+
+
+def refusal_of(error: BaseException) -> Refusal:
+    """Return what the service said of a request."""
+    text = str(error).partition("\n\nDebug source")[0]
+    if _BARE_REDIRECT in text:
+        return Refusal(REDIRECT)
+    code, message, region = (p.search(text) for p in (_ERROR_CODE, _MESSAGE, _REGION))
+    return Refusal.of(code and (code[1] or code[2]), message and message[1], region and region[1])
 
 
 def begins_beyond_end(error: BaseException) -> bool:

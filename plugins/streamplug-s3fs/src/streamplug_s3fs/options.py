@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from streamplug_fsspec import OptionTypes, check_options, check_positive, check_url
+from streamplug_fsspec import (
+    OptionTypes,
+    check_options,
+    check_positive,
+    check_url,
+    endpoint_of_environment,
+)
 
 from streamplug.errors import ConfigError
 
@@ -86,7 +92,7 @@ def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
         "read_timeout": set_options.get("read_timeout", READ_TIMEOUT),
         "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
         "max_pool_connections": 50,
-        **_checksums(endpoint or _endpoint_of_environment()),
+        **_checksums(endpoint or named_endpoint()),
         **set_options.get("config_kwargs", {}),
     }
     if "addressing_style" in set_options:
@@ -102,9 +108,13 @@ def s3fs_options(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     }
 
 
-def _endpoint_of_environment() -> str:
-    names = ("S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-    return next((os.environ[name] for name in names if os.environ.get(name)), "")
+def named_endpoint() -> str:
+    """Return the endpoint that the environment names, or an empty string.
+
+    Raises:
+        ConfigError: If it is no URL.
+    """
+    return endpoint_of_environment("S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 def _checksums(endpoint: str) -> dict[str, str]:

@@ -9,31 +9,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from streamplug_fsspec import FsspecStorage, conditional_reads
+from streamplug_fsspec import NO_TLS_TEXT, FsspecStorage, conditional_reads, lacks_tls, refusal_of
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug_s3fs.options import check, s3fs_options
 from streamplug_s3fs.session import new_session, serves_credentials
 
 _DENIED = {
-    "AccessDenied",
     "AccountProblem",
     "AllAccessDisabled",
     "ExpiredToken",
     "InvalidAccessKeyId",
     "InvalidSecurity",
     "InvalidToken",
-    "RequestTimeTooSkewed",
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
-}
-_RETRYABLE = {
-    "ConditionalRequestConflict",
-    "InternalError",
-    "RequestTimeout",
-    "ServiceUnavailable",
-    "SlowDown",
-    "OperationAborted",
 }
 
 
@@ -97,7 +87,7 @@ class S3Storage(FsspecStorage):
             )
         if reason := _lacks_credentials(error):
             return AccessDenied(f"no credentials for {url}{reason}")
-        if reason := _lacks_certificates(error):
+        if reason := _what_is_wrong(error):
             return StorageError(f"{url}: {reason}")
         if isinstance(error, (boto.EndpointConnectionError, boto.ConnectTimeoutError)):
             return Transient(
@@ -114,13 +104,11 @@ class S3Storage(FsspecStorage):
             ),
         ):
             return Transient(f"{url}: {type(error).__name__}; it may be tried again")
-        code = _code(error)
+        code = refusal_of(error).code
         if code in _DENIED:
             return AccessDenied(
                 f"no permission for {url} ({code}); check the credentials, the region and endpoint_url="
             )
-        if code in _RETRYABLE:
-            return Transient(f"{url}: the server answered {code}; it may be tried again")
         return None
 
     def _may_get_credentials(self, error: Exception) -> bool:
@@ -155,8 +143,8 @@ def _lacks_credentials(error: Exception) -> str:
     return ""
 
 
-def _lacks_certificates(error: Exception) -> str:
-    """Return what is wrong with the trusted certificates, or an empty string."""
+def _what_is_wrong(error: Exception) -> str:
+    """Return what is wrong with the trusted certificates or the endpoint, or an empty string."""
     from botocore import exceptions as boto
 
     if isinstance(error, boto.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
@@ -165,14 +153,8 @@ def _lacks_certificates(error: Exception) -> str:
         error.kwargs.get("error"), FileNotFoundError
     ):
         return "the file of certificates that AWS_CA_BUNDLE or 'verify' names does not exist"
-    return ""
-
-
-def _code(error: BaseException | None) -> str:
-    """Return the server's error code from the causes of an s3fs error."""
-    while error is not None:
-        response = getattr(error, "response", None)
-        if isinstance(response, dict):
-            return str(response.get("Error", {}).get("Code", ""))
-        error = error.__cause__
+    if lacks_tls(error):
+        return NO_TLS_TEXT
+    if isinstance(error, ValueError) and "Invalid endpoint" in str(error):
+        return "the AWS configuration has an endpoint_url that is no URL; write https://host:port"
     return ""
