@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
     from streamplug.adapters.dtypes import has_torch_dtype as has_torch_dtype
@@ -24,34 +25,19 @@ if TYPE_CHECKING:
     from streamplug.adapters.torch_transform import random_transform as random_transform
     from streamplug.adapters.torch_workers import Assignment as Assignment
     from streamplug.adapters.torch_workers import WorkerPool as WorkerPool
-
-_HOME = {
-    "Assignment": "torch_workers",
-    "RandomTransform": "torch_transform",
-    "RankRecords": "rank_records",
-    "StreamingDataLoader": "torch",
-    "StreamingDataset": "torch",
-    "TorchPlacement": "torch_placement",
-    "TransformedCollate": "torch_batches",
-    "WorkerPool": "torch_workers",
-    "check_division": "torch_partition",
-    "find_device": "torch_device",
-    "has_torch_dtype": "dtypes",
-    "join_records": "rank_records",
-    "last_position": "rank_records",
-    "move_batches": "torch_device",
-    "own_collate": "torch_batches",
-    "random_transform": "torch_transform",
-    "share_memory": "torch_transfers",
-    "worker_loop": "torch_placement",
-}
-"""Module of each public name."""
-
-__all__ = list(_HOME)
-
-if not TYPE_CHECKING:  # else type checkers would accept any attribute
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "dtypes": "has_torch_dtype",
+            "rank_records": "RankRecords join_records last_position",
+            "torch": "StreamingDataLoader StreamingDataset",
+            "torch_batches": "TransformedCollate own_collate",
+            "torch_device": "find_device move_batches",
+            "torch_partition": "check_division",
+            "torch_placement": "TorchPlacement worker_loop",
+            "torch_transfers": "share_memory",
+            "torch_transform": "RandomTransform random_transform",
+            "torch_workers": "Assignment WorkerPool",
+        },
+    )

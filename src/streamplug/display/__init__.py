@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
     from streamplug.display.dataset_summary import DatasetRepr as DatasetRepr
@@ -21,31 +22,16 @@ if TYPE_CHECKING:
     from streamplug.display.terminal import say as say
     from streamplug.display.terminal import visible as visible
     from streamplug.display.terminal import visible_json as visible_json
-
-_HOME = {
-    "DatasetRepr": "dataset_summary",
-    "FetchProgress": "progress",
-    "LoaderRepr": "dataset_summary",
-    "ObjectSummary": "object_summary",
-    "ProgressBar": "progress_bar",
-    "SummaryRepr": "object_summary",
-    "TitleColumn": "progress_lines",
-    "interactive": "progress",
-    "make_console": "tables",
-    "make_progress": "progress_lines",
-    "pairs_table": "tables",
-    "rows_table": "tables",
-    "say": "terminal",
-    "visible": "terminal",
-    "visible_json": "terminal",
-}
-"""Module of each public name."""
-
-__all__ = list(_HOME)
-
-if not TYPE_CHECKING:  # else type checkers would accept any attribute
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "dataset_summary": "DatasetRepr LoaderRepr",
+            "object_summary": "ObjectSummary SummaryRepr",
+            "progress": "FetchProgress interactive",
+            "progress_bar": "ProgressBar",
+            "progress_lines": "TitleColumn make_progress",
+            "tables": "make_console pairs_table rows_table",
+            "terminal": "say visible visible_json",
+        },
+    )

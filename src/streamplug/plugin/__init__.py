@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin.lazy import lazy_names as lazy_names
 
 if TYPE_CHECKING:
     from streamplug.plugin.catalog import load_catalog as load_catalog
@@ -49,59 +50,23 @@ if TYPE_CHECKING:
     from streamplug.plugin.registry import restore as restore
     from streamplug.plugin.registry import split_spec as split_spec
     from streamplug.plugin.registry import unregister as unregister
-
-_HOME = {
-    "BROKEN": "discovery",
-    "Inventory": "discovery",
-    "KINDS": "kinds",
-    "OK": "discovery",
-    "PROJECT": "hookspecs",
-    "PluginEntry": "discovery",
-    "Provider": "provider",
-    "Registrations": "registry",
-    "absolute_location": "location",
-    "clear_caches": "registry",
-    "disabled_reason": "discovery",
-    "distribution_of": "discovery",
-    "hookimpl": "hookspecs",
-    "inventory": "discovery",
-    "is_http": "location",
-    "is_known": "registry",
-    "is_url": "location",
-    "join": "location",
-    "list_names": "registry",
-    "load_catalog": "catalog",
-    "load_class": "registry",
-    "load_manifests": "catalog",
-    "local_path": "location",
-    "make": "registry",
-    "make_uninitialized": "registry",
-    "normalize": "discovery",
-    "open_storage": "location",
-    "output_locations": "location",
-    "register": "registry",
-    "register_callback": "registration",
-    "register_compression": "registration",
-    "register_encoding": "registration",
-    "register_engine": "registration",
-    "register_format": "registration",
-    "register_shuffle": "registration",
-    "register_storage": "registration",
-    "registrations": "registry",
-    "resolve": "registry",
-    "restore": "registry",
-    "split_query": "location",
-    "split_spec": "registry",
-    "strip_client": "location",
-    "unregister": "registry",
-}
-"""Module of each public name."""
-
-__all__ = list(_HOME)
-
-if not TYPE_CHECKING:  # else type checkers would accept any attribute
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "catalog": "load_catalog load_manifests",
+            "discovery": "BROKEN Inventory OK PluginEntry disabled_reason distribution_of inventory "
+            "normalize",
+            "hookspecs": "PROJECT hookimpl",
+            "kinds": "KINDS",
+            "lazy": "lazy_names",
+            "location": "absolute_location is_http is_url join local_path open_storage "
+            "output_locations split_query strip_client",
+            "provider": "Provider",
+            "registration": "register_callback register_compression register_encoding register_engine "
+            "register_format register_shuffle register_storage",
+            "registry": "Registrations clear_caches is_known list_names load_class make "
+            "make_uninitialized register registrations resolve restore split_spec "
+            "unregister",
+        },
+    )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug_budget.budget import BatchBudget
-
-__all__ = ["BatchBudget"]
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module 'streamplug_budget' has no attribute {name!r}")
-        from streamplug_budget.budget import BatchBudget
-
-        globals()[name] = BatchBudget
-        return BatchBudget
+    from streamplug_budget.budget import BatchBudget as BatchBudget
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "budget": "BatchBudget",
+        },
+    )

@@ -2,79 +2,50 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug_files.arrow import ValueSizes, maps_as_dicts, to_python, value_sizes
-    from streamplug_files.format import (
-        FileListFormat,
-        FilesFormat,
-        IndexImportFormat,
-        MultiFileFormat,
-        ScannableFormat,
+    from streamplug_files.arrow import ValueSizes as ValueSizes
+    from streamplug_files.arrow import maps_as_dicts as maps_as_dicts
+    from streamplug_files.arrow import to_python as to_python
+    from streamplug_files.arrow import value_sizes as value_sizes
+    from streamplug_files.format import FileListFormat as FileListFormat
+    from streamplug_files.format import FilesFormat as FilesFormat
+    from streamplug_files.format import IndexImportFormat as IndexImportFormat
+    from streamplug_files.format import MultiFileFormat as MultiFileFormat
+    from streamplug_files.format import ScannableFormat as ScannableFormat
+    from streamplug_files.glob import compile_glob as compile_glob
+    from streamplug_files.glob import expand_braces as expand_braces
+    from streamplug_files.glob import glob_prefix as glob_prefix
+    from streamplug_files.glob import parse_locations as parse_locations
+    from streamplug_files.listing import file_suffixes_of as file_suffixes_of
+    from streamplug_files.listing import is_data_file as is_data_file
+    from streamplug_files.listing import split_compression as split_compression
+    from streamplug_files.manifest import MANIFEST_ROLE as MANIFEST_ROLE
+    from streamplug_files.manifest import ShardManifest as ShardManifest
+    from streamplug_files.scan_cache import ScanCache as ScanCache
+    from streamplug_files.scan_source import DatasetFiles as DatasetFiles
+    from streamplug_files.scan_source import FileListEntry as FileListEntry
+    from streamplug_files.scan_source import FileSelection as FileSelection
+    from streamplug_files.scan_source import ScanResult as ScanResult
+    from streamplug_files.scan_source import ScanSource as ScanSource
+    from streamplug_files.source import FilesSource as FilesSource
+    from streamplug_files.writer_output import PLAN_NAME as PLAN_NAME
+    from streamplug_files.writer_output import check_writer_output as check_writer_output
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "arrow": "ValueSizes maps_as_dicts to_python value_sizes",
+            "format": "FileListFormat FilesFormat IndexImportFormat MultiFileFormat ScannableFormat",
+            "glob": "compile_glob expand_braces glob_prefix parse_locations",
+            "listing": "file_suffixes_of is_data_file split_compression",
+            "manifest": "MANIFEST_ROLE ShardManifest",
+            "scan_cache": "ScanCache",
+            "scan_source": "DatasetFiles FileListEntry FileSelection ScanResult ScanSource",
+            "source": "FilesSource",
+            "writer_output": "PLAN_NAME check_writer_output",
+        },
     )
-    from streamplug_files.glob import compile_glob, expand_braces, glob_prefix, parse_locations
-    from streamplug_files.listing import file_suffixes_of, is_data_file, split_compression
-    from streamplug_files.manifest import MANIFEST_ROLE, ShardManifest
-    from streamplug_files.scan_cache import ScanCache
-    from streamplug_files.scan_source import (
-        DatasetFiles,
-        FileListEntry,
-        FileSelection,
-        ScanResult,
-        ScanSource,
-    )
-    from streamplug_files.source import FilesSource
-    from streamplug_files.writer_output import PLAN_NAME, check_writer_output
-
-_MODULES = (
-    "arrow",
-    "format",
-    "glob",
-    "listing",
-    "manifest",
-    "scan_cache",
-    "source",
-    "writer_output",
-)
-
-__all__ = [
-    "MANIFEST_ROLE",
-    "PLAN_NAME",
-    "DatasetFiles",
-    "FileListEntry",
-    "FileListFormat",
-    "FileSelection",
-    "FilesFormat",
-    "FilesSource",
-    "IndexImportFormat",
-    "MultiFileFormat",
-    "ScanCache",
-    "ScanResult",
-    "ScanSource",
-    "ScannableFormat",
-    "ShardManifest",
-    "ValueSizes",
-    "check_writer_output",
-    "compile_glob",
-    "expand_braces",
-    "file_suffixes_of",
-    "glob_prefix",
-    "is_data_file",
-    "maps_as_dicts",
-    "parse_locations",
-    "split_compression",
-    "to_python",
-    "value_sizes",
-]
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        # Imported lazily, as the discovery of plugins imports this package.
-        for module in _MODULES if name in __all__ else ():
-            if hasattr(home := import_module(f"{__name__}.{module}"), name):
-                return getattr(home, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
     from streamplug_fsspec.blocks import write_chunks as write_chunks
@@ -47,58 +48,24 @@ if TYPE_CHECKING:
     from streamplug_fsspec.service_errors import Refusal as Refusal
     from streamplug_fsspec.service_errors import error_of_code as error_of_code
     from streamplug_fsspec.service_errors import refusal_of as refusal_of
-
-_MODULES = {
-    "BodyError": "body",
-    "BodyPart": "body",
-    "ClientStorage": "client_storage",
-    "FsspecStorage": "fsspec_storage",
-    "HttpStorage": "http",
-    "IncomingFile": "event_loop",
-    "MAX_CONCURRENT_READS": "client_storage",
-    "MemoryStorage": "memory",
-    "NO_TLS_TEXT": "error_mapping",
-    "OptionTypes": "options",
-    "OversizeBodyError": "body",
-    "RETRYABLE_CODES": "service_errors",
-    "RETRYABLE_STATUSES": "error_mapping",
-    "Refusal": "service_errors",
-    "bound_body": "body",
-    "bounded_reader": "body",
-    "check_content_range": "body",
-    "check_header_values": "http_headers",
-    "check_options": "options",
-    "check_positive": "options",
-    "check_url": "options",
-    "client_error": "error_mapping",
-    "conditional_reads": "object_version",
-    "endpoint_of_environment": "options",
-    "error_of_code": "service_errors",
-    "error_of_status": "error_mapping",
-    "gather_results": "event_loop",
-    "lacks_tls": "error_mapping",
-    "missing_bucket": "error_mapping",
-    "one_version": "object_version",
-    "preallocate": "preallocation",
-    "read_body": "body",
-    "read_concurrently": "client_storage",
-    "read_range_body": "body",
-    "receive_body": "body",
-    "refusal_of": "service_errors",
-    "run_on_loop": "event_loop",
-    "status_of": "error_mapping",
-    "store_on_loop": "event_loop",
-    "version_of": "fsspec_storage",
-    "write_chunks": "blocks",
-}
-
-__all__ = list(_MODULES)
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        # Imported lazily, as the discovery of plugins imports this package.
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "blocks": "write_chunks",
+            "body": "BodyError BodyPart OversizeBodyError bound_body bounded_reader "
+            "check_content_range read_body read_range_body receive_body",
+            "client_storage": "ClientStorage MAX_CONCURRENT_READS read_concurrently",
+            "error_mapping": "NO_TLS_TEXT RETRYABLE_STATUSES client_error error_of_status lacks_tls "
+            "missing_bucket status_of",
+            "event_loop": "IncomingFile gather_results run_on_loop store_on_loop",
+            "fsspec_storage": "FsspecStorage version_of",
+            "http": "HttpStorage",
+            "http_headers": "check_header_values",
+            "memory": "MemoryStorage",
+            "object_version": "conditional_reads one_version",
+            "options": "OptionTypes check_options check_positive check_url endpoint_of_environment",
+            "preallocation": "preallocate",
+            "service_errors": "RETRYABLE_CODES Refusal error_of_code refusal_of",
+        },
+    )

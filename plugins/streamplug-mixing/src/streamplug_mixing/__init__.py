@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug_mixing.curriculum import Curriculum, CurriculumChange, whole_shares
-    from streamplug_mixing.interleave import Interleaving
-    from streamplug_mixing.mixture_planner import MixturePlanner
-    from streamplug_mixing.order import CurriculumOrder
-    from streamplug_mixing.proportion_planner import ProportionPlanner
-    from streamplug_mixing.stream_orders import StreamOrders
-    from streamplug_mixing.stream_samples import StreamSamples
-
-_HOME = {
-    "Curriculum": "curriculum",
-    "CurriculumChange": "curriculum",
-    "CurriculumOrder": "order",
-    "Interleaving": "interleave",
-    "MixturePlanner": "mixture_planner",
-    "ProportionPlanner": "proportion_planner",
-    "StreamOrders": "stream_orders",
-    "StreamSamples": "stream_samples",
-    "whole_shares": "curriculum",
-}
-"""Module of each public name."""
-
-__all__ = [
-    "Curriculum",
-    "CurriculumChange",
-    "CurriculumOrder",
-    "Interleaving",
-    "MixturePlanner",
-    "ProportionPlanner",
-    "StreamOrders",
-    "StreamSamples",
-    "whole_shares",
-]
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        # Imported lazily: plugin discovery imports this package.
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    from streamplug_mixing.curriculum import Curriculum as Curriculum
+    from streamplug_mixing.curriculum import CurriculumChange as CurriculumChange
+    from streamplug_mixing.curriculum import whole_shares as whole_shares
+    from streamplug_mixing.interleave import Interleaving as Interleaving
+    from streamplug_mixing.mixture_planner import MixturePlanner as MixturePlanner
+    from streamplug_mixing.order import CurriculumOrder as CurriculumOrder
+    from streamplug_mixing.proportion_planner import ProportionPlanner as ProportionPlanner
+    from streamplug_mixing.stream_orders import StreamOrders as StreamOrders
+    from streamplug_mixing.stream_samples import StreamSamples as StreamSamples
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "curriculum": "Curriculum CurriculumChange whole_shares",
+            "interleave": "Interleaving",
+            "mixture_planner": "MixturePlanner",
+            "order": "CurriculumOrder",
+            "proportion_planner": "ProportionPlanner",
+            "stream_orders": "StreamOrders",
+            "stream_samples": "StreamSamples",
+        },
+    )

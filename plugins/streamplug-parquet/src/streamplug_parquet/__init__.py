@@ -6,18 +6,16 @@ discovery fast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug_parquet.file_directory import FileDirectory
-
-__all__ = ["FileDirectory"]
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module 'streamplug_parquet' has no attribute {name!r}")
-        from streamplug_parquet.file_directory import FileDirectory
-
-        return FileDirectory
+    from streamplug_parquet.file_directory import FileDirectory as FileDirectory
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "file_directory": "FileDirectory",
+        },
+    )

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug_ranges.header_sizes import read_header_sizes
-    from streamplug_ranges.range_reader import RangeReader
-    from streamplug_ranges.range_shards import RangeShards
-
-_HOME = {
-    "RangeReader": "range_reader",
-    "RangeShards": "range_shards",
-    "read_header_sizes": "header_sizes",
-}
-"""Module of each public name."""
-
-__all__ = ["RangeReader", "RangeShards", "read_header_sizes"]
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        # Imported lazily: plugin discovery imports this package.
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    from streamplug_ranges.header_sizes import read_header_sizes as read_header_sizes
+    from streamplug_ranges.range_reader import RangeReader as RangeReader
+    from streamplug_ranges.range_shards import RangeShards as RangeShards
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "header_sizes": "read_header_sizes",
+            "range_reader": "RangeReader",
+            "range_shards": "RangeShards",
+        },
+    )

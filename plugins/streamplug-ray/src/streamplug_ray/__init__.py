@@ -5,21 +5,19 @@ Modules for reading are imported on first use, to keep plugin discovery fast.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug_ray.batches import RayBatches
-    from streamplug_ray.data import StreamplugDatasource, from_streamplug
-
-_HOME = {"RayBatches": "batches", "StreamplugDatasource": "data", "from_streamplug": "data"}
-
-__all__ = ["RayBatches", "StreamplugDatasource", "from_streamplug"]
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module 'streamplug_ray' has no attribute {name!r}")
-        return getattr(import_module(f"streamplug_ray.{_HOME[name]}"), name)
+    from streamplug_ray.batches import RayBatches as RayBatches
+    from streamplug_ray.data import StreamplugDatasource as StreamplugDatasource
+    from streamplug_ray.data import from_streamplug as from_streamplug
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "batches": "RayBatches",
+            "data": "StreamplugDatasource from_streamplug",
+        },
+    )

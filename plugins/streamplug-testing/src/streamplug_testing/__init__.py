@@ -2,71 +2,46 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug_testing.access import AccessTests
-    from streamplug_testing.answers import AnswerTests
-    from streamplug_testing.callback import CallbackTests
-    from streamplug_testing.compression import CompressionTests
-    from streamplug_testing.deviations import ConformanceBase
-    from streamplug_testing.encoding import EncodingTests
-    from streamplug_testing.engine import EngineTests
-    from streamplug_testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
-    from streamplug_testing.format import FormatTests
-    from streamplug_testing.isolation import isolated_plugins
-    from streamplug_testing.order import OrderTests
-    from streamplug_testing.plugin import PluginTests
-    from streamplug_testing.shuffle import ShuffleTests
-    from streamplug_testing.source import SourceTests
-    from streamplug_testing.storage import StorageTests
-
-_HOME = {
-    "AccessTests": "access",
-    "AnswerTests": "answers",
-    "CallbackTests": "callback",
-    "CompressionTests": "compression",
-    "ConformanceBase": "deviations",
-    "CountingStorage": "fakes",
-    "EncodingTests": "encoding",
-    "EngineTests": "engine",
-    "FlakyStorage": "fakes",
-    "FormatTests": "format",
-    "LatencyStorage": "fakes",
-    "OrderTests": "order",
-    "PluginTests": "plugin",
-    "ShuffleTests": "shuffle",
-    "SourceTests": "source",
-    "StorageTests": "storage",
-    "isolated_plugins": "isolation",
-}
-
-__all__ = [
-    "AccessTests",
-    "AnswerTests",
-    "CallbackTests",
-    "CompressionTests",
-    "ConformanceBase",
-    "CountingStorage",
-    "EncodingTests",
-    "EngineTests",
-    "FlakyStorage",
-    "FormatTests",
-    "LatencyStorage",
-    "OrderTests",
-    "PluginTests",
-    "ShuffleTests",
-    "SourceTests",
-    "StorageTests",
-    "isolated_plugins",
-]
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        # Imported lazily, as the fakes do not need pytest.
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    from streamplug_testing.access import AccessTests as AccessTests
+    from streamplug_testing.answers import AnswerTests as AnswerTests
+    from streamplug_testing.callback import CallbackTests as CallbackTests
+    from streamplug_testing.compression import CompressionTests as CompressionTests
+    from streamplug_testing.deviations import ConformanceBase as ConformanceBase
+    from streamplug_testing.encoding import EncodingTests as EncodingTests
+    from streamplug_testing.engine import EngineTests as EngineTests
+    from streamplug_testing.fakes import CountingStorage as CountingStorage
+    from streamplug_testing.fakes import FlakyStorage as FlakyStorage
+    from streamplug_testing.fakes import LatencyStorage as LatencyStorage
+    from streamplug_testing.format import FormatTests as FormatTests
+    from streamplug_testing.isolation import isolated_plugins as isolated_plugins
+    from streamplug_testing.order import OrderTests as OrderTests
+    from streamplug_testing.plugin import PluginTests as PluginTests
+    from streamplug_testing.shuffle import ShuffleTests as ShuffleTests
+    from streamplug_testing.source import SourceTests as SourceTests
+    from streamplug_testing.storage import StorageTests as StorageTests
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "access": "AccessTests",
+            "answers": "AnswerTests",
+            "callback": "CallbackTests",
+            "compression": "CompressionTests",
+            "deviations": "ConformanceBase",
+            "encoding": "EncodingTests",
+            "engine": "EngineTests",
+            "fakes": "CountingStorage FlakyStorage LatencyStorage",
+            "format": "FormatTests",
+            "isolation": "isolated_plugins",
+            "order": "OrderTests",
+            "plugin": "PluginTests",
+            "shuffle": "ShuffleTests",
+            "source": "SourceTests",
+            "storage": "StorageTests",
+        },
+    )

@@ -5,19 +5,20 @@ The writers are imported on first use, to keep plugin discovery fast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug_text.writers import CSVWriter, JSONLWriter, JSONWriter, TSVWriter, XSVWriter
-
-__all__ = ["CSVWriter", "JSONLWriter", "JSONWriter", "TSVWriter", "XSVWriter"]
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module 'streamplug_text' has no attribute {name!r}")
-        from streamplug_text import writers
-
-        return getattr(writers, name)
+    from streamplug_text.writers import CSVWriter as CSVWriter
+    from streamplug_text.writers import JSONLWriter as JSONLWriter
+    from streamplug_text.writers import JSONWriter as JSONWriter
+    from streamplug_text.writers import TSVWriter as TSVWriter
+    from streamplug_text.writers import XSVWriter as XSVWriter
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "writers": "CSVWriter JSONLWriter JSONWriter TSVWriter XSVWriter",
+        },
+    )

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from streamplug.plugin import lazy_names
+
 if TYPE_CHECKING:
-    from streamplug_tokens.options import TokenBlocks, TokenPacks
-    from streamplug_tokens.torch_dataset import TokenDataset
-
-__all__ = ["TokenBlocks", "TokenDataset", "TokenPacks"]
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
+    from streamplug_tokens.options import TokenBlocks as TokenBlocks
+    from streamplug_tokens.options import TokenPacks as TokenPacks
+    from streamplug_tokens.torch_dataset import TokenDataset as TokenDataset
+else:
+    _load, __all__ = lazy_names(
+        __name__, {"options": "TokenBlocks TokenPacks", "torch_dataset": "TokenDataset"}
+    )
 
     def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module 'streamplug_tokens' has no attribute {name!r}")
-        module = "options"
-        if name == "TokenDataset":
+        if name == "TokenDataset" and find_spec("torch") is None:
             # The same class, but without the torch base class.
-            module = "dataset" if find_spec("torch") is None else "torch_dataset"
-        value = getattr(import_module(f"streamplug_tokens.{module}"), name)
-        globals()[name] = value
-        return value
+            from streamplug_tokens.dataset import TokenDataset
+
+            return TokenDataset
+        return _load(name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
     from streamplug_views.compaction import compact as compact
@@ -17,41 +18,13 @@ if TYPE_CHECKING:
     from streamplug_views.history import tag as tag
     from streamplug_views.view import Commit as Commit
     from streamplug_views.view import View as View
-
-_HOME = {
-    "Change": "history",
-    "Commit": "view",
-    "ConflictError": "errors",
-    "Version": "history",
-    "View": "view",
-    "compact": "compaction",
-    "diff": "history",
-    "expire": "history",
-    "log": "history",
-    "show": "history",
-    "tag": "history",
-}
-"""Module of each public name."""
-
-__all__ = [
-    "Change",
-    "Commit",
-    "ConflictError",
-    "Version",
-    "View",
-    "compact",
-    "diff",
-    "expire",
-    "log",
-    "show",
-    "tag",
-]
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        # Imported lazily: plugin discovery imports this package.
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "compaction": "compact",
+            "errors": "ConflictError",
+            "history": "Change Version diff expire log show tag",
+            "view": "Commit View",
+        },
+    )

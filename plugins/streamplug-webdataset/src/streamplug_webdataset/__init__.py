@@ -6,6 +6,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from streamplug.plugin import lazy_names
+
 if TYPE_CHECKING:
     from streamplug_webdataset.arrays import (
         numpy_dumps,
@@ -139,7 +141,6 @@ _MODULES = {
     "utils",
     "writer",
 }
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Cached",
@@ -208,6 +209,7 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # else any name would be one of the package
+    _load, _ = lazy_names(__name__, _NAMES)
 
     def __getattr__(name: str) -> Any:
         if name == "WebLoader" and find_spec("torch") is None:
@@ -215,8 +217,4 @@ if not TYPE_CHECKING:  # else any name would be one of the package
                 "WebLoader is a loader of torch, which is not installed: pip install torch; without "
                 "it, iterate over the pipeline"
             )
-        if name in _MODULES:
-            return import_module(f"{__name__}.{name}")
-        if name in _MODULE_OF:
-            return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}") if name in _MODULES else _load(name)
