@@ -13,7 +13,8 @@ from streamplug.builtin.shuffles.bijection import GlobalShuffle
 from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.builtin.shuffles.window import WindowShuffle
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan import AllSamples, ElasticEpoch, Epoch, OrderedSamples, Place, worker_steps
+from streamplug.plan import AllSamples, Epoch, OrderedSamples, Place, worker_steps
+from streamplug.plan.elastic import ElasticEpoch
 from streamplug.types import World
 from tests.plan.plans import batches_of, places_of, ranks_of
 

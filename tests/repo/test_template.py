@@ -163,7 +163,7 @@ def test_their_metadata_is_that_of_our_own(tmp_path):
 
 def test_an_engine_depends_on_the_tools_that_run_it(tmp_path):
     made = (new_plugin("x", "engine", tmp_path) / "pyproject.toml").read_text()
-    assert 'dependencies = ["streamplug>=0.1,<0.2", "streamplug-tools>=0.1,<0.2"]\n' in made
+    assert 'dependencies = ["streamplug>=0.1,<0.2", "streamplug-tools"]\n' in made
 
 
 def test_their_authors_are_those_who_make_them(tmp_path):

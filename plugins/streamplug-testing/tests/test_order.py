@@ -9,7 +9,8 @@ import pytest
 from streamplug_testing import OrderTests
 
 from streamplug.errors import StreamplugError
-from streamplug.plan import ElasticEpoch, Planner
+from streamplug.plan import Planner
+from streamplug.plan.elastic import ElasticEpoch
 from streamplug.plugin.registry import register, unregister
 from streamplug.run.order import Order
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from streamplug.display.object_summary import SummaryRepr as SummaryRepr
     from streamplug.display.progress import FetchProgress as FetchProgress
     from streamplug.display.progress import interactive as interactive
-    from streamplug.display.progress_bar import ProgressBar as ProgressBar
     from streamplug.display.progress_lines import TitleColumn as TitleColumn
     from streamplug.display.progress_lines import make_progress as make_progress
     from streamplug.display.tables import make_console as make_console
@@ -29,7 +28,6 @@ else:
             "dataset_summary": "DatasetRepr LoaderRepr",
             "object_summary": "ObjectSummary SummaryRepr",
             "progress": "FetchProgress interactive",
-            "progress_bar": "ProgressBar",
             "progress_lines": "TitleColumn make_progress",
             "tables": "make_console pairs_table rows_table",
             "terminal": "say visible visible_json",

@@ -2,7 +2,7 @@
 
 from streamplug.plan.canonical_nodes import CanonicalNodes
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
-from streamplug.plan.elastic import ElasticEpoch, ElasticPlanner
+from streamplug.plan.elastic import ElasticPlanner
 from streamplug.plan.epoch import (
     Epoch,
     JoinedEpoch,
@@ -41,7 +41,6 @@ __all__ = [
     "AllSamples",
     "CanonicalNodes",
     "DatasetFingerprint",
-    "ElasticEpoch",
     "ElasticPlanner",
     "Epoch",
     "JoinedEpoch",

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from streamplug.plugin.catalog import load_manifests as load_manifests
     from streamplug.plugin.discovery import BROKEN as BROKEN
     from streamplug.plugin.discovery import OK as OK
-    from streamplug.plugin.discovery import Inventory as Inventory
     from streamplug.plugin.discovery import PluginEntry as PluginEntry
     from streamplug.plugin.discovery import disabled_reason as disabled_reason
     from streamplug.plugin.discovery import distribution_of as distribution_of
@@ -55,7 +54,7 @@ else:
         __name__,
         {
             "catalog": "load_catalog load_manifests",
-            "discovery": "BROKEN Inventory OK PluginEntry disabled_reason distribution_of inventory "
+            "discovery": "BROKEN OK PluginEntry disabled_reason distribution_of inventory "
             "normalize",
             "hookspecs": "PROJECT hookimpl",
             "kinds": "KINDS",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streamplug_files.listing import split_compression as split_compression
     from streamplug_files.manifest import MANIFEST_ROLE as MANIFEST_ROLE
     from streamplug_files.manifest import ShardManifest as ShardManifest
+    from streamplug_files.progress_bar import ProgressBar as ProgressBar
     from streamplug_files.scan_cache import ScanCache as ScanCache
     from streamplug_files.scan_source import DatasetFiles as DatasetFiles
     from streamplug_files.scan_source import FileListEntry as FileListEntry
@@ -43,6 +44,7 @@ else:
             "glob": "compile_glob expand_braces glob_prefix parse_locations",
             "listing": "file_suffixes_of is_data_file split_compression",
             "manifest": "MANIFEST_ROLE ShardManifest",
+            "progress_bar": "ProgressBar",
             "scan_cache": "ScanCache",
             "scan_source": "DatasetFiles FileListEntry FileSelection ScanResult ScanSource",
             "source": "FilesSource",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from streamplug.cache import claim_directory, read_local_copy, source_cache_dir
-from streamplug.display import ProgressBar
 from streamplug.errors import ConfigError, NotFound
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Format, Storage, public_urls
@@ -23,6 +22,7 @@ from streamplug_files.index_import import (
     save_imported_index,
 )
 from streamplug_files.listing import is_data_file
+from streamplug_files.progress_bar import ProgressBar
 from streamplug_files.scan_cache import ScanCache, scan_cache_dir
 
 if TYPE_CHECKING:

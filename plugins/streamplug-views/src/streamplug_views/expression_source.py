@@ -9,10 +9,10 @@ from io import BytesIO
 
 import numpy as np
 import xxhash
+from streamplug_files import ProgressBar
 from streamplug_tools.expressions import Expression
 
 from streamplug.cache import source_cache_dir, stage_cache_file
-from streamplug.display import ProgressBar
 from streamplug.errors import ConfigError, StorageError, UnsafeTypeError, prefix_errors
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import public_url

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,8 +44,8 @@ EXAMPLES = {
 }
 """Description and usage of the example of each kind."""
 
-_DEPENDENCIES = {"engine": ["streamplug-tools>=0.1,<0.2"]}
-"""Distributions that an example uses beside the core."""
+_REQUIRED = {"engine": ', "streamplug-tools"'}
+"""What an example requires beside the core, whose version says which of it."""
 
 _TEMPLATES = Path(__file__).parent
 _NAME = re.compile(r"[a-z]([a-z0-9_-]*[a-z0-9])?")
@@ -77,7 +76,7 @@ def new_plugin(name: str, kind: str, target: Path) -> Path:
         "kind": kind,
         "what": description,
         "use": usage.format(plugin),
-        "dependencies": json.dumps(["streamplug>=0.1,<0.2", *_DEPENDENCIES.get(kind, ())]),
+        "required": _REQUIRED.get(kind, ""),
         "distribution": f"streamplug-{plugin.replace('_', '-')}",
         "module": f"streamplug_{plugin.replace('-', '_')}",
         "class_name": "".join(part.capitalize() for part in re.split("[-_]", plugin)),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from streamplug.display.progress_bar import ProgressBar
+from streamplug_files import ProgressBar
 
 
 class Terminal(io.StringIO):

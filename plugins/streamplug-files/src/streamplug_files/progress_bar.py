@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamplug.display.progress import interactive
+from streamplug.display import interactive
 
 _MAX_SILENT_ITEMS = 2
 
@@ -28,7 +28,7 @@ class ProgressBar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn
 
-        from streamplug.display.progress_lines import TitleColumn, make_progress
+        from streamplug.display import TitleColumn, make_progress
 
         columns = (TitleColumn(), BarColumn(), MofNCompleteColumn())
         self._bar = make_progress(*columns, console=Console(stderr=True))
