@@ -102,36 +102,63 @@ def test_json_lines_are_what_json_reads(rows, newline, mark, end, ascii_):
 
 @given(st.lists(st.text('{}[]",:a1.e- \\', max_size=12), max_size=6))
 def test_json_lines_are_refused_if_json_refuses_them(lines):
+    """Each line fails alone; together they are no JSON lines if most of them fail."""
     data = "\n".join(['{"a": 1}', *lines]).encode()
+    rows = [line for line in data.decode().split("\n") if line.strip()]
+    bad = {number for number, row in enumerate(rows) if not is_object(row)}
+    if 2 * len(bad) > len(rows):
+        message = rf"^not JSON lines: {len(bad)} of {len(rows)} lines .*; line \d: not "
+        with pytest.raises(CorruptShardError, match=message):
+            opened(data, "jsonl")
+        return
+    reader, columns, _ = opened(data, "jsonl")
+    assert len(reader) == len(rows)
+    for number in range(len(rows)):
+        if number in bad:
+            with pytest.raises(CorruptShardError, match=rf"^sample {number} \(line \d\): not "):
+                reader.row(number, columns)
+        else:
+            reader.row(number, columns)
+
+
+def is_object(line):
     try:
-        rows = [json.loads(line) for line in data.decode().split("\n") if line.strip()]
-        whole = all(isinstance(row, dict) for row in rows)
+        return isinstance(json.loads(line), dict)
     except ValueError:
-        whole = False
-    if whole:
-        assert len(read(data, "jsonl")) == len(rows)
-    else:
-        with pytest.raises(CorruptShardError, match=r"^line \d: not "):
-            read(data, "jsonl")
+        return False
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"a": 1}\n\n{"a": }\n', r"line 3: not JSON: Expecting value at column 7: "),
-        (b'{"a": 1}\n\x0c\n{"a": 2}\n', "line 2: not JSON: Expecting value"),
-        (b'{"a": 1}\n[1]\n', "line 2: not a JSON object"),
-        (b'{"a": 1}\n{"a": 1} {"a": 2}\n', "line 2: not JSON: Extra data at column 10"),
-        (b'{"a": 1}\n{"a":\n1}\n', "line 2: not JSON"),
-        (b'{"a": 1}\n{"a": 1', "line 2: not JSON"),
-        (b"{}\n", "no line that is an object with keys"),
-        (b"\n" + b"\n".join(b'{"k%d": 0}' % n for n in range(11)), "line 12: more than 10 keys"),
+        (b'{"a": 1}\n\n{"a": }\n', r"\(line 3\): not JSON: Expecting value at column 7: "),
+        (b'{"a": 1}\n\x0c\n{"a": 2}\n', r"\(line 2\): not JSON: Expecting value"),
+        (b'{"a": 1}\n[1]\n', r"\(line 2\): not a JSON object"),
+        (b'{"a": 1}\n{"a": 1} {"a": 2}\n', r"\(line 2\): not JSON: Extra data at column 10"),
+        (b'{"a": 1}\n{"a": 1', r"\(line 2\): not JSON"),
+        (b'{"a": 1}\n{"a":\n1}\n', "2 of 3 lines are no JSON objects; line 2: not JSON"),
+        (b'[\n{"a": 1},\n{"a": 1}\n]\n', "3 of 4 lines are no JSON objects; line 1: not JSON"),
+        (b"\n" + b"\n".join(b'{"k%d": 0}' % n for n in range(11)), "more than 10 keys"),
     ],
 )
 def test_damaged_json_lines_are_named(monkeypatch, data, message):
     monkeypatch.setattr(plain_jsonl, "_MOST_COLUMNS", 10)
     with pytest.raises(CorruptShardError, match=message):
         read(data, "jsonl")
+
+
+def test_a_bad_line_of_json_is_a_sample_that_others_can_replace(tmp_path):
+    lines = [f'{{"n": {n}}}' for n in range(40)]
+    lines[7] = '{"n": '
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    dataset = StreamingDataset(
+        local=tmp_path, format="jsonl", batch_size=10, on_error="substitute", max_errors=1
+    )
+    seen = np.concatenate([batch["n"] for batch in dataset.batches()])
+    assert len(seen) == 40
+    assert set(seen.tolist()) == set(range(40)) - {7}
+    with pytest.raises(CorruptShardError, match=r"data\.jsonl.*line 8"):
+        dataset[7]
 
 
 def test_what_is_no_utf8_names_sample_line_and_place():

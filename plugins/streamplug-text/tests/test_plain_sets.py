@@ -319,5 +319,14 @@ def test_files_without_lines_of_json_are_empty_parts_of_a_data_set(tmp_path, con
     dataset = StreamingDataset(remote=str(tmp_path), format="jsonl", batch_size=1)
     assert list(dataset) == [{"id": 1}]
     (tmp_path / "b.jsonl").unlink()
-    with pytest.raises(InvalidIndexError, match="the files have no lines, so their columns"):
+    with pytest.raises(InvalidIndexError, match="no line has a key, so the names of columns"):
         StreamingDataset(remote=str(tmp_path), format="jsonl", batch_size=1)
+
+
+def test_objects_without_keys_are_samples_beside_those_with_keys(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}\n{}\n")
+    with pytest.raises(InvalidIndexError, match=r"a\.jsonl: no line has a key"):
+        StreamingDataset(remote=str(tmp_path), format="jsonl", batch_size=1)
+    (tmp_path / "b.jsonl").write_text('{"id": 1}')
+    dataset = StreamingDataset(remote=str(tmp_path), format="jsonl", batch_size=1)
+    assert list(dataset) == [{"id": None}, {"id": None}, {"id": 1}]

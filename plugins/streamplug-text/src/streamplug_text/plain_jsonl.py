@@ -65,8 +65,10 @@ class PlainJSONL(PlainFormat):
         keys, starts = _Keys(), [np.empty(0, np.int64)]
         starts += [part.at + keys.look(part) for part in parts(file, _ends_of)]
         samples = sum(map(len, starts))
-        if samples and not keys.names:
-            raise CorruptShardError("there is no line that is an object with keys")
+        if 2 * keys.bad > samples:
+            raise CorruptShardError(
+                f"not JSON lines: {keys.bad} of {samples} lines are no JSON objects; {keys.first_fault}"
+            )
         entry = {"columns": sorted(keys.names), "format": NAME, "version": 2}
         return ScanResult(samples, entry, {"meta": packed(starts, file.size)})
 
@@ -74,7 +76,7 @@ class PlainJSONL(PlainFormat):
         # Missing keys are None, so that all files can have all columns.
         columns = sorted({n for entry in entries for n in entry["columns"]})
         if not columns:
-            raise InvalidIndexError("the files have no lines, so their columns are not known")
+            raise InvalidIndexError("no line has a key, so the names of columns are not known")
         return {**entries[0], "columns": columns}
 
 
@@ -87,17 +89,20 @@ class _Keys:
 
     Attributes:
         names: The keys so far.
+        bad: Number of lines that are no JSON objects. They are samples, whose reading fails.
+        first_fault: Text about the first of these.
     """
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
+        self.bad, self.first_fault = 0, ""
         self._check = _checker(())
 
     def look(self, part: FilePart) -> Int64:
         """Collect the keys of lines, and return the offsets of those that are not blank.
 
         Raises:
-            CorruptShardError: If a line is not a JSON object.
+            CorruptShardError: If there are too many keys.
         """
         lines = part.data.split(b"\n")[:-1]
         try:
@@ -115,17 +120,20 @@ class _Keys:
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 if not line.strip(b" \t\r"):  # what JSON takes for blank
                     continue
-                try:
-                    self._learn(line)
-                except DataError as error:
-                    raise CorruptShardError(f"line {first + number}: {error}") from error
+                self._learn(line, first + number)
             full.append(number)
         return full
 
-    def _learn(self, line: bytes) -> None:
+    def _learn(self, line: bytes, number: int) -> None:
         """Collect the keys of a line that the fast parser refused."""
+        try:
+            document = document_of(line)
+        except DataError as error:
+            self.first_fault = self.first_fault or f"line {number}: {error}"
+            self.bad += 1
+            return
         before = len(self.names)
-        self.names.update(dict.fromkeys(document_of(line)))
+        self.names.update(dict.fromkeys(document))
         if len(self.names) > _MOST_COLUMNS:
             raise CorruptShardError(
                 f"more than {_MOST_COLUMNS} keys by now, so they are hardly names of columns; put what "
