@@ -143,7 +143,7 @@ def test_a_truncated_index_is_refused(cut):
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x00\x01\x02", b"\xff\xfe\xfd", b"<html>404</html>", b"{'a': 1}", b"nul"]
+    "data", [b"\x00\x01\x02", b"\xff\xfe\xfd", b"<p>404</p>", b"{'a': 1}", b"nul"]
 )
 def test_what_is_not_json_is_refused(data):
     assert "is not whole, valid JSON" in refused(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 from dataclasses import replace
@@ -12,7 +13,15 @@ from streamplug_testing import SourceTests, isolated_plugins
 
 from streamplug import MDSWriter, Stream, StreamingDataset
 from streamplug.builtin.formats.mds import MDS
-from streamplug.errors import ConfigError, NotFound, StateError, Transient, UnknownNameError
+from streamplug.errors import (
+    ConfigError,
+    CorruptShardError,
+    InvalidIndexError,
+    NotFound,
+    StateError,
+    Transient,
+    UnknownNameError,
+)
 from streamplug.plugin import Provider, register
 from streamplug.plugin.catalog import load_catalog, load_manifests
 from streamplug.plugin.location import open_storage
@@ -212,5 +221,43 @@ def test_opened_streams_are_described_together(tmp_path):
 @pytest.mark.parametrize("remote", ["{}", "{}/*.mds"])
 def test_a_format_with_an_index_is_not_read_without_one(tmp_path, remote):
     (tmp_path / "shard.00000.mds").write_bytes(b"x")
-    with pytest.raises(ConfigError, match="format mds cannot be read without an index"):
+    with pytest.raises(NotFound, match=r"index\.json does not exist: there is no data set, or"):
         StreamingDataset(remote=remote.format(tmp_path), format="mds")
+
+
+HTML = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>"
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:%b\nsize 1234\n" % (b"a" * 64)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HTML, "is an HTML page, such as one that asks for a login, and no data set's index"),
+        (LFS, r"is a pointer of Git LFS: run `git lfs pull`, and no"),
+        (gzip.compress(b"{}", mtime=0), "is gzip data, and no"),
+        (b"", r"is empty; was the writer stopped"),
+        (b'{"version": 2, "sha', r"is not whole, valid JSON"),
+    ],
+)
+def test_what_is_no_index_is_named_as_what_it_is(tmp_path, content, message):
+    (tmp_path / "index.json").write_bytes(content)
+    with pytest.raises(InvalidIndexError, match=r"index\.json " + message):
+        StreamingDataset(remote=str(tmp_path), batch_size=1)
+
+
+def test_a_directory_is_no_index_and_an_index_is_no_data_set(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
+        out.write({"n": 1})
+    with pytest.raises(NotFound, match=r"index\.json: name the directory of the data set"):
+        StreamingDataset(remote=f"{tmp_path}/set/index.json", batch_size=1)
+    (tmp_path / "index.json").mkdir()
+    with pytest.raises(NotFound, match=r"index\.json is a directory, and no index"):
+        StreamingDataset(remote=str(tmp_path), batch_size=1)
+
+
+def test_a_shard_that_is_another_file_is_named_as_what_it_is(tmp_path):
+    with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
+        out.write({"n": 1})
+    (tmp_path / "set" / "shard.00000.mds").write_bytes(LFS)
+    with pytest.raises(CorruptShardError, match=r"00000\.mds has .*; it is a pointer of Git LFS"):
+        StreamingDataset(remote=str(tmp_path / "set"), local=str(tmp_path / "c"), batch_size=1)[0]

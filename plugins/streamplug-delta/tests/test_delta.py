@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from streamplug_testing import SourceTests
 from streamplug_testing.source import in_any_order, plain_row
 
 from streamplug import Stream, StreamingDataset
 from streamplug.builtin.encodings.plain import Bytes
+from streamplug.cli import main
 from streamplug.errors import ConfigError, CorruptShardError, DataError, StateError, StreamplugError
 from streamplug.interfaces import Encoding
 
@@ -804,3 +806,10 @@ def test_files_of_a_table_are_not_read_as_plain_files(table, below):
     with pytest.raises(ConfigError, match=r"is a table of the format delta.*format='delta'"):
         StreamingDataset(remote=f"{table.path}{below}", format="parquet")
     assert in_any_order(read(table)) == in_any_order([{"n": 1}, {"n": 3}])
+
+
+def test_commands_recognize_a_table(table):
+    write_deltalake(table.path, pa.table({"n": [1, 2, 3]}))
+    printed = CliRunner().invoke(main, ["inspect", str(table.path), "--json"])
+    assert printed.exit_code == 0, printed.output
+    assert "read as delta, since it is a table of the format delta" in printed.stderr

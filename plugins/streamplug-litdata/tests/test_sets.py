@@ -26,6 +26,7 @@ from streamplug.errors import (
     DataError,
     DecodeError,
     InvalidIndexError,
+    NotFound,
     StorageError,
     UnsafeTypeError,
 )
@@ -308,7 +309,10 @@ def test_an_index_of_ours_is_read_whatever_the_format(tmp_path):
 
 def test_without_its_index_a_set_is_not_read(numbers):
     (numbers / "index.json").unlink()
-    with pytest.raises(ConfigError, match=r"index\.json"):
+    with pytest.raises(NotFound, match=r"index\.json does not exist"):
+        opened(numbers)
+    (numbers / "index.json").write_text('{"chunks": [], "config": null, "updated_at": "1"}')
+    with pytest.raises(InvalidIndexError, match=r"index\.json: it lists no chunks"):
         opened(numbers)
 
 

@@ -147,6 +147,29 @@ def test_damaged_json_lines_are_named(monkeypatch, data, message):
         read(data, "jsonl")
 
 
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n",
+            "a pointer of Git LFS",
+        ),
+        (b"\xef\xbb\xbf\n<HTML lang=en>\n<body>Sign in</body>\n</HTML>\n", "an HTML page"),
+        (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "an XML document"),
+        (gzip.compress(b'{"a": 1}\n', mtime=0), "gzip data"),
+    ],
+)
+def test_other_files_are_no_text(format_, content, found):
+    with pytest.raises(CorruptShardError, match=f"it is {found}.*, and no text of records"):
+        opened(content, format_)
+
+
+@pytest.mark.parametrize("header", ["PAR1,BZh,PK", "BZh9,version"])
+def test_names_of_columns_are_no_mark_of_other_files(header):
+    assert len(read(f"{header}\n{header.lower()}\n".encode(), "csv")) == 1
+
+
 def test_a_bad_line_of_json_is_a_sample_that_others_can_replace(tmp_path):
     lines = [f'{{"n": {n}}}' for n in range(40)]
     lines[7] = '{"n": '

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import logging
 import multiprocessing
 import os
+import re
 import tarfile
 
 import numpy as np
@@ -129,8 +131,43 @@ def test_what_cannot_be_meant_is_refused(tars):
     with pytest.raises(ConfigError, match="no directory in common"):
         Stream(remote=["s3://a/x.tar", "s3://b/x.tar"], format="webdataset")
     (tars / "x.mds").write_bytes(b"x")
-    with pytest.raises(ConfigError, match=r"cannot be read without an index.json"):
+    with pytest.raises(NotFound, match=r"index.json does not exist: there is no data set"):
         StreamingDataset(remote=str(tars), format="mds")
+
+
+HTML = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>"
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1234\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("a.tar", gzip.compress(bytes(1024), mtime=0), "gzip data"),
+        ("a.tar", HTML, "an HTML page, such as one that asks for a login"),
+        ("a.tar", LFS, "a pointer of Git LFS: run `git lfs pull`"),
+        ("a.tar.gz", LFS, "a pointer of Git LFS: run `git lfs pull`"),
+        ("a.tar.gz", None, "a tar archive"),
+        (
+            "a.tar.gz",
+            gzip.compress(HTML, mtime=0),
+            "an HTML page, such as one that asks for a login",
+        ),
+        ("a.tar.xz", gzip.compress(bytes(1024), mtime=0), "gzip data"),
+    ],
+)
+@pytest.mark.parametrize("local", [None, "cache"])
+def test_files_that_are_no_archives_are_named_as_what_they_are(
+    tmp_path, name, content, found, local
+):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    if content is None:
+        write_tar(folder / name, 0)
+    else:
+        (folder / name).write_bytes(content)
+    cache = None if local is None else str(tmp_path / local)
+    with pytest.raises(CorruptShardError, match=f"{name}: it is {re.escape(found)} "):
+        StreamingDataset(remote=str(folder), local=cache, format="webdataset", batch_size=1)
 
 
 def test_compressed_archives_are_read_in_place_and_through_a_cache(tars, tmp_path):

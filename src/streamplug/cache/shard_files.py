@@ -12,7 +12,7 @@ from streamplug.errors import CorruptShardError, DataError, NotFound, PluginErro
 from streamplug.index import Index
 from streamplug.interfaces import Compression, ShardFile, ShardInfo, ShardRepaired
 from streamplug.plugin import make
-from streamplug.transfer import emit, open_cancellable, scan_file_path
+from streamplug.transfer import emit, open_cancellable, scan_file_path, size_error
 
 _LOG = logging.getLogger("streamplug.cache")
 
@@ -83,10 +83,7 @@ def inode(path: Path) -> int | None:
 def missing_file_error(path: Path, size: int) -> CorruptShardError | NotFound:
     """Return the error for a missing or truncated file of a data set that is read in place."""
     if path.exists():
-        return CorruptShardError(
-            f"{path} has {path.stat().st_size} bytes, the index says {size}; "
-            "it was cut short or replaced, write or copy it again"
-        )
+        return size_error(path, str(path), size)
     return NotFound(f"{path} does not exist; pass remote= if the set lies elsewhere")
 
 

@@ -15,6 +15,7 @@ from streamplug.errors import InvalidIndexError, TruncatedIndexError, prefix_err
 from streamplug.index.builder import VERSION, IndexBuilder, is_version
 from streamplug.index.json_entry_patterns import parse_entries_by_pattern
 from streamplug.index.model import Index
+from streamplug.plugin_kit import describe_misnamed
 from streamplug.types import Buffer
 
 INDEX_NAME = "index.json"
@@ -54,6 +55,8 @@ def _shards(data: bytes, where: str) -> list[Any]:
     try:
         document = json.loads(data)
     except ValueError as error:
+        if found := describe_misnamed(data, where):
+            raise InvalidIndexError(f"{where} is {found}, and no data set's index") from None
         cut = "is empty" if not data.strip() else f"is not whole, valid JSON ({error})"
         raise TruncatedIndexError(
             f"{where} {cut}; was the writer stopped before it finished? Write or copy the set again"

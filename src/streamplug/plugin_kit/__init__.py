@@ -20,6 +20,7 @@ from streamplug.plugin_kit.codec_errors import (
     too_large_error,
     wrong_type_error,
 )
+from streamplug.plugin_kit.content import HEAD_BYTES, describe_misnamed
 from streamplug.plugin_kit.decoding import decode_error, decode_values, undecodable_error, windows
 from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
 from streamplug.plugin_kit.error_mapping import (
@@ -48,6 +49,7 @@ from streamplug.plugin_kit.system_directories import SYSTEM_DIRECTORIES
 
 __all__ = [
     "DISK_FULL_ERRNOS",
+    "HEAD_BYTES",
     "OUTPUT_REMEDIES",
     "STAGING_PREFIX",
     "SYSTEM_DIRECTORIES",
@@ -69,6 +71,7 @@ __all__ = [
     "decode_values",
     "denied_error",
     "describe_full_disk",
+    "describe_misnamed",
     "encoded_bytes",
     "end_with_parent",
     "ending",

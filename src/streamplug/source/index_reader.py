@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index, parse_index
@@ -74,9 +75,15 @@ def _read(storage: Storage, retries: int) -> bytes:
     except NotFound as error:
         if error.bucket:
             raise
+        if storage.url.rpartition("/")[2] == INDEX_NAME:
+            raise NotFound(
+                f"{storage.url}: name the directory of the data set, not its index"
+            ) from None
+        if is_local(storage.url) and Path(storage.url_of(INDEX_NAME)).is_dir():
+            raise NotFound(f"{storage.url_of(INDEX_NAME)} is a directory, and no index") from None
         where = "" if is_local(storage.url) else ", and region and endpoint if there are any"
         raise NotFound(
             f"{storage.url_of(INDEX_NAME)} does not exist: there is no data set, or its writer has not "
-            f"finished; check remote=, local= and split={where}; files that need no index, such as "
-            "Parquet, are read with their format= (--src-format)"
+            f"finished; check remote=, local= and split={where}; files of formats that need no index, such "
+            "as Parquet, are read with their format= (--src-format)"
         ) from None

@@ -55,15 +55,7 @@ class IndexSource(Source):
         Raises:
             StreamplugError: If there is no index, or it cannot be read.
         """
-        try:
-            return self.read_index(stream, storage, retries), None
-        except NotFound as error:
-            if stream.format is None or error.bucket:
-                raise
-            raise ConfigError(
-                f"{storage.url_of(INDEX_NAME)} does not exist: format {stream.format} cannot be read without "
-                "an index.json; name a directory that has one"
-            ) from error
+        return self.read_index(stream, storage, retries), None
 
     def read_index(
         self, stream: Stream, storage: Storage, retries: int, parse: Parse = parse_index

@@ -64,7 +64,7 @@ from streamplug.transfer.stall_timeout import StalledError
 from streamplug.transfer.storage_wrapper import StorageWrapper
 from streamplug.transfer.tempdir import TemporaryDirectory, check_private, make_temp_root, temp_root
 from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
-from streamplug.transfer.verify import verify_file
+from streamplug.transfer.verify import size_error, verify_file
 
 __all__ = [
     "COUNTER_CELLS",
@@ -126,6 +126,7 @@ __all__ = [
     "raise_local_error",
     "read_scan_file",
     "scan_file_path",
+    "size_error",
     "state_directory",
     "task_context",
     "temp_root",

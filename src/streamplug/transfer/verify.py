@@ -6,6 +6,7 @@ from pathlib import Path
 
 from streamplug.errors import ConfigError, CorruptShardError, HashMismatchError
 from streamplug.index import hash_names, new_hash
+from streamplug.plugin_kit import HEAD_BYTES, describe_misnamed
 from streamplug.transfer.ranges import open_cancellable
 from streamplug.types import FileInfo
 
@@ -26,12 +27,8 @@ def verify_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -
         HashMismatchError: If the digest differs.
         ConfigError: If the index has no such digest.
     """
-    size = path.stat().st_size
-    if size != file.bytes:
-        raise CorruptShardError(
-            f"{where} has {size} bytes, the index says {file.bytes}; "
-            "it was cut short or replaced, write or copy it again"
-        )
+    if path.stat().st_size != file.bytes:
+        raise size_error(path, where, file.bytes)
     name = _choose(file, algorithm, where)
     if name is None:
         return
@@ -44,6 +41,16 @@ def verify_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -
             f"{where} has {name} {digest.hexdigest()}, the index says {file.hashes[name]}; "
             "its content is damaged, write or copy it again"
         )
+
+
+def size_error(path: Path, where: str, size: int) -> CorruptShardError:
+    """Return the error for a file that has not the size that the index says."""
+    with path.open("rb") as stream:
+        found = describe_misnamed(stream.read(HEAD_BYTES), where)
+    reason = f"it is {found}" if found else "it was cut short or replaced"
+    return CorruptShardError(
+        f"{where} has {path.stat().st_size} bytes, the index says {size}; {reason}, write or copy it again"
+    )
 
 
 def _choose(file: FileInfo, algorithm: str | None, where: str) -> str | None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streamplug_files.scan_source import ScanResult as ScanResult
     from streamplug_files.scan_source import ScanSource as ScanSource
     from streamplug_files.source import FilesSource as FilesSource
+    from streamplug_files.table_check import find_table as find_table
     from streamplug_files.writer_output import PLAN_NAME as PLAN_NAME
     from streamplug_files.writer_output import check_writer_output as check_writer_output
 else:
@@ -48,6 +49,7 @@ else:
             "scan_cache": "ScanCache",
             "scan_source": "DatasetFiles FileListEntry FileSelection ScanResult ScanSource",
             "source": "FilesSource",
+            "table_check": "find_table",
             "writer_output": "PLAN_NAME check_writer_output",
         },
     )

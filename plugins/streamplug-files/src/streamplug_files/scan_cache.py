@@ -218,7 +218,8 @@ class ScanCache:
     def _scannable(self) -> ScannableFormat:
         if not isinstance(self._format, ScannableFormat):
             raise ConfigError(
-                f"format {self._spec} cannot be read without an index.json; name a directory that has one"
+                f"{self._storage.url}: format {self._spec} cannot be read without an index.json; name a "
+                "directory that has one"
             )
         return self._format
 

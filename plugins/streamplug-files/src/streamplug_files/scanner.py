@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import mmap
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from streamplug.errors import (
     NotFound,
     PluginError,
     StorageError,
+    StreamplugError,
     prefix_errors,
 )
 from streamplug.interfaces import Compression, Storage
 from streamplug.plugin import make
+from streamplug.plugin_kit import HEAD_BYTES, describe_misnamed
 from streamplug.transfer import (
     TemporaryDirectory,
     call_with_retries,
@@ -54,11 +56,28 @@ def scan_file(
     `directory` is that of `storage`, if it is local.
     """
     url = storage.url_of(file.stored.key)
+    stored_name = file.stored.key if file.compression else ""
     with (
         prefix_errors(url, DataError),
+        _name_content(stored_name, lambda: storage.read_range(stored_name, 0, HEAD_BYTES)),
         _open_source(file, storage, directory, retries, url) as source,
+        _name_content(file.raw, lambda: source.read(0, HEAD_BYTES)),
     ):
         return format_.scan(source), source.size
+
+
+@contextmanager
+def _name_content(name: str, read_head: Callable[[], bytes]) -> Iterator[None]:
+    """Say in errors of damage what a file is, if its name says otherwise."""
+    try:
+        yield
+    except DataError as error:
+        found = ""
+        with suppress(StreamplugError):
+            found = describe_misnamed(read_head(), name) if name else ""
+        if not found or found in str(error):
+            raise
+        raise CorruptShardError(f"it is {found} ({error})") from error
 
 
 @contextmanager

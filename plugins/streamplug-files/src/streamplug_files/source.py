@@ -15,6 +15,7 @@ from streamplug.plugin import join, local_path, make, open_storage
 from streamplug.source import IndexSource, StreamLocation, keeps_index
 from streamplug.transfer import TimeoutStorage
 from streamplug_files.file_lists import FileListFoundError
+from streamplug_files.format import MultiFileFormat, ScannableFormat
 from streamplug_files.glob import FileSet, parse_locations
 from streamplug_files.index_import import (
     load_imported_index,
@@ -84,7 +85,8 @@ class FilesSource(IndexSource):
             except FileListFoundError:
                 files = FileSet(files.root, (INDEX_NAME,))
             except NotFound:
-                pass
+                if not isinstance(self._format(stream), (ScannableFormat, MultiFileFormat)):
+                    raise
         return self._scan(stream, storage, files, retries)
 
     def find_copy(self, stream: Stream, storage: Storage) -> tuple[Index, Path | None] | None:

@@ -82,7 +82,7 @@ def check_tables_above(
         for url in _possible_tables(absolute_location(join(files.root, folder)), listed=not rest):
             refused[url] = refused.get(url, False) or not is_single
     for url, is_refused in refused.items():
-        name = _find_table(open_storage(url), table_files, retries)
+        name = find_table(open_storage(url), table_files, retries)
         if name is not None:
             error = table_error(url, name)
             if is_refused:
@@ -105,8 +105,14 @@ def _possible_tables(url: str, *, listed: bool) -> Iterator[str]:
             return
 
 
-def _find_table(storage: Storage, table_files: Mapping[str, str], retries: int) -> str | None:
-    """Return the format of the table in a storage; None if there is none, or it cannot be listed."""
+def find_table(storage: Storage, table_files: Mapping[str, str], retries: int) -> str | None:
+    """Return the format of the table in a storage; None if there is none, or it cannot be listed.
+
+    Args:
+        storage: The storage.
+        table_files: A glob of files that every table of a format has, by the name of the format.
+        retries: Retries of each request.
+    """
     for name, glob in table_files.items():
         pattern = compile_glob(glob)
         try:

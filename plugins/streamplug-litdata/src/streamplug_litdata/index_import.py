@@ -42,7 +42,7 @@ class ChunkConfig(NamedTuple):
 
 def is_index(index: Any) -> bool:
     """Return whether a parsed index.json is LitData's."""
-    return isinstance(index, dict) and "chunks" in index and isinstance(index.get("config"), dict)
+    return isinstance(index, dict) and "chunks" in index and "config" in index
 
 
 def entries_of(
@@ -65,6 +65,12 @@ def entries_of(
         raise InvalidIndexError(
             "'chunks' must be a list of what has 'filename', 'chunk_size' and 'chunk_bytes'"
         )
+    if not chunks:
+        raise InvalidIndexError(
+            "it lists no chunks: the data set is empty, or was not written whole"
+        )
+    if not isinstance(index["config"], dict):
+        raise InvalidIndexError("'config' must be an object")
     config = _config(index["config"], chunks, block)
     shared = {
         "format": f"{spec}{config.layout}",

@@ -24,6 +24,7 @@ from streamplug_files import ScannableFormat, ScanSource
 
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.interfaces import Column, RangeReadableFormat, ShardHeader, ShardInfo, ShardReader
+from streamplug.plugin_kit import HEAD_BYTES, describe_misnamed
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import (
     HIDDEN_NAMES,
@@ -152,8 +153,10 @@ def parts(file: ScanSource, ends_of: Callable[[bytes], Int64]) -> Iterator[FileP
         ends_of: Returns the ends of records in data that starts with one; the last may be truncated.
 
     Raises:
-        CorruptShardError: If the last record does not end, or one is too long.
+        CorruptShardError: If it is another kind of file, the last record does not end, or one is too long.
     """
+    if found := describe_misnamed(file.read(0, HEAD_BYTES), file.name):
+        raise CorruptShardError(f"it is {found}, and no text of records")
     at, line = len(BOM) if file.read(0, len(BOM)) == BOM else 0, 1
     rest, more = b"", _BLOCK
     while at + len(rest) < file.size:

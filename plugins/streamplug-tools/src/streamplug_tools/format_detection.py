@@ -16,13 +16,14 @@ from streamplug_files import (
     ScannableFormat,
     check_writer_output,
     compile_glob,
+    find_table,
     split_compression,
 )
 
 from streamplug.errors import ConfigError, NotFound, StreamplugError
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, Storage
-from streamplug.plugin import list_names, resolve
+from streamplug.plugin import list_names, load_catalog, resolve
 from streamplug.source import recognize_source
 from streamplug.stream import Stream
 
@@ -57,6 +58,9 @@ def detect_format(stream: Stream) -> DetectedFormat | None:
         formats = _formats_by_suffix()
         if (name := _format_of(str(stream.remote), formats)) is not None:
             return DetectedFormat(name, _NO_INDEX)
+        table = find_table(stream.storage, _table_files(), stream.retries)
+        if table is not None and table in load_catalog()["source"]:
+            return DetectedFormat(table, f"it is a table of the format {table}")
         listed = (i.key for i in stream.storage.list("") if _is_shown(i.key, _HIDDEN))
         keys = list(islice(listed, _MAX_LISTED_FILES))
         has_plan = stream.storage.exists(PLAN_NAME)
@@ -142,6 +146,12 @@ def _formats_by_suffix() -> dict[str, str]:
                 if suffix == name or (suffix == cls.suffix and suffix not in formats):
                     formats[suffix] = name
     return formats
+
+
+def _table_files() -> dict[str, str]:
+    """Return a glob of files that every table has, by the format of the table."""
+    scannable = (cls for _, cls in list_formats() if issubclass(cls, ScannableFormat))
+    return {name: glob for cls in scannable for name, glob in cls.table_files.items()}
 
 
 def _is_shown(key: str, hidden: str) -> bool:
