@@ -14,7 +14,7 @@ import pytest
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset, register_storage
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import (
     AccessDenied,
     CacheConflictError,

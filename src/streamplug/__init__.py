@@ -63,7 +63,7 @@ if not TYPE_CHECKING:  # else any name would be one of the package
         if name not in _HOME:
             if name.startswith("_"):  # Python and tools ask for some that few modules have
                 raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
-            value = import_module("streamplug.plugin.names").load_name(name)
+            value = import_module("streamplug.plugin.discovery").load_name(name)
         else:
             home = _HOME[name]
             if home == "adapters.torch" and find_spec("torch") is None:

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import Any, ClassVar, overload
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from operator import index as as_index
+from pathlib import Path
+from typing import Any, ClassVar, SupportsIndex, overload
 
 import numpy as np
 
+from streamplug.cache import ShardStore
 from streamplug.config import Configurable, check_flags, whole_number
-from streamplug.errors import ConfigError
+from streamplug.display import ObjectSummary, SummaryRepr
+from streamplug.errors import ConfigError, StreamplugError, add_note, prefix_errors
 from streamplug.interfaces import Callback, Decoder, Stats
-from streamplug.plan import DatasetFingerprint
+from streamplug.plan import DatasetFingerprint, checked_batches
 from streamplug.plugin import make_uninitialized, registrations, restore
-from streamplug.read import SampleReader, promote_numbers, resolve_index, resolve_indices
+from streamplug.read import SampleReader, promote_numbers
 from streamplug.run import (
-    DatasetAttributes,
+    Block,
     Feed,
     Monitor,
     OrderOptions,
+    Part,
     Placement,
-    RngIteration,
     Run,
-    SampleUse,
+    SampleRng,
     Session,
     SubstitutionOptions,
-    explain,
-    get_each,
+    closed_at_exit,
     resolve_callbacks,
-    where,
 )
 from streamplug.source import OpenSources, check_column_names
 from streamplug.stream import Stream, complete_streams
@@ -36,7 +41,35 @@ from streamplug.transfer import Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
 
 
-class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="dataset"):
+@dataclass(frozen=True, slots=True)
+class SampleUse:
+    """One use of a sample in an epoch.
+
+    Attributes:
+        epoch: Number of the epoch.
+        step: Number of the step in the epoch: that of the global batch, which several steps make with
+            batches of a budget.
+        rank: Rank that reads it; with `replication`, the number of the group of ranks that do, from 0.
+        place: Position in that rank's batch.
+        sample: Sample id.
+        stream: Number of its stream.
+        shard: Number of its shard in that stream.
+        file: Base name of the shard's raw file.
+        index: Position in the shard.
+    """
+
+    epoch: int
+    step: int
+    rank: int
+    place: int
+    sample: int
+    stream: int
+    shard: int
+    file: str
+    index: int
+
+
+class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
     """Samples of one or several streams, in an order that does not depend on the hardware.
 
     For a fixed data set, seed, number of canonical nodes and global batch size (`batch_size` times the number
@@ -229,6 +262,119 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         """Return the fingerprint of the shards that states record."""
         return opened.make_fingerprint(self._reader.starts)
 
+    @property
+    def size(self) -> int:
+        """Number of samples of all streams."""
+        return self._session.size
+
+    num_samples = size
+
+    @property
+    def epoch_size(self) -> int:
+        """Number of samples of an epoch over all ranks, before padding to whole batches."""
+        return self._session.run.planner.streams.epoch_size
+
+    @property
+    def num_shards(self) -> int:
+        """Number of shards of all streams."""
+        return len(self._session.reader.starts) - 1
+
+    @property
+    def num_streams(self) -> int:
+        """Number of streams."""
+        return len(self.streams)
+
+    @property
+    def samples_per_shard(self) -> Int64:
+        """Number of samples of each shard, shape ``[num_shards]``; computed at each call."""
+        return np.diff(self._session.reader.starts)
+
+    @property
+    def samples_per_stream(self) -> Int64:
+        """Number of samples of each stream, shape ``[num_streams]``."""
+        starts = self._session.reader.starts
+        return np.diff([int(starts[shard]) for shard in self._session.reader.stream_shards])
+
+    @property
+    def shards_per_stream(self) -> Int64:
+        """Number of shards of each stream, shape ``[num_streams]``."""
+        return np.array(
+            [end - begin for begin, end in pairwise(self._session.reader.stream_shards)]
+        )
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples per batch of one rank."""
+        return self._session.run.batch_size
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether samples are shuffled."""
+        return self._session.run.options.shuffle
+
+    @property
+    def shuffle_algo(self) -> str:
+        """Name of the shuffle algorithm, set even if `shuffle` is false."""
+        return self._session.run.options.shuffle_algo
+
+    @property
+    def shuffle_seed(self) -> int:
+        """Seed of the sample order."""
+        return self._session.run.options.shuffle_seed
+
+    @property
+    def shuffle_block_size(self) -> int:
+        """Number of samples that are shuffled together."""
+        return self._session.run.identity(self._session.world).shuffle_block_size
+
+    @property
+    def num_canonical_nodes(self) -> int:
+        """Number of canonical nodes, from the argument, the loaded state or the default, in this order."""
+        return self._session.run.identity(self._session.world).num_canonical_nodes
+
+    @property
+    def partition_algo(self) -> str:
+        """Name of the algorithm that partitions the order among ranks."""
+        return self._session.run.options.partition_algo
+
+    @property
+    def batching_method(self) -> str:
+        """How batches are composed of streams."""
+        return self._session.run.options.batching_method
+
+    @property
+    def sampling_method(self) -> str | None:
+        """``"balanced"`` or ``"fixed"``; None with a `curriculum`."""
+        return self._session.run.identity(self._session.world).sampling_method
+
+    @property
+    def sampling_granularity(self) -> int | None:
+        """Number of consecutive samples of a shard that are chosen together; None with a `curriculum`."""
+        return self._session.run.identity(self._session.world).sampling_granularity
+
+    @property
+    def predownload(self) -> int | None:
+        """Number of samples to prefetch; None adapts to their size and the throughput."""
+        return self._session.run.options.predownload
+
+    @property
+    def replication(self) -> int:
+        """Number of consecutive ranks that read the same samples."""
+        return self._session.placement.replication
+
+    @property
+    def next_epoch(self) -> int:
+        """Number of the epoch that the next iteration starts, or resumes after a state was loaded."""
+        return self._session.run.next().epoch
+
+    @property
+    def cache_limit(self) -> int | None:
+        """Sum of the cache limits of all cache directories in bytes; None if any is unlimited."""
+        caches = [cache for stream in self.streams if (cache := stream.cache) is not None]
+        limits: dict[Path, int | None] = dict(caches)
+        finite = [limit for limit in limits.values() if limit is not None]
+        return sum(finite) if finite and len(finite) == len(limits) else None
+
     def __len__(self) -> int:
         """Return the number of samples of one rank in an epoch."""
         return self._session.run.length(self._session.world) if self._size else 0
@@ -282,17 +428,42 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
             "random_split, samplers) use dataset.as_source(), whose len is the number of stored samples"
         )
 
+    def as_source(self) -> MapSource:
+        """Return the stored samples by sample id, for loaders that order samples themselves.
+
+        The source has `len`, ``[i]`` and ``__getitems__``, and may be pickled: it is a map-style data set for
+        torch's `DataLoader` and samplers, and a data source for Grain.
+        """
+        return MapSource(self)
+
+    def check_epoch(self) -> None:
+        """Check the options at the start of an epoch; subclasses may override this."""
+
     def __iter__(self) -> Iterator[Sample]:
         """Yield this worker's samples of the next epoch."""
         self.check_epoch()
-        session, rows_of, one_by_one = self._session, self._reader.rows, self.one_by_one
-        read = lambda b: get_each(session, b, self.__getitem__) if one_by_one else rows_of(b.ids)  # noqa: E731
+        session, rows_of = self._session, self._reader.rows
+        read = self._get_each if self.one_by_one else lambda block: rows_of(block.ids)
         with closing(session.read(read, session.feed.rows)) as blocks:
             for part, block, rows in blocks:
                 for step, own in part.steps(block):
                     yield from rows[own.start : own.stop - 1]
                     part.advance(step)
                     yield rows[own.stop - 1]
+
+    def _get_each(self, block: Block) -> list[Sample]:
+        """Get the samples of a block one by one; other errors than ours get a note with the sample."""
+        samples = []
+        for step, sample in block.samples():
+            try:
+                samples.append(self[sample])
+            except Exception as error:
+                if not isinstance(error, StreamplugError):
+                    part = self._session.part
+                    epoch = -1 if part is None else part.epoch
+                    add_note(error, f"raised for {self._session.describe(sample, epoch, step)}")
+                raise
+        return samples
 
     @property
     def one_by_one(self) -> bool:
@@ -332,6 +503,65 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
                 for (step, _), batch in zip(part.steps(block), batches):
                     part.advance(step)
                     yield batch
+
+    @closed_at_exit
+    def samples_with_rng(self) -> Iterator[tuple[Sample, np.random.Generator]]:
+        """Yield this worker's samples of the next epoch, each with its random generator.
+
+        A generator depends on `shuffle_seed`, the epoch, the step and the sample id alone, see `sample_rng`.
+        It is one object, set anew for each sample: use it before the next sample is taken.
+
+        Raises:
+            ConfigError: If a subclass yields more or fewer samples than the order has.
+        """
+        session = self._session
+        by_any_thread = self.may_read_ahead
+        with (
+            session.looping(session.begin()) as loop,
+            session.telling(loop, by_any_thread=by_any_thread),
+        ):
+            yield from self.samples_of(loop)
+
+    def samples_of(self, part: Part) -> Iterator[tuple[Sample, np.random.Generator]]:
+        """Yield the samples of `part`, which the session was told, as `samples_with_rng`."""
+        session = self._session
+        rng = SampleRng(session.run.options.shuffle_seed)
+        blocks = part.blocks = deque[Block]()
+        global_step = lambda step: session.run.global_step(part.epoch, step, session.world)  # noqa: E731
+        places = _places(part.epoch, blocks, global_step)
+        for sample in self:
+            if (place := next(places, None)) is None:
+                raise _one_to_one(self)
+            yield sample, rng.of_sample(*place)
+        if next(places, None) is not None:
+            raise _one_to_one(self)
+
+    @closed_at_exit
+    def batches_with_rng(
+        self, batch_size: int | None = None, *, num_threads: int = 0
+    ) -> Iterator[tuple[dict[str, ColumnValues], np.random.Generator]]:
+        """Yield this rank's batches of the next epoch as `batches`, each with its random generator.
+
+        A generator depends on `shuffle_seed`, the epoch, the step and the rank. It is one object, set anew
+        for each batch: use it before the next batch is taken.
+
+        Args:
+            batch_size: As for `batches`.
+            num_threads: As for `batches`.
+
+        Raises:
+            ConfigError: As for `batches`.
+        """
+        session = self._session
+        rng = SampleRng(session.run.options.shuffle_seed)
+        by_any_thread = self.may_read_ahead
+        with (
+            session.looping(session.begin()) as loop,
+            session.telling(loop, by_any_thread=by_any_thread),
+        ):
+            for batch in self.batches(batch_size, num_threads=num_threads):
+                epoch, step = loop.latest_place()
+                yield batch, rng.of_batch(epoch, step, session.world.rank)
 
     def state_dict(
         self, num_samples: int | None = None, from_beginning: bool = True
@@ -395,6 +625,63 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         """
         self._session.set_proportions(proportions)
 
+    def resize(self, world: World, *, rewind: int = 0, batch_size: int | None = None) -> None:
+        """Go on in another world from the next global batch on.
+
+        Call it between two batches, on all ranks after the same step. A loop that runs in this process goes
+        on. The global batch stays the same unless `batch_size` is given, and what defaults to the number of
+        nodes stays as it was. Ranks that join load the state of another rank.
+
+        Args:
+            world: Place of this process from now on.
+            rewind: Number of global batches, yielded last, that come again, because their step failed.
+                Changes of the global batch and of proportions since are taken back.
+            batch_size: Samples per batch of one rank from here on, if the global batch changes, such as for
+                ranks that do not divide it. The sequence of samples stays the same; only one order over all
+                streams (``batching_method="random"``, without a curriculum) can be cut otherwise.
+
+        Raises:
+            ConfigError: If the number of ranks does not divide the global batch, the order is not elastic or
+                has no other global batches, `rewind` goes beyond the epoch, or a batch is used in part.
+            StateError: If loader workers read the data set: then use `StreamingDataLoader.resize`.
+        """
+        self._session.resize(world, rewind, batch_size)
+
+    def prepare_shard(self, shard_id: int) -> None:
+        """Download a shard into the cache and decompress it, if it is not there; wait until it is done.
+
+        Args:
+            shard_id: Number of the shard over all streams.
+
+        Raises:
+            ConfigError: If there is no such shard, or its stream has no cache.
+            StorageError: If it cannot be downloaded.
+            DataError: If it is damaged.
+        """
+        store, number = self._store_of(shard_id)
+        store.ensure(number)
+
+    def evict_shard(self, shard_id: int) -> None:
+        """Remove a shard from the cache; it is downloaded again when it is needed.
+
+        Args:
+            shard_id: Number of the shard over all streams.
+
+        Raises:
+            ConfigError: If there is no such shard, or its stream has no cache or is read in place.
+        """
+        store, number = self._store_of(shard_id)
+        store.evict(number)
+
+    def _store_of(self, shard_id: int) -> tuple[ShardStore, int]:
+        shard = whole_number("shard_id", shard_id, 0)
+        shards = self._session.reader.stream_shards
+        if shard is None or shard >= shards[-1]:
+            raise ConfigError(f"shard_id={shard_id!r:.60}: the data set has {shards[-1]} shards")
+        stream = int(np.searchsorted(shards, shard, side="right")) - 1
+        with prefix_errors(f"shard {shard}", ConfigError):
+            return self._session.streams[stream].store, shard - shards[stream]
+
     def stats(self) -> Stats:
         """Return statistics since the data set was made, over all processes of this rank.
 
@@ -416,7 +703,27 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         Raises:
             ConfigError: If there is no such step or rank.
         """
-        return explain(self._session, epoch=epoch, step=step, rank=rank)
+        session = self._session
+        run, world = session.run, session.world
+        epoch = self._number_of_epoch(epoch)
+        plan = run.epoch(epoch, world)
+        step = _index("step", step, plan.steps(world), f"epoch {epoch} has the steps")
+        if rank is not None:
+            there_are, replicas = "there are the ranks", self.replication
+            if replicas > 1:
+                there_are = (
+                    f"with replication={replicas}, groups of ranks count as one, and there are"
+                )
+            rank = _index("rank", rank, world.ranks, there_are)
+        uses = []
+        for reading_rank in range(world.ranks) if rank is None else [rank]:
+            reader, steps = replace(world, rank=reading_rank), np.array([step])
+            ids, _ = checked_batches(plan, reader, steps, self._size)
+            uses += [
+                SampleUse(epoch, step, reading_rank, place, sample, *self._reader.locate(sample))
+                for place, sample in enumerate(ids.tolist())
+            ]
+        return uses
 
     def where(self, sample_id: int, *, epoch: int | None = None) -> list[SampleUse]:
         """Return the steps and ranks that read a sample in an epoch; several if it is used as padding.
@@ -428,7 +735,58 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         Raises:
             ConfigError: If there is no such sample.
         """
-        return list(where(self._session, epoch=epoch, sample=sample_id))
+        session = self._session
+        sample = _index("sample_id", sample_id, self._size, "there are the samples")
+        epoch = self._number_of_epoch(epoch)
+        return [
+            SampleUse(epoch, at.step, at.rank, at.position, sample, *self._reader.locate(sample))
+            for at in session.run.epoch(epoch, session.world).where(session.world, sample)
+        ]
+
+    def _number_of_epoch(self, epoch: int | None) -> int:
+        number = whole_number("epoch", epoch, 0)
+        return self._session.run.current().epoch if number is None else number
+
+    def __repr__(self) -> str:
+        if "_session" not in self.__dict__:  # not initialized yet
+            return object.__repr__(self)
+        first = self.streams[0].shown_url
+        rest = f" and {len(self.streams) - 1} more" if len(self.streams) > 1 else ""
+        session = self._session
+        return (
+            f"<{type(self).__name__} of {first!r}{rest}: {session.size:,} samples, "
+            f"{session.reader.stream_shards[-1]:,} shards, batch_size={session.run.batch_size}>"
+        )
+
+    def object_summary(self) -> ObjectSummary:
+        """Return a summary of sizes, order and streams."""
+        name = type(self).__name__
+        if "_session" not in self.__dict__:
+            return ObjectSummary(name, [("state", "not made yet")])
+        session = self._session
+        starts, shards = session.reader.starts, session.reader.stream_shards
+        try:
+            order = _describe_order(session.run, session.world)
+            world = _describe_world(session.placement.rank(), session.world)
+        except StreamplugError as error:  # the options do not support this world
+            order, world = [], f"{error}"
+        facts = [
+            ("samples", f"{session.size:,}"),
+            ("shards", f"{shards[-1]:,}"),
+            *order,
+            ("world", world),
+        ]
+        rows = [
+            (
+                stream.shown_url,
+                stream.shown_share,
+                f"{int(starts[last] - starts[first]):,}",
+                f"{last - first:,}",
+                stream.shown_cache,
+            )
+            for stream, (first, last) in zip(self.streams, pairwise(shards))
+        ]
+        return ObjectSummary(name, facts, ("stream", "share", "samples", "shards", "kept in"), rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle
@@ -447,3 +805,114 @@ class StreamingDataset(RngIteration, DatasetAttributes, Configurable, section="d
         attributes, registered = cloudpickle.loads(saved["pickled"])
         restore(registered)
         self.__dict__.update(attributes)
+
+
+def _places(
+    epoch: int, blocks: deque[Block], global_step: Callable[[int], int]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield epoch, step and sample id of each sample of some blocks, which it removes from the left."""
+    while blocks:
+        latest = number = -1
+        for step, sample_id in blocks.popleft().samples():
+            if step != latest:
+                latest, number = step, global_step(step)
+            yield epoch, number, sample_id
+
+
+def _one_to_one(dataset: Any) -> ConfigError:
+    return ConfigError(
+        f"{type(dataset).__name__}.__iter__ must yield one value per sample, in order, for random generators "
+        "that belong to samples; change samples in __getitem__ or in the transform"
+    )
+
+
+def _describe_order(run: Run, world: World) -> list[tuple[str, str]]:
+    order = run.identity(world)
+    position = run.current()
+    epoch, step = position.epoch, 0
+    if position.done:  # an empty data set has no epoch
+        step = run.epoch(epoch, world).step_at(world, position.done)
+    shuffle = "as stored"
+    if order.shuffle_algo is not None:
+        shuffle = f"{order.shuffle_algo}, seed {order.shuffle_seed}"
+        if run.planner.streams.algorithm.uses_block_size:
+            shuffle += f", over {order.shuffle_block_size:,} samples"
+    size = "not given" if run.batch_size is None else f"{run.batch_size:,} a rank"
+    in_all = f"{order.micro_batches:,} batches" if run.counts_batches else f"{order.global_batch:,}"
+    return [
+        ("epoch", f"{epoch:,}, from step {step:,}; {order.epoch_size:,} samples"),
+        ("batch", f"{size}, {in_all} in all; {order.batching_method}"),
+        ("order", f"{shuffle}; num_canonical_nodes={order.num_canonical_nodes}"),
+        ("partition", order.partition_algo),
+    ]
+
+
+def _describe_world(own: World, planned: World) -> str:
+    text = (
+        f"rank {own.rank:,} of {own.ranks:,}, on {own.nodes:,} node{'s' if own.nodes > 1 else ''}"
+    )
+    if planned.ranks != own.ranks:
+        text += f"; {own.ranks // planned.ranks:,} ranks in a row get the same samples"
+    return text
+
+
+def _index(name: str, value: Any, stop: int, there_are: str) -> int:
+    """Return an index, also of a tensor; raise ConfigError unless it is below `stop`."""
+    with suppress(TypeError):
+        if not isinstance(value, bool) and 0 <= as_index(value) < stop:
+            return as_index(value)
+    raise ConfigError(f"{name}={value!r}: {there_are} 0 to {stop - 1}")
+
+
+class MapSource:
+    """Stored samples of a data set by sample id: a map-style data set of torch, a data source of Grain.
+
+    It has no order, ranks or state: the loader that reads it has those. It may be pickled.
+    """
+
+    def __init__(self, dataset: StreamingDataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        """Return the number of samples of all streams."""
+        return self._dataset.size
+
+    def __getitem__(self, index: int) -> Sample:
+        """Return a sample by its id; negative ones count from the end."""
+        return self._dataset[resolve_index(as_index(index), len(self))]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
+        """Return many samples, which are read together; torch's loaders call this for each batch."""
+        if self._dataset.one_by_one:
+            return [self[index] for index in indices]
+        return self._dataset[resolve_indices(indices, len(self))]
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self[index] for index in range(len(self)))
+
+    def __repr__(self) -> str:
+        """Return a text that is the same for the same data: Grain compares it when it resumes."""
+        identity = self._dataset.session.run.identity(self._dataset.session.world)
+        return f"MapSource(size={len(self)}, shards={identity.shards!r})"
+
+
+def resolve_index(at: SupportsIndex, size: int) -> int:
+    """Return the sample id of an index into `size` samples; negative ones count from the end."""
+    number: Any = None if isinstance(at, bool) else at  # bool is a subclass of int
+    try:
+        at = as_index(number)
+    except TypeError:
+        raise IndexError(f"samples are chosen by whole numbers, got {at!r:.60}") from None
+    if not -size <= at < size:
+        raise IndexError(f"sample {at} of a data set with {size} samples")
+    return at % size
+
+
+def resolve_indices(at: slice | Sequence[int] | Int64, size: int) -> Int64:
+    """Return the sample ids of many indices, shape ``[n]``; see `resolve_index`."""
+    ids = np.arange(*at.indices(size)) if isinstance(at, slice) else np.asarray(at)
+    if ids.size and ids.dtype.kind not in "iu":
+        raise IndexError(f"samples are chosen by whole numbers, got {ids.dtype} in {at!r:.60}")
+    if ids.size and (ids.max() >= size or ids.min() < -size):
+        raise IndexError(f"samples {ids.min()} to {ids.max()} of a data set with {size}")
+    return ids.astype(np.int64).reshape(-1) % max(size, 1)

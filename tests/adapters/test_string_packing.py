@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamplug import MDSWriter
-from streamplug.adapters.string_packing import pack_strings
+from streamplug.adapters.shared_memory import pack_strings
 
 torch = pytest.importorskip("torch")
 

@@ -25,8 +25,7 @@ from torch.utils.data._utils.collate import (  # noqa: E402, TID251
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.adapters import torch_transfers  # noqa: E402
-from streamplug.adapters.shared_memory import SharedArrays  # noqa: E402
-from streamplug.adapters.string_packing import StringList  # noqa: E402
+from streamplug.adapters.shared_memory import SharedArrays, StringList  # noqa: E402
 from tests.start_methods import METHODS  # noqa: E402
 
 pytestmark = [

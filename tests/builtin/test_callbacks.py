@@ -7,7 +7,7 @@ import pytest
 from streamplug_testing import CallbackTests
 
 from streamplug import MDSWriter, World
-from streamplug.builtin.callbacks.log import Log
+from streamplug.builtin.log import Log
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.interfaces import ShardDownloaded

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from streamplug_testing.format import FormatTests
 
-from streamplug.builtin.formats.mds import MDS, MDSReader
-from streamplug.builtin.formats.mds_layout import MDSLayout
-from streamplug.builtin.formats.mds_reader import MDSHead
+from streamplug.builtin.mds import MDS, MDSHead, MDSLayout, MDSReader
 from streamplug.errors import DataError
 
 

@@ -11,7 +11,7 @@ from streamplug_testing.equality import same
 from streamplug_testing.samples import pieces_of
 
 from streamplug.builtin.encodings.plain import Str
-from streamplug.builtin.formats.mds import MDS
+from streamplug.builtin.mds import MDS
 from streamplug.errors import (
     ConfigError,
     CorruptShardError,

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from streamplug_testing.equality import same
 
-from streamplug.builtin.formats import mds_layout
-from streamplug.builtin.formats.mds import MDS
-from streamplug.builtin.formats.mds_layout import MDSLayout
+from streamplug.builtin import mds
+from streamplug.builtin.mds import MDS, MDSLayout
 from streamplug.interfaces import (
     Column,
     Encoding,
@@ -89,8 +88,8 @@ def test_any_columns_are_those_of_single_samples(data, names):
 
 def test_columns_are_planned_once_for_all_shards_and_in_linear_time(data, monkeypatch):
     chosen, format_, checks = columns(), MDS(), []
-    is_plain = mds_layout._is_plain
-    monkeypatch.setattr(mds_layout, "_is_plain", lambda e: checks.append(e) or is_plain(e))
+    is_plain = mds._is_plain
+    monkeypatch.setattr(mds, "_is_plain", lambda e: checks.append(e) or is_plain(e))
     file = ShardFile(FileInfo("shard.mds", len(data), {}), None)
     headers = [
         format_.open_header(ShardInfo(n, COUNT, {"data": file}), data, chosen) for n in range(5)
@@ -143,7 +142,7 @@ def test_who_decodes_a_column_otherwise_is_asked(data):
 
 @pytest.mark.parametrize("at_once", [1, 2000, 1 << 20])
 def test_parts_are_those_of_the_whole(data, monkeypatch, at_once):
-    monkeypatch.setattr(mds_layout, "_MAX_DECODED_BYTES", at_once)
+    monkeypatch.setattr(mds, "_MAX_DECODED_BYTES", at_once)
     layout, rows = MDS().multi_shard_reader(columns()), list(range(3, 40))
     whole = layout.take(*where(data, rows), columns())
     parts = [slice(0, 8), slice(8, 16), slice(16, 17), slice(17, 37)]
@@ -155,7 +154,7 @@ def test_parts_are_those_of_the_whole(data, monkeypatch, at_once):
 
 
 def test_parts_are_decoded_when_they_are_asked_for(data, monkeypatch):
-    monkeypatch.setattr(mds_layout, "_MAX_DECODED_BYTES", 1)
+    monkeypatch.setattr(mds, "_MAX_DECODED_BYTES", 1)
     decoded = []
 
     class Noted(type(make("encoding", "bytes"))):

@@ -7,7 +7,7 @@ import pytest
 from streamplug_testing.shuffle import ShuffleTests
 
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.interfaces.shuffle_order import ArrayOrder
+from streamplug.interfaces.shuffle import ArrayOrder
 
 
 class TestNone(ShuffleTests):

@@ -17,8 +17,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from streamplug.builtin.shuffles import bijection, draws, window
+from streamplug.builtin.shuffles import bijection, window
 from streamplug.builtin.shuffles.bijection import Bijection
+from streamplug.builtin.shuffles.window import generator
 from streamplug.plugin import make
 
 FALSE_ALARM = 1e-4
@@ -265,9 +266,7 @@ def test_a_single_pass_would_be_found_out():
     def first_only(seed, epoch, use, canonical_node, block):
         unmixed = mock.Mock()  # its shuffle() does nothing
         return (
-            unmixed
-            if use == draws.SECOND
-            else draws.generator(seed, epoch, use, canonical_node, block)
+            unmixed if use == window.SECOND else generator(seed, epoch, use, canonical_node, block)
         )
 
     with mock.patch.object(window, "generator", first_only):
@@ -277,8 +276,8 @@ def test_a_single_pass_would_be_found_out():
 
 def test_a_pass_that_leaves_neighbours_together_would_be_found_out():
     def turned(seed, epoch, use, canonical_node, block):
-        it = draws.generator(seed, epoch, use, canonical_node, block)
-        if use not in (draws.FIRST, draws.SECOND):
+        it = generator(seed, epoch, use, canonical_node, block)
+        if use not in (window.FIRST, window.SECOND):
             return it
         by = int(it.integers(BLOCK))
         return mock.Mock(shuffle=lambda ids: np.copyto(ids, np.roll(ids, by)))

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streamplug_testing.memory import takes_less
 
-from streamplug.builtin.shuffles import bijection, draws, window
+from streamplug.builtin.shuffles import bijection, window
+from streamplug.builtin.shuffles.window import generator
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Permutation
-from streamplug.interfaces.shuffle_order import ArrayOrder, canonical_node_bounds
+from streamplug.interfaces.shuffle import ArrayOrder, canonical_node_bounds
 from streamplug.plugin import make
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "shuffles.json").read_text())
@@ -273,14 +274,14 @@ def test_reading_window_canonical_nodes_side_by_side_shuffles_each_block_once(
 
     def counted(seed, epoch, use, canonical_node, block):
         drawn[use, canonical_node, block] += 1
-        return draws.generator(seed, epoch, use, canonical_node, block)
+        return generator(seed, epoch, use, canonical_node, block)
 
     with mock.patch.object(window, "generator", counted):
         it = order("window", [100] * (canonical_nodes * size // 100), canonical_nodes, block=block)
         for start in range(0, size, 40):  # at times across the bound of two blocks
             for canonical_node in range(canonical_nodes):
                 it.at(canonical_node, np.arange(start, start + 40, every))
-    mixed = {key: times for key, times in drawn.items() if key[0] in (draws.FIRST, draws.SECOND)}
+    mixed = {key: times for key, times in drawn.items() if key[0] in (window.FIRST, window.SECOND)}
     assert set(mixed.values()) == {1}
     blocks = len(range(0, size, block)) + len(range(-block // 2, size, block))
     assert len(mixed) == canonical_nodes * blocks

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamplug.builtin.encodings.array import NDArrayEncoding
 from streamplug.builtin.encodings.plain import Bytes
-from streamplug.builtin.formats.mds import MDS
+from streamplug.builtin.mds import MDS
 from streamplug.interfaces import Column, GatherBuffer, ShardFile, ShardInfo, WriteSettings
 from streamplug.types import FileInfo
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.cache import boot_record, store
-from streamplug.cache.boot_record import BootRecord
+from streamplug.cache import quota, store
+from streamplug.cache.quota import BootRecord
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def boot(monkeypatch):
     """A function that starts the machine anew."""
 
     def start(boot_id: str) -> None:
-        monkeypatch.setattr(boot_record, "boot_id", lambda: boot_id)
+        monkeypatch.setattr(quota, "boot_id", lambda: boot_id)
 
     start("first")
     return start

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from streamplug.cache.limit import parse_cache_limit
+from streamplug.cache.store import parse_cache_limit
 from streamplug.errors import ConfigError
 
 

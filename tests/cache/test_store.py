@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamplug.builtin.storages.local import LocalStorage
-from streamplug.cache.options import CacheOptions
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.cache.quota import CacheQuota
 from streamplug.cache.staging import staging_path
-from streamplug.cache.store import ShardStore
+from streamplug.cache.store import CacheOptions, ShardStore
 from streamplug.errors import (
     AccessDenied,
     ConfigError,
@@ -256,7 +255,7 @@ def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypa
 def test_a_process_whose_attempts_fail_one_after_another_is_waited_for(
     plain, monkeypatch, caplog, answers
 ):
-    monkeypatch.setattr("streamplug.cache.options.max_pause_seconds", lambda _: 0.6)
+    monkeypatch.setattr("streamplug.cache.store.max_pause_seconds", lambda _: 0.6)
     started, ended = threading.Event(), threading.Event()
 
     def fail_thrice(key: str, path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from streamplug import __version__
-from streamplug.cli import commands, main
+from streamplug.cli import app, main
 from streamplug.errors import ConfigError
 from streamplug.plugin.catalog import load_catalog
 
@@ -32,7 +32,7 @@ def failing(monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     loaded = {"fail": fail, "crash": crash, "overflow": overflow}
-    load = commands.load_command
+    load = app.load_command
     monkeypatch.setattr(
         "streamplug.cli.app.load_command", lambda name: loaded.get(name) or load(name)
     )
@@ -71,11 +71,11 @@ def test_other_exceptions_are_bugs_and_pass(failing):
 def test_help_lists_every_command():
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
-    for name in commands.command_names():
+    for name in app.command_names():
         assert f"\n  {name} " in result.stdout
 
 
-@pytest.mark.parametrize("name", commands.command_names())
+@pytest.mark.parametrize("name", app.command_names())
 def test_every_command_has_help_and_a_traceback_option(name):
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0
@@ -133,16 +133,16 @@ def install(monkeypatch):
     def install(*points):
         found = []
         for distribution, name, target in points:
-            point = EntryPoint(name, target, commands.GROUP)
+            point = EntryPoint(name, target, app.GROUP)
             vars(point)["dist"] = SimpleNamespace(metadata={"Name": distribution})
             found.append(point)
-        monkeypatch.setattr(commands, "entry_points", lambda group: found)
-        commands._entry_points.cache_clear()
+        monkeypatch.setattr(app, "entry_points", lambda group: found)
+        app._entry_points.cache_clear()
 
     monkeypatch.setattr(main, "commands", {})
     monkeypatch.setitem(sys.modules, "hello_command", SimpleNamespace(hello=hello, text="hello"))
     yield install
-    commands._entry_points.cache_clear()
+    app._entry_points.cache_clear()
 
 
 def test_a_distribution_adds_a_command(install):

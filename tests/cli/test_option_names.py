@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
-from streamplug.cli import option_names
-from streamplug.cli.option_names import use_option_names
+from streamplug.cli import command_group
+from streamplug.cli.command_group import use_option_names
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,11 +102,13 @@ def test_columns_to_read_are_named_by_the_options_that_choose_them():
 def test_advice_that_is_replaced_is_that_of_errors():
     found = set()
     for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]:
-        if path.name != "option_names.py":
+        if path.name != "command_group.py":
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 parts = node.values if isinstance(node, ast.JoinedStr) else [node]
                 constants = [part.value for part in parts if isinstance(part, ast.Constant)]
                 found.add("".join(text for text in constants if isinstance(text, str)))
     assert [
-        advice for _, advice, _ in option_names._ADVICE if not any(advice in text for text in found)
+        advice
+        for _, advice, _ in command_group._ADVICE
+        if not any(advice in text for text in found)
     ] == []

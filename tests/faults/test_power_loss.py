@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from streamplug.cache import boot_record
+from streamplug.cache import quota
 from streamplug.errors import NotFound, StreamplugError
 from tests.faults.power_loss import Recorder, Sync, lay_out, prefixes, reorderings
 from tests.faults.ways import CACHES, WAYS
@@ -70,7 +70,7 @@ def test_what_a_loss_of_power_leaves(tmp_path, monkeypatch, caplog, name, figure
     recorder = record(name, disk)
     assert WAYS[name].read(disk) == WAYS[name].new
     caplog.set_level("CRITICAL")
-    monkeypatch.setattr(boot_record, "boot_id", lambda: "another")
+    monkeypatch.setattr(quota, "boot_id", lambda: "another")
     seen: set[int] = set()
     outcomes: Counter[str] = Counter()
     tried = 0

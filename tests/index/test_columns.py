@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.index.columns import DigestColumns, NumberColumnBuilder, TextColumnBuilder
+from streamplug.index.model import DigestColumns, NumberColumnBuilder, TextColumnBuilder
 
 
 def column(texts: list[str]):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamplug.errors import InvalidIndexError
 from streamplug.index import Index, parse_index
 from streamplug.index.builder import IndexBuilder
-from streamplug.index.json_entry_patterns import parse_entries_by_pattern
+from streamplug.index.json_index import parse_entries_by_pattern
 
 WHERE = "/data/set/index.json"
 
@@ -242,7 +242,7 @@ def test_a_long_index_of_another_version_is_refused():
 
 
 def test_samples_that_cannot_be_counted_are_noticed_in_a_long_index(monkeypatch):
-    monkeypatch.setattr("streamplug.builtin.formats.mds.MDS.check", lambda *_: None)
+    monkeypatch.setattr("streamplug.builtin.mds.MDS.check", lambda *_: None)
     huge = [shard(n, samples=10**17) for n in range(300)]
     with pytest.raises(InvalidIndexError, match="shard 92: more samples than can be counted"):
         parse_index(document(huge), WHERE)

@@ -211,7 +211,7 @@ def test_a_shard_beyond_4_gib_is_refused():
 
 
 def test_a_total_that_cannot_be_counted_is_refused(monkeypatch):
-    monkeypatch.setattr("streamplug.builtin.formats.mds.MDS.check", lambda *_: None)
+    monkeypatch.setattr("streamplug.builtin.mds.MDS.check", lambda *_: None)
     huge = shard(samples=(1 << 62) + 1)
     assert "shard 1: more samples than can be counted" in refused(index(huge, huge))
 

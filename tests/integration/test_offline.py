@@ -23,7 +23,7 @@ from streamplug import (
     register_format,
     register_storage,
 )
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import (
     AccessDenied,
     CacheConflictError,

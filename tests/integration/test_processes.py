@@ -209,7 +209,7 @@ EXIT = """
     import json, sys, threading
     from streamplug import StreamingDataset
     from streamplug.plugin_kit import cancellation as cancel
-    from streamplug.builtin.storages.local import LocalStorage
+    from streamplug.builtin.local_storage import LocalStorage
 
     copy = LocalStorage.download
 

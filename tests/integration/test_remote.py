@@ -16,7 +16,7 @@ from streamplug_testing.http import serving
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import CorruptShardError, NotFound, StorageError
 from streamplug.transfer import ranges as ranged
-from streamplug.transfer.threads import IDLE_SECONDS
+from streamplug.transfer.pool import IDLE_SECONDS
 from tests.start_methods import METHODS
 
 pytest.importorskip("aiohttp")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import ConfigError, NotFound, StorageError
 from streamplug.interfaces.storage import Storage, public_url, public_urls
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamplug_mosaic.partition import make_partition
 
 from streamplug.errors import ConfigError
-from streamplug.interfaces.shuffle_order import canonical_node_bounds
+from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plugin import make
 from streamplug.types import World
 

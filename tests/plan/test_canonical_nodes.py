@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.plan.canonical_nodes import CanonicalNodes
+from streamplug.plan.elastic import CanonicalNodes
 
 
 @given(st.integers(0, 200), st.integers(1, 30))

@@ -194,7 +194,7 @@ def test_a_distribution_without_a_name_is_broken_and_stops_no_other(good, metada
     assert str(good.root) in broken
     assert last == "good 1.0 | encoding | fein | ok | "
     assert good.run("rows()").splitlines()[-1] == last
-    listed = "from streamplug.cli.commands import command_names; print(command_names())"
+    listed = "from streamplug.cli.app import command_names; print(command_names())"
     assert good.run(listed, STREAMPLUG_PLUGINS="(unnamed)") == "['gone']\n"
 
 

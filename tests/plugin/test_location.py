@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from streamplug_testing.isolation import isolated_plugins
 
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import ConfigError, UnknownNameError
 from streamplug.interfaces import Storage
 from streamplug.plugin import Provider, open_storage

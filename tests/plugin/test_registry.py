@@ -147,7 +147,7 @@ def test_a_url_may_name_the_distribution(site):
         site.install(
             name,
             provides("far", f"{name}.code:Far", "storage"),
-            code="from streamplug.builtin.storages.local import LocalStorage\n"
+            code="from streamplug.builtin.local_storage import LocalStorage\n"
             "class Far(LocalStorage):\n"
             "    def __init__(self, url): self.url = url\n",
         )

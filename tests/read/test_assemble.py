@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamplug.read.assemble import ShardGroups, make_samples
+from streamplug.read.gather import ShardGroups, make_samples
 
 
 @pytest.mark.parametrize("count", range(1, 7))

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.builtin.formats.mds import MDS
-from streamplug.builtin.formats.mds_reader import MDSLayout
+from streamplug.builtin.mds import MDS, MDSLayout
 from streamplug.errors import CorruptShardError, DataError, NotFound, StorageError
 from streamplug.interfaces import GatherBuffer
 from streamplug.plugin import registry
@@ -471,7 +470,7 @@ def test_batches_of_streams_that_differ_are_read_at_once(tmp_path):
 
 @pytest.mark.parametrize("at_once", [1, 1 << 20])
 def test_batches_before_a_damaged_sample_come(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr("streamplug.builtin.formats.mds_layout._MAX_DECODED_BYTES", at_once)
+    monkeypatch.setattr("streamplug.builtin.mds._MAX_DECODED_BYTES", at_once)
     folder = write(tmp_path / "one", range(60), columns={"id": "int", "text": "str"})
     (path,) = (tmp_path / "one").glob("*.mds")
     path.write_bytes(path.read_bytes().replace(b"sample 33", b"sampl\xff 33"))

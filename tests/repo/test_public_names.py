@@ -8,7 +8,7 @@ import pytest
 
 import streamplug
 from streamplug import dataset, interfaces, plugin
-from streamplug.plugin import names
+from streamplug.plugin import discovery
 from streamplug.plugin.catalog import load_catalog
 
 
@@ -58,7 +58,7 @@ def test_installed_distributions_add_names(name):
 
 @pytest.mark.parametrize("name", ADDED)
 def test_names_of_other_distributions_say_which_to_install(monkeypatch, name):
-    monkeypatch.setattr(names, "entry_points", lambda **_: [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
     monkeypatch.delitem(vars(streamplug), name, raising=False)
     with pytest.raises(
         ImportError, match=f"^{name} is in {ADDED[name]}, which is not installed: pip"
@@ -76,8 +76,8 @@ def test_names_of_disabled_distributions_say_so(monkeypatch):
 
 
 def test_a_name_of_two_distributions_is_refused(monkeypatch):
-    point = EntryPoint("twice", "json:dumps", names.GROUP)
-    monkeypatch.setattr(names, "entry_points", lambda **_: [point, point])
+    point = EntryPoint("twice", "json:dumps", discovery.NAMES_GROUP)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [point, point])
     with pytest.raises(ImportError, match=r"streamplug\.twice is in .* and .*: uninstall one"):
         _ = streamplug.twice
 

@@ -19,7 +19,7 @@ from streamplug_testing import FlakyStorage, isolated_plugins
 from streamplug_testing.callback import EVENTS, CallbackTests
 
 from streamplug import Callback, MDSWriter, World, register_callback
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.cache.quota import CacheQuota
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, StorageError, Transient, UnknownNameError
@@ -305,7 +305,7 @@ def test_retries_are_counted_told_and_logged(make, noted, flaky, caplog):
 def test_a_download_that_fails_for_good_is_not_counted(make, noted, monkeypatch):
     dataset = make(download_retry=0)
     monkeypatch.setattr(
-        "streamplug.builtin.storages.local.LocalStorage.download",
+        "streamplug.builtin.local_storage.LocalStorage.download",
         lambda self, key, path: (_ for _ in ()).throw(Transient(f"{self.url_of(key)}: no")),
     )
     with pytest.raises(StorageError):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from streamplug import MDSWriter, Stream, World, register_storage
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, PluginError, StateError, StreamplugError
 from streamplug.plugin.catalog import load_catalog

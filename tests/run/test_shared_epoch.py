@@ -16,7 +16,6 @@ from streamplug.run.shared_epoch import (
     TICKETS,
     SharedEpoch,
     WorkerLoop,
-    private_cells,
 )
 
 
@@ -24,7 +23,7 @@ class Rank:
     """The processes of a rank: the main process, and workers by their numbers."""
 
     def __init__(self):
-        self.cells = private_cells()
+        self.cells = np.zeros(CELLS, np.int64)
         self.main = SharedEpoch(self.cells)
         self.workers = {}
 

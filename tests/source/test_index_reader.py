@@ -10,11 +10,11 @@ import pytest
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.cache.identity import claim_directory
 from streamplug.errors import CacheConflictError, StorageError, TruncatedIndexError
 from streamplug.index import INDEX_NAME, Index
-from streamplug.source import index_reader as indexes
+from streamplug.source import index_source as indexes
 
 
 def write(folder: Path, count: int = 40) -> Path:

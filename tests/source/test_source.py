@@ -12,7 +12,7 @@ from streamplug_ranges import read_header_sizes
 from streamplug_testing import SourceTests, isolated_plugins
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.builtin.formats.mds import MDS
+from streamplug.builtin.mds import MDS
 from streamplug.errors import (
     ConfigError,
     CorruptShardError,

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import (
     AccessDenied,
     CorruptShardError,

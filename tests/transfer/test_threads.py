@@ -9,9 +9,8 @@ import weakref
 
 import pytest
 
-from streamplug.transfer import threads
-from streamplug.transfer.pool import Job
-from streamplug.transfer.threads import end_idle_threads, run_on_thread
+from streamplug.transfer import pool
+from streamplug.transfer.pool import Job, end_idle_threads, run_on_thread
 
 
 def run(work=lambda: None):
@@ -29,7 +28,7 @@ def run(work=lambda: None):
 
 @pytest.fixture(autouse=True)
 def _lasting(monkeypatch):
-    monkeypatch.setattr(threads, "IDLE_SECONDS", 60)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 60)
 
 
 def test_a_thread_is_used_again():
@@ -37,12 +36,12 @@ def test_a_thread_is_used_again():
 
 
 def test_threads_end_without_work(monkeypatch):
-    monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.01)
     end_idle_threads()
     thread = run()
     thread.join(30)
     assert not thread.is_alive()
-    assert thread not in threads._idle
+    assert thread not in pool._idle
 
 
 def test_idle_threads_can_be_ended_at_once():
@@ -60,7 +59,7 @@ def test_work_at_the_same_time_is_on_threads_of_its_own():
 
 
 def test_no_work_is_lost_when_threads_end_just_then(monkeypatch):
-    monkeypatch.setattr(threads, "IDLE_SECONDS", 1e-5)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 1e-5)
     for _ in range(500):
         run()
 

@@ -12,16 +12,15 @@ from pathlib import Path
 import pytest
 
 from streamplug import MDSWriter, register_storage
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import AccessDenied, CorruptShardError, NotFound, StorageError, Transient
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.cancellation import OversizeError, current
+from streamplug.transfer.pool import end_idle_threads
 from streamplug.transfer.probe import ProbeStorage, check_reachable
-from streamplug.transfer.stall_timeout import bytes_of
+from streamplug.transfer.stall_timeout import TimeoutStorage, bytes_of
 from streamplug.transfer.tempdir import temp_root
-from streamplug.transfer.threads import end_idle_threads
-from streamplug.transfer.timeout_storage import TimeoutStorage
 
 READS = ["read", "read_range", "read_ranges", "read_many", "stat", "serves_ranges", "download"]
 
@@ -267,7 +266,7 @@ def test_a_local_copy_does_not_stand_in_where_the_temporary_directory_fails(tmp_
     def use():
         return StreamingDataset(remote=f"hanging:/{tmp_path}/far", local=str(tmp_path / "near"))
 
-    monkeypatch.setattr("streamplug.source.index_reader._FIRST_READ_BYTES", 100)
+    monkeypatch.setattr("streamplug.source.index_source._FIRST_READ_BYTES", 100)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     write(1)
     assert use()[0] == {"n": 1}
@@ -287,7 +286,7 @@ def test_bytes_of_partial_files_are_counted_whatever_their_name(tmp_path):
 
 @pytest.mark.parametrize("wrap", [TimeoutStorage, ProbeStorage])
 def test_objects_of_unknown_size_are_read_up_to_a_limit_or_their_size(tmp_path, monkeypatch, wrap):
-    monkeypatch.setattr("streamplug.transfer.timeout_storage.MAX_UNSIZED_BYTES", 10)
+    monkeypatch.setattr("streamplug.transfer.stall_timeout.MAX_UNSIZED_BYTES", 10)
     stats = []
 
     class Growing(LocalStorage):

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.cache import boot_record, quota, staging
+from streamplug.cache import quota, staging
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import NotFound, Transient
 from streamplug.interfaces import Storage
@@ -26,7 +26,7 @@ from streamplug.interfaces.callback import Callback, Event, RequestRetried
 from streamplug.plugin import register
 from streamplug.plugin_kit import cancellation
 from streamplug.read import open_shards
-from streamplug.transfer import download, locks, probe, retry, threads
+from streamplug.transfer import locks, pool, probe, retry, stall_timeout
 from streamplug.types import ObjectInfo, World
 from tests.world import kernel as world
 from tests.world.data import content, order
@@ -41,7 +41,7 @@ STATE: list[tuple[Any, str, Callable[[], Any]]] = [
     (locks, "_warned", set),
     (locks, "_open", dict),
     (locks, "_stalled", dict),
-    (threads, "_idle", list),
+    (pool, "_idle", list),
     (open_shards, "_all", type(open_shards._all)),
     (probe, "_stalled", dict),
 ]
@@ -382,12 +382,12 @@ def _draw_from(draw: random.Random) -> None:
     def token(size: int = 8) -> str:
         return draw.randbytes(size).hex()
 
-    staging.token_hex = download.token_hex = token
+    staging.token_hex = stall_timeout.token_hex = token
     retry.random = draw  # type: ignore[assignment]
 
     def boot_id() -> str:
         process = world._process()
         return "outside" if process is None else process.machine.boot
 
-    boot_record.boot_id = boot_id  # type: ignore[assignment]
+    quota.boot_id = boot_id  # type: ignore[assignment]
     np.random.seed(draw.randrange(1 << 30))

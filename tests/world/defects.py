@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streamplug.cache import quota, staging, store
-from streamplug.cache.boot_record import BootRecord
-from streamplug.cache.quota import CacheQuota
+from streamplug.cache.quota import BootRecord, CacheQuota
 from streamplug.cache.store import ShardStore
 from streamplug.errors import Transient
 from streamplug.plan import state

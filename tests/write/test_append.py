@@ -9,8 +9,8 @@ import pytest
 from streamplug_testing.isolation import isolated_plugins
 
 from streamplug import MDSWriter, StreamingDataset, Writer
-from streamplug.builtin.formats.mds import MDS, MDSShardWriter
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
+from streamplug.builtin.mds import MDS, MDSShardWriter
 from streamplug.errors import ConfigError, EncodeError, NotFound, OutputExistsError, WriterError
 from streamplug.plugin.registry import register
 

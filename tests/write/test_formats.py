@@ -8,7 +8,7 @@ import pytest
 
 from streamplug import StreamingDataset, Writer, register_format
 from streamplug.builtin.encodings.plain import Str
-from streamplug.builtin.formats.mds import MDS
+from streamplug.builtin.mds import MDS
 from streamplug.errors import ConfigError, UnknownNameError
 from streamplug.plugin.registry import unregister
 

@@ -72,7 +72,7 @@ def test_a_file_of_another_format_also_holds_what_is_above_the_limit(tmp_path):
 
 @pytest.mark.parametrize("limit", [100_000, None])
 def test_what_no_file_can_hold_is_refused_and_the_others_go_on(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr("streamplug.builtin.formats.mds.MDSShardWriter.max_size", 1500)
+    monkeypatch.setattr("streamplug.builtin.mds.MDSShardWriter.max_size", 1500)
     with MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=limit) as writer:
         writer.write(small(0))
         with pytest.raises(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamplug import MDSWriter
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import StorageError, Transient, WriterError
 from streamplug.plugin_kit import file_commit
 from streamplug.plugin_kit.file_commit import SYNC_GROUP_FILES

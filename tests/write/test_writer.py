@@ -16,7 +16,7 @@ import pytest
 import xxhash
 
 from streamplug import MDSWriter, StreamingDataset, Writer, register_storage
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import (
     ConfigError,
     EncodeError,
@@ -691,7 +691,7 @@ def test_a_writer_is_given_up_if_a_shard_cannot_be_written(tmp_path, monkeypatch
         for number in range(25, 30):
             writer.write(sample(number))
     with monkeypatch.context() as patch:
-        patch.setattr("streamplug.write.shard_file.digests", fail)
+        patch.setattr("streamplug.write.writer.digests", fail)
         with pytest.raises(OSError, match="secret"):
             getattr(writer, how)(given)
     for call in (lambda: getattr(writer, how)(given), writer.finish):
@@ -712,7 +712,7 @@ def test_a_writer_of_two_threads_is_given_up(tmp_path, monkeypatch, others):
         assert may_end.wait(60)
         return {}
 
-    monkeypatch.setattr("streamplug.write.shard_file.digests", wait)
+    monkeypatch.setattr("streamplug.write.writer.digests", wait)
     writer = MDSWriter(columns=COLUMNS, out=tmp_path, max_samples_per_shard=2)
     errors: list[WriterError] = []
 
@@ -748,7 +748,7 @@ def test_an_error_after_another_writer_took_over_is_not_lost(
         writer._make_place()
         raise raised("stopped")
 
-    monkeypatch.setattr("streamplug.write.shard_file.digests", fail)
+    monkeypatch.setattr("streamplug.write.writer.digests", fail)
     writer = MDSWriter(columns=COLUMNS, out=tmp_path / "set", max_samples_per_shard=1)
     writer.write(sample(0))
     with pytest.raises(expected) as caught:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from streamplug_adlfs.storage import AzureStorage
 
-from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug.transfer.stall_timeout import TimeoutStorage
 
 RATE = 4_000_000
 """Bytes in a second, of all connections together."""

@@ -12,7 +12,7 @@ from streamplug_testing import isolated_plugins
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.builtin.formats.mds import MDS
+from streamplug.builtin.mds import MDS
 from streamplug.errors import ConfigError, InvalidIndexError
 from streamplug.plugin import register
 

@@ -13,7 +13,7 @@ from streamplug_files.listing import list_data_files
 from streamplug.errors import ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin.location import open_storage
 from streamplug.transfer.file_stat import file_versions
-from streamplug.transfer.storage_wrapper import StorageWrapper
+from streamplug.transfer.stall_timeout import StorageWrapper
 
 
 class Raw(ScannableFormat):

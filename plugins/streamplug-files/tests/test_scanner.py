@@ -7,7 +7,7 @@ import re
 import pytest
 from streamplug_files import scanner
 
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import CorruptShardError, PluginError
 
 CONTENT = bytes(range(100))

@@ -12,7 +12,7 @@ import pytest
 from streamplug_testing import ShuffleTests
 
 from streamplug.interfaces import Permutation
-from streamplug.interfaces.shuffle_order import canonical_node_bounds
+from streamplug.interfaces.shuffle import canonical_node_bounds
 from streamplug.plugin import make
 
 GOLDEN = json.loads((Path(__file__).parent / "mosaic_orders.json").read_text())

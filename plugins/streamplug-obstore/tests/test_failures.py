@@ -22,7 +22,7 @@ from streamplug.errors import (
     StorageError,
     Transient,
 )
-from streamplug.transfer.timeout_storage import TimeoutStorage
+from streamplug.transfer.stall_timeout import TimeoutStorage
 
 HEADERS = {"Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT", "ETag": '"1"'}
 AT_ONCE = {"retry_config": {"max_retries": 0}}

@@ -7,7 +7,7 @@ from streamplug_testing import AccessTests
 from streamplug_testing.fakes import CountingStorage
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import ConfigError, CorruptShardError
 from streamplug.read import OpenShards, Reader
 
@@ -61,7 +61,7 @@ def test_several_streams_are_fetched_at_once(folder):
 
 
 def groups_of(reader, ids):
-    from streamplug.read.assemble import ShardGroups
+    from streamplug.read.gather import ShardGroups
 
     return ShardGroups(np.asarray(reader.starts), np.array(ids))
 

@@ -12,7 +12,7 @@ from streamplug_ranges.sample_range import SampleRange, group_ranges
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import Stream
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import CorruptShardError, NotFound, PluginError, StorageError, Transient
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 from streamplug.read import Reader

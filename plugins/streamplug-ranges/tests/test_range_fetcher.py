@@ -10,7 +10,7 @@ import pytest
 from streamplug_ranges import RangeReader, RangeShards
 
 from streamplug import MDSWriter, Stream
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import CorruptShardError, StorageError, Transient
 from streamplug.read import Reader
 from streamplug.transfer.pool import ThreadPool

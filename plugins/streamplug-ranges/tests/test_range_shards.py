@@ -16,8 +16,8 @@ from streamplug_testing import isolated_plugins
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
 
 from streamplug import MDSWriter, Stream, StreamingDataset
-from streamplug.builtin.formats.mds import MDS
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
+from streamplug.builtin.mds import MDS
 from streamplug.errors import (
     ConfigError,
     CorruptShardError,
@@ -328,7 +328,7 @@ def test_compressed_shards_are_refused(tmp_path):
 
 def test_formats_that_need_whole_files_are_refused(tmp_path, monkeypatch):
     write(tmp_path)
-    monkeypatch.setattr("streamplug.builtin.formats.mds.MDS.header_range", lambda self, shard: None)
+    monkeypatch.setattr("streamplug.builtin.mds.MDS.header_range", lambda self, shard: None)
     with pytest.raises(ConfigError, match=r"shard.00000.mds.*format, 'mds', that can be read only"):
         StreamingDataset(local=str(tmp_path), access="range")
 
@@ -425,7 +425,7 @@ def test_an_undecodable_value_is_named(tmp_path):
 def test_a_format_that_points_outside_the_file_does_no_harm(tmp_path, monkeypatch):
     reader, _ = opened(write(tmp_path))
     monkeypatch.setattr(
-        "streamplug.builtin.formats.mds_reader.MDSHead.byte_ranges",
+        "streamplug.builtin.mds.MDSHead.byte_ranges",
         lambda self, rows: np.array([[5, 1 << 40]] * len(rows)),
     )
     with pytest.raises(CorruptShardError, match="sample 4: it lies at bytes 5 to 1099511627776"):

@@ -16,8 +16,7 @@ from streamplug_testing.encoding import EncodingTests
 from streamplug_testing.equality import same
 
 from streamplug.errors import DecodeError, EncodeError
-from streamplug.interfaces.encoding import Encoding
-from streamplug.interfaces.vector_column import VectorColumn
+from streamplug.interfaces.encoding import Encoding, VectorColumn
 from streamplug.plugin_kit.codec_errors import wrong_type_error
 
 

@@ -8,7 +8,7 @@ import pytest
 from streamplug_testing.fakes import CountingStorage, FlakyStorage, LatencyStorage
 from streamplug_testing.storage import StorageTests
 
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import AccessDenied, NotFound, Transient
 
 

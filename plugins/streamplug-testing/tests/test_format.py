@@ -9,9 +9,7 @@ from streamplug_files import ScannableFormat, ScanResult
 from streamplug_testing.format import FormatTests
 from streamplug_testing.scaffold import new_plugin
 
-from streamplug.builtin.formats.mds import MDS
-from streamplug.builtin.formats.mds_layout import MDSLayout
-from streamplug.builtin.formats.mds_reader import MDSHead, MDSReader
+from streamplug.builtin.mds import MDS, MDSHead, MDSLayout, MDSReader
 from streamplug.errors import CorruptShardError, InvalidIndexError, StreamplugError
 
 

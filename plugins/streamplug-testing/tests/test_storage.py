@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 from streamplug_testing.storage import StorageTests
 
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import NotFound, StorageError
 
 

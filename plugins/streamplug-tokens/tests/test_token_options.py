@@ -17,7 +17,7 @@ from streamplug_tokens.dataset import TokenDataset
 import streamplug
 from streamplug import MDSWriter, Stream, TokenBlocks, TokenPacks, register_storage
 from streamplug.builtin.encodings.array import NDArrayEncoding
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.cli import main
 from streamplug.errors import ConfigError, PluginError, UnknownKeywordError
 from streamplug.plugin.registry import unregister

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter, TokenBlocks, TokenDataset, register_storage
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.plugin.registry import unregister
 from streamplug.plugin_kit.error_mapping import storage_error
 

@@ -31,7 +31,7 @@ def check(tmp_path):
 
 
 def test_rows_of_tokens_need_their_distribution(check, monkeypatch):
-    monkeypatch.setattr("streamplug.plugin.names.entry_points", lambda **_: [])
+    monkeypatch.setattr("streamplug.plugin.discovery.entry_points", lambda **_: [])
     monkeypatch.delitem(vars(streamplug), "TokenDataset", raising=False)
     code, output = check({"dataset": {"local": "set", "tokens": {"column": "tokens"}}})
     assert code == 2
@@ -88,7 +88,7 @@ def test_names_with_their_distribution_are_valid(check, tmp_path):
         streamplug_plugins=hookimpl(
             lambda: [
                 Provider("compression", "packed", "streamplug.builtin.compressions.gzip:Gzip"),
-                Provider("callback", "told", "streamplug.builtin.callbacks.log:Log"),
+                Provider("callback", "told", "streamplug.builtin.log:Log"),
             ]
         ),
         __name__="acme",

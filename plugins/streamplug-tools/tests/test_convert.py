@@ -11,7 +11,7 @@ from streamplug_tools import Columns, Output, convert
 from streamplug_tools.row_access import Table
 
 from streamplug import Stream, Writer, merge_index, register_encoding
-from streamplug.builtin.formats.mds import MDS
+from streamplug.builtin.mds import MDS
 from streamplug.errors import (
     ConfigError,
     NotFound,

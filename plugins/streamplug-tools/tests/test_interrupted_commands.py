@@ -19,9 +19,9 @@ from streamplug.interfaces import public_url
 
 COMMANDS = {
     "append": (["{source}", "{out}"], "streamplug_tools.part_task:PartTask._write"),
-    "copy": (["{source}", "{out}"], "streamplug.builtin.storages.local:LocalStorage.upload"),
+    "copy": (["{source}", "{out}"], "streamplug.builtin.local_storage:LocalStorage.upload"),
     "dedup": (["{source}", "{out}", "--by", "id"], "streamplug_tools.part_task:PartTask._write"),
-    "delete": (["{out}", "--yes"], "streamplug.builtin.storages.local:LocalStorage.delete"),
+    "delete": (["{out}", "--yes"], "streamplug.builtin.local_storage:LocalStorage.delete"),
     "join": (
         ["{source}", "{other}", "--by", "id", "--how", "left", "--out", "{out}"],
         "streamplug_tools.part_task:PartTask._write",

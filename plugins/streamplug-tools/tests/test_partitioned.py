@@ -24,7 +24,7 @@ from streamplug_tools.part_task import PartTask, install_attempt
 
 import streamplug
 from streamplug import Encoding, Engine, MDSWriter, register_encoding, write_parts
-from streamplug.builtin.formats.mds import MDS
+from streamplug.builtin.mds import MDS
 from streamplug.errors import ConfigError, OutputExistsError, PluginError, WriterError
 from streamplug.plugin import open_storage
 

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from streamplug import MDSWriter, register_storage
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.cli import main
-from streamplug.cli.commands import command_names
+from streamplug.cli.app import command_names
 from streamplug.errors import AccessDenied
 from streamplug.plugin.registry import unregister
 

@@ -13,8 +13,8 @@ from streamplug_tools import Output, convert
 from streamplug_tools.verification import verify
 
 from streamplug import MDSWriter, Stream, merge_index, register_storage
-from streamplug.builtin.formats.mds_reader import MDSReader
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
+from streamplug.builtin.mds import MDSReader
 from streamplug.cli import main
 from streamplug.errors import ConfigError, NotFound, Transient
 from streamplug.plugin.registry import make, unregister

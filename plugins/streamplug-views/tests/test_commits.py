@@ -17,7 +17,7 @@ from streamplug_views import ConflictError, View, diff, expire, log, show, tag
 from streamplug_views.version_store import VersionStore
 
 from streamplug import MDSWriter, Storage, Stream, StreamingDataset, register_storage
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import AccessDenied, ConfigError, DataError, NotFound, StorageError
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister

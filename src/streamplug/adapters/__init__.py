@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug.adapters.dtypes import has_torch_dtype as has_torch_dtype
+    from streamplug.adapters.collate import has_torch_dtype as has_torch_dtype
     from streamplug.adapters.rank_records import RankRecords as RankRecords
     from streamplug.adapters.rank_records import join_records as join_records
     from streamplug.adapters.rank_records import last_position as last_position
     from streamplug.adapters.torch import StreamingDataLoader as StreamingDataLoader
     from streamplug.adapters.torch import StreamingDataset as StreamingDataset
+    from streamplug.adapters.torch import check_division as check_division
     from streamplug.adapters.torch_batches import TransformedCollate as TransformedCollate
     from streamplug.adapters.torch_batches import own_collate as own_collate
     from streamplug.adapters.torch_device import find_device as find_device
     from streamplug.adapters.torch_device import move_batches as move_batches
-    from streamplug.adapters.torch_partition import check_division as check_division
     from streamplug.adapters.torch_placement import TorchPlacement as TorchPlacement
     from streamplug.adapters.torch_placement import worker_loop as worker_loop
     from streamplug.adapters.torch_transfers import share_memory as share_memory
@@ -29,12 +29,11 @@ else:
     __getattr__, __all__ = lazy_names(
         __name__,
         {
-            "dtypes": "has_torch_dtype",
+            "collate": "has_torch_dtype",
             "rank_records": "RankRecords join_records last_position",
-            "torch": "StreamingDataLoader StreamingDataset",
+            "torch": "StreamingDataLoader StreamingDataset check_division",
             "torch_batches": "TransformedCollate own_collate",
             "torch_device": "find_device move_batches",
-            "torch_partition": "check_division",
             "torch_placement": "TorchPlacement worker_loop",
             "torch_transfers": "share_memory",
             "torch_transform": "RandomTransform random_transform",

@@ -7,15 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.adapters.dtypes import has_torch_dtype
 from streamplug.errors import ConfigError
 from streamplug.types import ColumnValues
 
-Collate = Callable[[list[Any]], Any]
+_MAX_ITEM_BYTES = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
+"""Item size in bytes of torch's largest dtype, by NumPy kind."""
 
 _CONTAINERS = (dict, list, tuple)  # that torch collates item by item
 _COLLATE_ERRORS = (TypeError, RuntimeError, ValueError, KeyError)
 """Exceptions that torch raises for values that it cannot collate."""
+
+
+def has_torch_dtype(values: Any) -> bool:
+    """Return whether `values` is an array of a dtype that torch supports."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.dtype.kind in _MAX_ITEM_BYTES
+        and values.dtype.itemsize <= _MAX_ITEM_BYTES[values.dtype.kind]
+    )
+
+
+Collate = Callable[[list[Any]], Any]
 
 
 class UnequalArrays(list[Any]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Generator as GeneratorType
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -23,13 +24,12 @@ from streamplug.adapters.torch_batches import (
     own_collate,
 )
 from streamplug.adapters.torch_device import find_device, move_batches
-from streamplug.adapters.torch_partition import check_division
 from streamplug.adapters.torch_placement import TorchPlacement
 from streamplug.adapters.torch_transfers import TorchSource, share_memory
 from streamplug.adapters.torch_transform import random_transform
 from streamplug.adapters.torch_workers import Assignment, WorkerPool
 from streamplug.config import Configurable, whole_number
-from streamplug.display import LoaderRepr
+from streamplug.display import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
 from streamplug.run import Loop, Part, closed_at_exit, warn_about_subsets
 from streamplug.types import ColumnValues, Sample, World
@@ -91,7 +91,7 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
         self._session.count_in(cells.numpy(), sets, home)
 
 
-class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
+class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
     """A torch `DataLoader` that yields whole batches and has an exact state.
 
     Workers read batches column by column into memory shared with this process. Its tensors are views of that
@@ -368,6 +368,20 @@ class StreamingDataLoader(LoaderRepr, Configurable, DataLoader, section="loader"
         """
         _follow_trainer(self.dataset, epoch)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.dataset!r}>"
+
+    def object_summary(self) -> ObjectSummary:
+        """Return a summary of options and the data set."""
+        names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "drop_last")
+        own = [(name, f"{getattr(self, name, None)}") for name in names]
+        if not isinstance(self.dataset, SummaryRepr):
+            facts = [*own, ("data set", type(self.dataset).__name__)]
+            return ObjectSummary(type(self).__name__, facts)
+        of = self.dataset.object_summary()
+        facts = [*own, ("data set", of.name), *of.facts]
+        return ObjectSummary(type(self).__name__, facts, of.heads, of.rows)
+
 
 class LoopIterator:
     """Iterator over the batches of a loop, which begins with the first one."""
@@ -398,3 +412,35 @@ class LoopIterator:
 
 def _follow_trainer(dataset: StreamingDataset, epoch: int) -> None:
     dataset.session.follow_trainer(epoch)
+
+
+def check_division(dataset: StreamingDataset) -> None:
+    """Raise `ConfigError` if Accelerate divides among ranks what the data set has divided already.
+
+    Each rank would get a part of its own share, or all ranks parts of the share of the first.
+    """
+    ranks, state = dataset.session.world.ranks, sys.modules.get("accelerate.state")
+    if ranks == 1 or state is None:
+        return
+    # Loaders of Accelerate are there while they are iterated over.
+    for loader in state.GradientState().dataloader_references:
+        if loader is not None and _is_divided(dataset, loader):
+            raise ConfigError(
+                f"Accelerate divides a data set that is already divided among {ranks} ranks: samples of "
+                "each epoch would not be read. Use StreamingDataLoader, or WebLoader for a pipeline, which "
+                "accelerator.prepare() leaves as they are; a Trainer of transformers gets it from "
+                "get_train_dataloader(). Or give the data set world=World(): Accelerate alone divides it then"
+            )
+
+
+def _is_divided(dataset: StreamingDataset, loader: Any) -> bool:
+    """Return whether a loader of Accelerate reads a data set and gives each rank a part of it."""
+    module: Any = sys.modules["accelerate.data_loader"]
+    part, num_parts = loader, 1
+    if isinstance(loader, module.DataLoaderDispatcher):
+        num_parts = loader.state.num_processes
+    while part is not None and part is not dataset:
+        if isinstance(part, module.IterableDatasetShard):
+            num_parts = part.num_processes
+        part = getattr(part, "dataset", None)
+    return part is dataset and num_parts > 1

@@ -15,19 +15,25 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
-from streamplug.adapters.collate import UnequalArrays, collate_columns, collate_samples
-from streamplug.adapters.dtypes import has_torch_dtype
+from streamplug.adapters.collate import (
+    UnequalArrays,
+    collate_columns,
+    collate_samples,
+    has_torch_dtype,
+)
 from streamplug.adapters.shared_memory import (
     MIN_SHARED_BYTES,
     PackedArrays,
     SharedArrays,
+    StringLayout,
+    message_bytes,
+    pack_strings,
     unpack_arrays,
 )
-from streamplug.adapters.string_packing import StringLayout, message_bytes, pack_strings
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, DecodeError
-from streamplug.run import Part, SampleRng, Session, note_batch, note_sample, warn_about_own_samples
+from streamplug.errors import ConfigError, DecodeError, add_note
+from streamplug.run import Part, SampleRng, Session, warn_about_own_samples
 from streamplug.types import ColumnValues
 
 if TYPE_CHECKING:
@@ -159,9 +165,9 @@ class BatchReader:
                 )
         except Exception as error:
             if self._names_samples and number is None:
-                note_batch(error, self.dataset.session, part)
+                _note_batch(error, self.dataset.session, part)
             elif self._names_samples:
-                note_sample(error, self.dataset.session, part, number or 0)
+                _note_sample(error, self.dataset.session, part, number or 0)
             raise
 
     def _read_columns(self, ids: Sequence[int]) -> dict[str, ColumnValues]:
@@ -331,3 +337,21 @@ def _unpack(
     lists = {key: cut.values(shared[key]) for key, cut in cuts.items()}
     batch: dict[Any, Any] = _tensors({**rest, **shared, **lists})
     return batch
+
+
+def _note_sample(error: Exception, session: Session, part: Part, number: int) -> None:
+    """Name a sample of the latest batch, in which `number` samples precede it."""
+    latest = part.latest_batch()
+    if latest is not None and number < len(latest[1]):
+        step, ids = latest
+        text = session.describe(int(ids[number]), part.epoch, step)
+        substitute = ", or its substitute" if session.substitution_options.enabled else ""
+        add_note(error, f"raised for {text}{substitute}")
+
+
+def _note_batch(error: Exception, session: Session, part: Part) -> None:
+    """Name the latest batch."""
+    latest = part.latest_batch()
+    if latest is not None:
+        call = f"dataset.explain({latest[0]}, epoch={part.epoch}, rank={session.world.rank})"
+        add_note(error, f"raised for the batch of the samples that {call} lists")

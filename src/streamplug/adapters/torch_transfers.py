@@ -31,11 +31,14 @@ from streamplug.adapters.shared_memory import (
     MIN_SHARED_BYTES,
     PackedArrays,
     SharedArrays,
+    StringLayout,
+    StringList,
+    are_large,
     map_arrays,
+    pack_strings,
 )
-from streamplug.adapters.string_packing import StringLayout, StringList, are_large, pack_strings
+from streamplug.dataset import MapSource
 from streamplug.plugin_kit import end_with_parent
-from streamplug.run import MapSource
 from streamplug.types import Sample
 
 _SLOTS = 64

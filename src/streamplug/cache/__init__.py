@@ -1,13 +1,16 @@
 """The local cache of shards: admission, quota, eviction, staging files, identity, offline copies."""
 
 from streamplug.cache.identity import INDEX_STALL_SECONDS, claim_directory
-from streamplug.cache.limit import parse_cache_limit
 from streamplug.cache.offline import read_local_copy, warn_offline
-from streamplug.cache.options import CacheOptions
 from streamplug.cache.quota import EXTRA_EVICTION_DIVISOR
-from streamplug.cache.shard_files import cached_files
 from streamplug.cache.staging import stage_cache_file
-from streamplug.cache.store import ShardStore, close_evicted_callbacks
+from streamplug.cache.store import (
+    CacheOptions,
+    ShardStore,
+    cached_files,
+    close_evicted_callbacks,
+    parse_cache_limit,
+)
 from streamplug.cache.user_cache import default_cache_dir, source_cache_dir
 
 __all__ = [

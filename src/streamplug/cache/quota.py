@@ -21,11 +21,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 from weakref import WeakValueDictionary
 
-from streamplug.cache.boot_record import BootRecord
 from streamplug.cache.staging import remove_stale_files, reserve_bytes, resize_reservation
 from streamplug.interfaces import ShardEvicted
 from streamplug.plugin_kit import DISK_FULL_ERRNOS, Scope, check, commit_file, inside
@@ -38,12 +38,69 @@ from streamplug.transfer import (
     warn_stalled,
 )
 
+_UNUSED_SECONDS = 7 * 24 * 3600  # records of other machines that share the directory are younger
 _LOG = logging.getLogger("streamplug.cache")
 EXTRA_EVICTION_DIVISOR = 16  # evict 1/16 of the files beyond need, to stat them less often
 _MAX_LOCK_POLL_SECONDS = 0.002
 _MAX_LOCK_SECONDS = 30.0
 _RECENT_USE_SECONDS = 2.0
 _NEW_LIST = "files.new"
+
+
+@cache
+def boot_id() -> str:
+    """Return what identifies the current boot of the machine; empty if the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+class BootRecord:
+    """The files of a cache at `root` that were admitted or verified since the machine started.
+
+    Files are not synced to the disk when they are admitted. So after a loss of power, one may have its name
+    and size without its content. ``boot-ID`` in the state directory names those that were admitted or
+    verified while the machine had this boot ID; others are verified at their first use.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._names: set[str] = set()
+        self._offset = 0  # of what other processes may have added
+
+    def __contains__(self, name: str) -> bool:
+        if name not in self._names and boot_id():
+            self._read()
+        return name in self._names or not boot_id()
+
+    def add(self, name: str) -> None:
+        """Record a file by its name below the root."""
+        if name not in self:
+            self._names.add(name)
+            with suppress(OSError), self._path.open("ab") as stream:  # else verified once more
+                # The line before may be torn, as the disk was full.
+                stream.write(b"\n" + json.dumps(name).encode() + b"\n")
+
+    def remove_old(self) -> None:
+        """Remove the records of earlier boots."""
+        for path in state_directory(self._root).glob("boot-*"):
+            if path != self._path and time.time() - path.stat().st_mtime > _UNUSED_SECONDS:
+                path.unlink(missing_ok=True)
+
+    @property
+    def _path(self) -> Path:
+        return state_directory(self._root) / f"boot-{boot_id()}"
+
+    def _read(self) -> None:
+        with suppress(OSError), self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            lines, newline, _ = stream.read().rpartition(b"\n")
+            self._offset += len(lines + newline)
+            for line in lines.splitlines():
+                with suppress(ValueError, RecursionError):
+                    self._names.add(str(json.loads(line)))
+
 
 CommitFile = Callable[[Path, Path], None]
 """Commits a finished staging file to the cache: (staging path, target path)."""

@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from streamplug.cache.options import CacheOptions
+import numpy as np
+
 from streamplug.cache.quota import CacheQuota, CommitFile
-from streamplug.cache.shard_files import (
-    cached_bytes,
-    cached_files,
-    decompress_file,
-    has_zip,
-    inode,
-    is_complete,
-    is_compressed,
-    largest_shard,
-    missing_file_error,
-    report_wrong_size,
-)
 from streamplug.cache.staging import staging_path
-from streamplug.errors import ConfigError, CorruptShardError, DataError, StreamplugError
+from streamplug.config import parse_bytes
+from streamplug.errors import (
+    ConfigError,
+    CorruptShardError,
+    DataError,
+    NotFound,
+    PluginError,
+    StreamplugError,
+    prefix_errors,
+)
 from streamplug.index import Index
-from streamplug.interfaces import CacheHit, ShardDownloaded, ShardFile, ShardRepaired, Storage
+from streamplug.interfaces import (
+    CacheHit,
+    Compression,
+    ShardDownloaded,
+    ShardFile,
+    ShardInfo,
+    ShardRepaired,
+    Storage,
+)
+from streamplug.plugin import make
 from streamplug.plugin_kit import DISK_FULL_ERRNOS, sleep
 from streamplug.transfer import (
+    DOWNLOAD_TIMEOUT_SECONDS,
     Observer,
     cache_lock,
     check_reachable,
@@ -37,15 +49,147 @@ from streamplug.transfer import (
     emit,
     find_scan_file,
     map_disk_errors,
+    max_pause_seconds,
     observer_context,
+    open_cancellable,
     prefix_shard_errors,
+    scan_file_path,
+    size_error,
     track_download,
     verify_file,
 )
 from streamplug.types import FileInfo
 
-_RETRY_SECONDS = (0.0, 0.1, 0.5)  # waits before retries after an error of the local disk
+_PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
 _LOG = logging.getLogger("streamplug.cache")
+_RETRY_SECONDS = (0.0, 0.1, 0.5)  # waits before retries after an error of the local disk
+
+
+def parse_cache_limit(value: float | str, directory: Path) -> int:
+    """Return a cache limit in bytes.
+
+    The limit is a number of bytes, text such as ``"10gb"``, or ``"50%"`` of the size of the disk of
+    `directory`, which need not exist.
+    """
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        limit = parse_bytes(value, "cache_limit")
+    else:
+        share = Fraction(match[1]) / 100
+        if share > 1:
+            raise ConfigError(f"cache_limit={value!r:.60}: a disk has no more than 100%")
+        limit = int(share * _disk(directory))
+    if limit < 1:
+        raise ConfigError(f"cache_limit={value!r:.60}: must be more than 0; None is no limit")
+    return limit
+
+
+def _disk(directory: Path) -> int:
+    existing = directory.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    with map_disk_errors(existing):
+        return shutil.disk_usage(existing).total
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOptions:
+    """Options of downloads and of the local cache."""
+
+    retries: int = 2
+    timeout: float = DOWNLOAD_TIMEOUT_SECONDS  # stall timeout
+    # Verified once per process for cached files, too; None verifies downloads by the fastest digest.
+    validate_hash: str | None = None
+    keep_zip: bool = False  # whether to keep compressed files beside the raw ones
+    cache_limit: int | None = None  # quota in bytes with LRU eviction; None is unlimited
+    root: Path | None = None  # directory of the quota, a parent of the shards'; None if the same
+
+    @property
+    def stall_seconds(self) -> float:
+        """Seconds for which a process may wait for its server, or before its next attempt."""
+        return self.timeout + max_pause_seconds(self.retries)
+
+
+def is_compressed(file: ShardFile) -> bool:
+    """Return whether a shard file is stored in compressed form."""
+    return file.zip is not None and file.zip.basename != file.raw.basename
+
+
+def has_zip(directory: Path, file: ShardFile) -> bool:
+    """Return whether a directory has the complete compressed file."""
+    try:
+        return (
+            file.zip is not None
+            and is_compressed(file)
+            and (directory / file.zip.basename).stat().st_size == file.zip.bytes
+        )
+    except FileNotFoundError:
+        return False
+
+
+def is_complete(path: Path, file: ShardFile) -> bool:
+    """Return whether a raw file exists with its full size."""
+    try:
+        return path.stat().st_size == file.raw.bytes
+    except FileNotFoundError:
+        return False
+
+
+def report_wrong_size(path: Path, file: ShardFile) -> None:
+    """Report a raw file that is there with another size, which will be downloaded or decompressed again."""
+    with suppress(FileNotFoundError):
+        size = path.stat().st_size
+        _LOG.warning(
+            "%s has %d bytes, the index says %d: fetching it again", path, size, file.raw.bytes
+        )
+        emit(ShardRepaired(str(path)))
+
+
+def cached_bytes(file: ShardFile) -> int:
+    """Return the size of a file in the cache, raw plus compressed."""
+    return file.raw.bytes + (file.zip.bytes if file.zip is not None else 0)
+
+
+def cached_files(shard: ShardInfo, derived: Path | None) -> dict[str, ShardFile]:
+    """Return the files of a shard by role, without those that a scan wrote to `derived`."""
+    files = shard.files.items()
+    return {role: file for role, file in files if not scan_file_path(derived, file.raw)}
+
+
+def largest_shard(index: Index) -> tuple[int, int]:
+    """Return the size in bytes and the number of the largest shard."""
+    sizes = np.zeros(len(index), np.int64)
+    for table in index.tables.values():
+        sizes += table.bytes
+    shard = int(sizes.argmax())
+    return int(sizes[shard]), shard
+
+
+def inode(path: Path) -> int | None:
+    """Return the inode of a file; None if it does not exist."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def missing_file_error(path: Path, size: int) -> CorruptShardError | NotFound:
+    """Return the error for a missing or truncated file of a data set that is read in place."""
+    if path.exists():
+        return size_error(path, str(path), size)
+    return NotFound(f"{path} does not exist; pass remote= if the set lies elsewhere")
+
+
+def decompress_file(stored: Path, raw: Path, spec: str | None, size: int, where: str) -> None:
+    """Decompress `stored` to `raw`, of at most `size` bytes; errors name the file `where`."""
+    with prefix_errors(where, PluginError):
+        codec: Compression = make("compression", spec or "none")
+    with open_cancellable(stored) as source, raw.open("wb") as target:
+        try:
+            codec.decompress_stream(source, target, max_size=size)
+        except DataError as error:
+            raise type(error)(f"{where}: {error}; write or copy it again") from error
+
 
 close_evicted_callbacks: list[Callable[[], None]] = []
 """Functions that close the evicted files that this process has open, to free their disk space."""

@@ -2,10 +2,17 @@
 
 from streamplug.config.config_file import load, to_plain
 from streamplug.config.configurable import SECTIONS, Configurable
-from streamplug.config.keywords import check_keywords, suggest_keywords
 from streamplug.config.launcher import detect_world
 from streamplug.config.signatures import REQUIRED, is_section, parameters
-from streamplug.config.validation import file_types, is_list, is_mapping, item_hint, suggest_name
+from streamplug.config.validation import (
+    check_keywords,
+    file_types,
+    is_list,
+    is_mapping,
+    item_hint,
+    suggest_keywords,
+    suggest_name,
+)
 from streamplug.config.values import (
     check_flags,
     check_names,

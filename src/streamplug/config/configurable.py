@@ -8,9 +8,13 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, TypeVar
 
 from streamplug.config.config_file import Source, load
-from streamplug.config.keywords import suggest_keywords
 from streamplug.config.signatures import has_any_keywords, parameters
-from streamplug.config.validation import check_required, suggest_name, validate_arguments
+from streamplug.config.validation import (
+    check_required,
+    suggest_keywords,
+    suggest_name,
+    validate_arguments,
+)
 from streamplug.errors import ConfigError, UnknownKeywordError, prefix_errors
 
 C = TypeVar("C", bound="Configurable")

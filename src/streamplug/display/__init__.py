@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
-    from streamplug.display.dataset_summary import DatasetRepr as DatasetRepr
-    from streamplug.display.dataset_summary import LoaderRepr as LoaderRepr
     from streamplug.display.object_summary import ObjectSummary as ObjectSummary
     from streamplug.display.object_summary import SummaryRepr as SummaryRepr
     from streamplug.display.progress import FetchProgress as FetchProgress
@@ -25,7 +23,6 @@ else:
     __getattr__, __all__ = lazy_names(
         __name__,
         {
-            "dataset_summary": "DatasetRepr LoaderRepr",
             "object_summary": "ObjectSummary SummaryRepr",
             "progress": "FetchProgress interactive",
             "progress_lines": "TitleColumn make_progress",

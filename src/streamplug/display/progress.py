@@ -8,16 +8,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from streamplug.display.notebook import in_notebook
 from streamplug.interfaces import Stats
 
 _POLL_SECONDS = 0.25
 _STOP_TIMEOUT_SECONDS = 5.0
 
 
+def notebook_shell() -> Any:
+    """Return the shell of IPython if this process is the kernel of a notebook, or None."""
+    # A kernel has imported IPython. A shell of IPython in a terminal has no kernel.
+    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = get_shell() if get_shell is not None else None
+    return shell if getattr(shell, "kernel", None) is not None else None
+
+
 def interactive() -> bool:
     """Return whether progress can be shown, in a terminal or a notebook."""
-    if in_notebook():
+    if notebook_shell() is not None:
         return True
     try:
         return sys.stderr.isatty()

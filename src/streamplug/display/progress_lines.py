@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TaskID
 from rich.text import Text
 
-from streamplug.display.notebook import in_notebook, notebook_shell
+from streamplug.display.progress import notebook_shell
 from streamplug.display.terminal import visible
 
 _NOTEBOOK_COLUMNS = 120
@@ -31,7 +31,7 @@ def make_progress(
         console: Terminal; stdout by default.
         options: More for `rich.progress.Progress`. Like the console, they are not for notebooks.
     """
-    if in_notebook():
+    if notebook_shell() is not None:
         return NotebookProgress(*columns)
     console = console or Console()
     console.file = cast("IO[str]", _LenientStream(console.file))

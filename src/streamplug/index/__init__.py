@@ -1,28 +1,36 @@
 """Index of the shards of a data set."""
 
-from streamplug.index.basename import (
+from streamplug.index.builder import (
     NAME_RULES,
     is_shard_name,
+    make_encoding,
     normalize_basename,
     validate_basename,
 )
-from streamplug.index.builder import make_encoding
 from streamplug.index.column_mismatch import (
     ColumnMismatch,
     check_same_columns,
     find_mismatches,
     find_shard_mismatches,
 )
-from streamplug.index.columns import (
+from streamplug.index.hashes import chosen_hashes, digests, hash_names, new_hash
+from streamplug.index.json_index import (
+    INDEX_NAME,
+    digest_index,
+    file_entry,
+    format_index,
+    parse_index,
+)
+from streamplug.index.model import (
     DigestColumns,
+    FileTable,
+    Index,
+    Schema,
     TextColumn,
     TextColumnBuilder,
     offsets_from_sizes,
+    shards_digest,
 )
-from streamplug.index.hashes import chosen_hashes, digests, hash_names, new_hash
-from streamplug.index.json_index import INDEX_NAME, digest_index, parse_index
-from streamplug.index.json_writer import file_entry, format_index
-from streamplug.index.model import FileTable, Index, Schema, shards_digest
 
 __all__ = [
     "INDEX_NAME",

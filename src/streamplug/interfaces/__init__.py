@@ -21,25 +21,39 @@ from streamplug.interfaces.encoding import (
     Decoder,
     Encoding,
     GatherBuffer,
+    LazyValue,
     StoredRange,
+    VectorColumn,
     bypasses,
+    lazy_values,
 )
 from streamplug.interfaces.engine import Engine, Task
-from streamplug.interfaces.format import Format, RangeReadableFormat, WritableFormat
-from streamplug.interfaces.lazy_value import LazyValue, lazy_values
+from streamplug.interfaces.format import (
+    Column,
+    ColumnarRows,
+    EncodedRows,
+    Format,
+    MultiShardReader,
+    RangeReadableFormat,
+    RowPiece,
+    ShardFile,
+    ShardHeader,
+    ShardInfo,
+    ShardReader,
+    ShardWriter,
+    WritableFormat,
+    WriteSettings,
+)
 from streamplug.interfaces.plugin import Plugin
-from streamplug.interfaces.shard import Column, ShardFile, ShardInfo, WriteSettings
-from streamplug.interfaces.shard_reader import MultiShardReader, ShardHeader, ShardReader
-from streamplug.interfaces.shard_writer import ColumnarRows, EncodedRows, RowPiece, ShardWriter
-from streamplug.interfaces.shuffle import Permutation, ShuffleAlgorithm
-from streamplug.interfaces.shuffle_order import (
+from streamplug.interfaces.shuffle import (
     ArrayOrder,
+    Permutation,
+    ShuffleAlgorithm,
     canonical_node_bounds,
     locate_entry,
     mix_bits,
 )
 from streamplug.interfaces.storage import Storage, public_url, public_urls, replaced_error
-from streamplug.interfaces.vector_column import VectorColumn
 
 __all__ = [
     "MAX_VALUE_BYTES",

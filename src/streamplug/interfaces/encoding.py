@@ -1,8 +1,8 @@
-"""Encodings of the values of a column as bytes."""
+"""Encodings of the values of a column as bytes, and values that are decoded late or in part."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -17,6 +17,41 @@ from streamplug.types import Bytes1D, ColumnValues, Int64
 
 MAX_VALUE_BYTES = 1 << 29
 """Default of `max_value_bytes`: the largest RGB image that Pillow decodes."""
+
+
+class LazyValue:
+    """Base of values that decode their data on first use, with errors that say where these are stored.
+
+    Attributes:
+        place: Set by the reader; its `str` names the shard, the sample and the column. None if unknown.
+    """
+
+    place: object = None
+
+    def decode_whole(self) -> None:
+        """Decode all of the value, to find out whether it is damaged.
+
+        Raises:
+            DecodeError: If it is.
+        """
+        raise NotImplementedError
+
+    def name_place(self, error: DecodeError) -> DecodeError:
+        """Return an error of this value with its place in front, unless that is there already."""
+        if self.place is None or str(error).startswith(str(self.place)):
+            return error
+        return DecodeError(f"{self.place}: {error}")
+
+
+def lazy_values(value: object) -> list[LazyValue]:
+    """Return the lazy values in a decoded value: itself, or items of a list, a tuple or a dict."""
+    if isinstance(value, LazyValue):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [lazy for item in value for lazy in lazy_values(item)]
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +307,40 @@ Decoder: TypeAlias = Callable[[Encoding], Encoding]
 The result decodes values of the same size. Decoders pickle (with cloudpickle if need be); equal decoders
 decode alike.
 """
+
+
+class VectorColumn(ABC):
+    """A mixin of encodings whose values end with the items of a one-dimensional array.
+
+    Their items can be counted and partly read without reading the whole value.
+
+    Attributes:
+        item: Dtype of the items if it is fixed, else None; the reader then specifies it.
+    """
+
+    item: np.dtype[Any] | None = None
+
+    @abstractmethod
+    def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
+        """Return the number of items of values, from their sizes.
+
+        Args:
+            sizes: Bytes of each encoded value, shape ``[n]``.
+            dtype: Dtype of the items.
+
+        Returns:
+            Items of each, shape ``[n]``; -1 where no vector has that size.
+        """
+
+    def are_vectors(
+        self, buffer: GatherBuffer, starts: Int64, lengths: Int64, dtype: np.dtype[Any]
+    ) -> NDArray[np.bool_]:
+        """Return whether each value is a vector of the given length; the default is True for all.
+
+        Args:
+            buffer: Buffer of the values.
+            starts: Offset of each value, shape ``[n]``.
+            lengths: Items of each value, as `lengths` returned them, shape ``[n]``.
+            dtype: Dtype of the items.
+        """
+        return np.ones(len(starts), bool)

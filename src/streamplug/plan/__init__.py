@@ -1,8 +1,7 @@
 """Order of samples: mixtures, batches, segments and states of a run, computed on integers."""
 
-from streamplug.plan.canonical_nodes import CanonicalNodes
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint
-from streamplug.plan.elastic import ElasticPlanner
+from streamplug.plan.elastic import CanonicalNodes, ElasticPlanner
 from streamplug.plan.epoch import (
     Epoch,
     JoinedEpoch,
@@ -21,9 +20,7 @@ from streamplug.plan.mixture import (
     choose_per_stream,
     proportion_per_stream,
 )
-from streamplug.plan.ordered_samples import OrderedSamples
-from streamplug.plan.planner import Planner, checked_epoch, checked_identity
-from streamplug.plan.position import Position
+from streamplug.plan.planner import Planner, checked_epoch, checked_identity, order_substitutes
 from streamplug.plan.row_selection import (
     RowRange,
     RowSelection,
@@ -31,11 +28,16 @@ from streamplug.plan.row_selection import (
     StreamSelections,
     parse_selection,
 )
-from streamplug.plan.segment import Segment, check_proportions
-from streamplug.plan.selection import AllSamples, SampledShards, Selection, ShardSampler
+from streamplug.plan.segment import Position, Segment, check_proportions
+from streamplug.plan.selection import (
+    AllSamples,
+    OrderedSamples,
+    SampledShards,
+    Selection,
+    ShardSampler,
+)
 from streamplug.plan.state import unpack
 from streamplug.plan.streams import Streams
-from streamplug.plan.substitutes import order_substitutes
 
 __all__ = [
     "AllSamples",

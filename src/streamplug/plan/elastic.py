@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from streamplug.plan.canonical_nodes import CanonicalNodes
+import numpy as np
+
+from streamplug.interfaces import canonical_node_bounds, locate_entry
 from streamplug.plan.epoch import (
     Epoch,
     JoinedEpoch,
@@ -15,12 +17,39 @@ from streamplug.plan.epoch import (
     equal_offsets,
     position_owner,
 )
-from streamplug.plan.ordered_samples import OrderedSamples
 from streamplug.plan.planner import Planner
-from streamplug.plan.position import Position
-from streamplug.plan.segment import Segment
+from streamplug.plan.segment import Position, Segment
+from streamplug.plan.selection import OrderedSamples
 from streamplug.plan.streams import Streams
 from streamplug.types import Int64, World
+
+
+class CanonicalNodes:
+    """Split of ``[0, size)`` into `count` canonical nodes at `bounds`, and their interleaved sequence.
+
+    Position ``f`` of that of C canonical nodes is position ``f // C`` of canonical node ``f % C`` until the
+    shortest one ends. Sizes differ by one at most; the last entries of longer ones come at the end.
+    """
+
+    def __init__(self, size: int, count: int) -> None:
+        self.size, self.count = size, count
+        self.bounds = canonical_node_bounds(size, count)
+        self._even = size // count * count  # end of the positions with all canonical nodes
+        self._longer = np.flatnonzero(np.diff(self.bounds) > size // count)
+
+    def entries(self, positions: Int64) -> Int64:
+        offset, canonical_node = np.divmod(positions, self.count)
+        if len(self._longer):
+            excess = np.clip(positions - self._even, 0, len(self._longer) - 1)
+            canonical_node = np.where(positions < self._even, canonical_node, self._longer[excess])
+        entries: Int64 = self.bounds[canonical_node] + offset
+        return entries
+
+    def position(self, entry: int) -> int:
+        canonical_node, offset = locate_entry(self.bounds, entry)
+        if offset * self.count < self._even:
+            return offset * self.count + canonical_node
+        return self._even + int(np.searchsorted(self._longer, canonical_node))
 
 
 class ElasticEpoch(Epoch):

@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from streamplug.errors import ConfigError, PluginError
 from streamplug.plan.epoch import Epoch
-from streamplug.plan.position import Position
-from streamplug.plan.segment import Segment
+from streamplug.plan.segment import Position, Segment
 from streamplug.plan.streams import Streams
 from streamplug.types import Int64, World
 
@@ -180,3 +181,25 @@ def checked_identity(planner: Planner, segment: Segment) -> Any:
         raise PluginError(
             f"{kind}: identity() returned {identity!r:.100}, which is not made of JSON values: {error}"
         ) from None
+
+
+def order_substitutes(sample: int, ids: Int64, first_ids: Sequence[int]) -> Int64:
+    """Return the samples that may take the place of `sample`, in the order in which they are tried.
+
+    Those of the same stream come first, from half of them further on in cyclic order, so that neighbours,
+    which one damaged shard may have, get different substitutes.
+
+    Args:
+        sample: The sample id, which is in `ids`.
+        ids: Distinct sample ids of the step, ascending, shape ``[n]``.
+        first_ids: First sample id of each stream, and the total.
+
+    Returns:
+        Sample ids, shape ``[n - 1]``.
+    """
+    streams = np.searchsorted(first_ids, ids, side="right")
+    is_same = streams == np.searchsorted(first_ids, sample, side="right")
+    same, other = ids[is_same], ids[~is_same]
+    same = np.roll(same, -(int(np.searchsorted(same, sample)) + len(same) // 2))
+    other = np.roll(other, -int(np.searchsorted(other, sample)))
+    return np.concatenate([same[same != sample], other])

@@ -1,4 +1,4 @@
-"""What holds of a run from a position on."""
+"""Where a run stands, and what holds of it from a position on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,25 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.plan.position import Position
 from streamplug.types import World
 
 MAX_PROPORTION = 1e100
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Position:
+    """A place between two steps: all that comes before it was handed out.
+
+    It is the same in every world, so a change of the world converts nothing.
+
+    Attributes:
+        epoch: Number of the epoch, from 0.
+        done: Units of the order of that epoch before it, over all ranks: samples, or batches where these vary
+            in size. The end of an epoch is the start of the next one.
+    """
+
+    epoch: int = 0
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True)

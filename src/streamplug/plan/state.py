@@ -10,8 +10,7 @@ from typing import Any
 
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan.dataset_fingerprint import DatasetFingerprint, describe_difference
-from streamplug.plan.position import Position
-from streamplug.plan.segment import Segment, check_proportions
+from streamplug.plan.segment import Position, Segment, check_proportions
 
 STATE_VERSION = 2
 ORDER_KEY = "order"

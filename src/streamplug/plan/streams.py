@@ -12,8 +12,7 @@ import numpy as np
 
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan.mixture import Mixture, WeightedMixture
-from streamplug.plan.ordered_samples import OrderedSamples
-from streamplug.plan.selection import Selection
+from streamplug.plan.selection import OrderedSamples, Selection
 from streamplug.types import Int64
 
 

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from streamplug.plugin.catalog import load_manifests as load_manifests
     from streamplug.plugin.discovery import BROKEN as BROKEN
     from streamplug.plugin.discovery import OK as OK
+    from streamplug.plugin.discovery import PROJECT as PROJECT
     from streamplug.plugin.discovery import PluginEntry as PluginEntry
     from streamplug.plugin.discovery import disabled_reason as disabled_reason
     from streamplug.plugin.discovery import distribution_of as distribution_of
+    from streamplug.plugin.discovery import hookimpl as hookimpl
     from streamplug.plugin.discovery import inventory as inventory
     from streamplug.plugin.discovery import normalize as normalize
-    from streamplug.plugin.hookspecs import PROJECT as PROJECT
-    from streamplug.plugin.hookspecs import hookimpl as hookimpl
     from streamplug.plugin.kinds import KINDS as KINDS
     from streamplug.plugin.location import absolute_location as absolute_location
     from streamplug.plugin.location import is_http as is_http
@@ -54,9 +54,8 @@ else:
         __name__,
         {
             "catalog": "load_catalog load_manifests",
-            "discovery": "BROKEN OK PluginEntry disabled_reason distribution_of inventory "
-            "normalize",
-            "hookspecs": "PROJECT hookimpl",
+            "discovery": "BROKEN OK PROJECT PluginEntry disabled_reason distribution_of hookimpl "
+            "inventory normalize",
             "kinds": "KINDS",
             "lazy": "lazy_names",
             "location": "absolute_location is_http is_url join local_path open_storage "

@@ -2,7 +2,7 @@
 
 Unlike pluggy's own loader, which stops at the first plugin that fails to import and silently drops a
 second distribution with the same entry name, this one loads each entry point by itself and records
-failures.
+failures. Public names that distributions add to `streamplug` are found in the same way.
 """
 
 from __future__ import annotations
@@ -10,25 +10,42 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint
+from typing import Any
 
 import pluggy
 
 from streamplug.errors import BrokenPluginError, ConfigError
-from streamplug.plugin import hookspecs
+from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.provider import Provider
 
+PROJECT = "streamplug"
+"""Name of the pluggy project and of the entry-point group."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
 HOOK = "streamplug_plugins"
 OK, DISABLED, BROKEN, REJECTED, AMBIGUOUS = "ok", "disabled", "broken", "rejected", "ambiguous"
 
 UNNAMED = "(unnamed)"
 
 _DISTRIBUTION = re.compile(rf"[A-Za-z0-9._-]+|{re.escape(UNNAMED)}")
+NAMES_GROUP = "streamplug.names"
+"""Entry point group of the names; values are ``module:attribute``."""
+
+
+@hookspec
+def streamplug_plugins() -> Iterable[Provider]:  # type: ignore[empty-body]  # pluggy calls only what implements it
+    """Return what a distribution provides.
+
+    Each target is a subclass of its kind's interface, and is imported when its name is used.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +158,7 @@ def inventory() -> Inventory:
         ConfigError: If a variable that names distributions is malformed.
     """
     entries: list[PluginEntry] = []
-    for point in sorted(importlib.metadata.entry_points(group=hookspecs.PROJECT), key=_sort_key):
+    for point in sorted(importlib.metadata.entry_points(group=PROJECT), key=_sort_key):
         entries += _load_entry_point(point)
     checked = Inventory(tuple(_mark_ambiguous(_reject_conflicts(entries))))
     if os.environ.get("STREAMPLUG_STRICT_PLUGINS", "") not in ("", "0"):
@@ -169,8 +186,8 @@ def _load_entry_point(point: EntryPoint) -> list[PluginEntry]:
         return [replace(plugin, status=BROKEN, reason=reason)]
     # One manager per plugin: a common one would drop the second of two plugins of one name, and
     # refuse two distributions that name the same module.
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(sys.modules[__name__])
     try:
         manager.register(point.load())
         return list(_entries_of(manager, plugin))
@@ -240,3 +257,27 @@ def _mark_ambiguous(entries: list[PluginEntry]) -> Iterator[PluginEntry]:
             yield replace(entry, status=AMBIGUOUS, reason=reason)
         else:
             yield entry
+
+
+def load_name(name: str) -> Any:
+    """Return the object that an installed distribution adds to `streamplug` by a name.
+
+    Raises:
+        AttributeError: If no distribution of ours has the name.
+        ImportError: If its distribution is not installed, is disabled, or cannot be imported.
+    """
+    points = [
+        point for point in importlib.metadata.entry_points(group=NAMES_GROUP) if point.name == name
+    ]
+    if len(points) > 1:
+        providers = " and ".join(sorted(map(distribution_of, points)))
+        raise ImportError(f"streamplug.{name} is in {providers}: uninstall one")
+    for point in points:
+        if reason := disabled_reason(distribution_of(point)):
+            raise ImportError(f"{name} is in {distribution_of(point)}, which is disabled: {reason}")
+        return point.load()
+    if distribution := load_catalog().get("name", {}).get(name):
+        raise ImportError(
+            f"{name} is in {distribution}, which is not installed: pip install {distribution}"
+        )
+    raise AttributeError(f"module 'streamplug' has no attribute {name!r}")

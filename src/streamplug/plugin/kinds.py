@@ -29,9 +29,9 @@ class Kind:
         return interface
 
 
-def _builtin(package: str, **targets: str) -> dict[str, str]:
-    """Return full targets in a package of `streamplug.builtin` by name."""
-    return {name: f"streamplug.builtin.{package}.{target}" for name, target in targets.items()}
+def _builtin(**targets: str) -> dict[str, str]:
+    """Return full targets in `streamplug.builtin` by name."""
+    return {name: f"streamplug.builtin.{target}" for name, target in targets.items()}
 
 
 _SIZED_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -43,32 +43,34 @@ KINDS: Mapping[str, Kind] = {
         Kind(
             "storage",
             "streamplug.interfaces:Storage",
-            _builtin("storages", file="local:LocalStorage"),
+            _builtin(file="local_storage:LocalStorage"),
         ),
         Kind(
             "compression",
             "streamplug.interfaces:Compression",
-            _builtin("compressions", none="none:NoCompression", gz="gzip:Gzip")
-            | _builtin("compressions", bz2="bzip2:Bzip2", xz="xz:Xz"),
+            _builtin(none="compressions.none:NoCompression", gz="compressions.gzip:Gzip")
+            | _builtin(bz2="compressions.bzip2:Bzip2", xz="compressions.xz:Xz"),
         ),
         Kind(
             "encoding",
             "streamplug.interfaces:Encoding",
-            _builtin("encodings", bytes="plain:Bytes", str="plain:Str", int="scalar:Int")
+            _builtin(
+                bytes="encodings.plain:Bytes", str="encodings.plain:Str", int="encodings.scalar:Int"
+            )
             | {
                 name: f"streamplug.builtin.encodings.scalar:{name.title().replace('Ui', 'UI')}"
                 for name in (*_SIZED_INTEGERS, *_SIZED_FLOATS)
             }
-            | _builtin("encodings", str_int="decimal:StrInt", str_float="decimal:StrFloat")
-            | _builtin("encodings", str_decimal="decimal:StrDecimal")
-            | _builtin("encodings", ndarray="array:NDArrayEncoding")
-            | _builtin("encodings", json="json:Json", pkl="pickle:Pickle"),
+            | _builtin(str_int="encodings.scalar:StrInt", str_float="encodings.scalar:StrFloat")
+            | _builtin(str_decimal="encodings.scalar:StrDecimal")
+            | _builtin(ndarray="encodings.array:NDArrayEncoding")
+            | _builtin(json="encodings.json:Json", pkl="encodings.pickle:Pickle"),
         ),
-        Kind("format", "streamplug.interfaces:Format", _builtin("formats", mds="mds:MDS")),
+        Kind("format", "streamplug.interfaces:Format", _builtin(mds="mds:MDS")),
         Kind(
             "shuffle",
             "streamplug.interfaces:ShuffleAlgorithm",
-            _builtin("shuffles", none="none:NoShuffle", window="window:WindowShuffle")
+            _builtin(none="shuffles.none:NoShuffle", window="shuffles.window:WindowShuffle")
             | {"global": "streamplug.builtin.shuffles.bijection:GlobalShuffle"},
         ),
         Kind(
@@ -86,7 +88,7 @@ KINDS: Mapping[str, Kind] = {
             "streamplug.source:Access",
             {"shard": "streamplug.source.access:ShardAccess"},
         ),
-        Kind("callback", "streamplug.interfaces:Callback", _builtin("callbacks", log="log:Log")),
+        Kind("callback", "streamplug.interfaces:Callback", _builtin(log="log:Log")),
         Kind("engine", "streamplug.interfaces:Engine", {}),
     )
 }

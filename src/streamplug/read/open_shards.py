@@ -7,8 +7,10 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 from itertools import repeat
 from threading import Lock, RLock
@@ -18,16 +20,23 @@ from weakref import WeakSet
 import numpy as np
 
 from streamplug.cache import ShardStore, close_evicted_callbacks
-from streamplug.errors import CorruptShardError, DataError, PluginError, StorageError
+from streamplug.errors import (
+    CorruptShardError,
+    DataError,
+    PluginError,
+    StorageError,
+    StreamplugError,
+)
 from streamplug.index import Index, Schema
-from streamplug.interfaces import ShardInfo, ShardReader
+from streamplug.interfaces import ShardInfo, ShardReader, lazy_values
 from streamplug.read.memory_map import MappedFiles
-from streamplug.read.shard_failures import ShardFailures
 from streamplug.read.stream_shards import StreamShards
-from streamplug.read.value_places import place_row, set_places
 from streamplug.transfer import map_disk_errors
 from streamplug.types import ColumnValues, Int64, Sample
 
+_Errors = tuple[type[StreamplugError], ...]
+
+SHARD_ERRORS: _Errors = (DataError, StorageError)
 MAX_OPEN = 512
 """Maximum number of open shards; they cost address space and page tables, not file descriptors."""
 
@@ -36,12 +45,46 @@ USED_SECONDS = 1.0  # interval between touches of a cached shard in use
 SWEEP_SECONDS = 0.1  # interval between searches for evicted shards
 _MAX_OPEN_ATTEMPTS = 10
 _LOG = logging.getLogger("streamplug.read")
-
 _EMPTY = np.empty(0, np.uint8)
 _NO_LISTS = (AbstractSet, Mapping, str, bytes)
 """What has a length, but no values in order."""
+
 _LISTS = (list, np.ndarray)
 """What nearly all encodings return: for these, the slow checks of abstract classes are left out."""
+
+
+class ShardFailures:
+    """Errors of the shards of one stream, raised again without another attempt; nothing at first."""
+
+    def __init__(self) -> None:
+        self._errors: dict[int, StreamplugError] | None = None
+
+    def remember(self) -> None:
+        """Forget all errors, and remember those to come."""
+        self._errors = {}
+
+    @property
+    def enabled(self) -> bool:
+        """Whether errors are remembered."""
+        return self._errors is not None
+
+    def __contains__(self, shard: int) -> bool:
+        return shard in (self._errors or {})
+
+    @contextmanager
+    def guard(self, shard: int, kinds: _Errors = SHARD_ERRORS) -> Iterator[None]:
+        """Raise the remembered error of a shard, or remember one of these kinds that the block raises."""
+        errors = self._errors
+        if errors is None:
+            yield
+            return
+        if shard in errors:
+            raise copy(errors[shard])  # the error itself would collect tracebacks
+        try:
+            yield
+        except kinds as error:
+            errors[shard] = copy(error)
+            raise
 
 
 class ColumnSelection:
@@ -375,3 +418,69 @@ def _close_all() -> bool:
 
 close_evicted_callbacks.append(_close_all_evicted)
 os.register_at_fork(after_in_child=_free_all_in_child)
+
+
+class ValuePlace:
+    """Where a value is stored, as errors say it; made for each lazy value, so its text is made late."""
+
+    __slots__ = ("_column", "_item", "_name_of", "_row", "_where")
+
+    def __init__(
+        self,
+        where: str,
+        name_of: Callable[[int], str | None] | None,
+        row: int,
+        column: str,
+        item: int | None,
+    ) -> None:
+        # Not the shard itself, whose files would stay mapped.
+        self._where, self._name_of = where, name_of
+        self._row, self._column, self._item = row, column, item
+
+    def __str__(self) -> str:
+        name = None if self._name_of is None else self._name_of(self._row)
+        named = f" ({name})" if name else ""
+        item = "" if self._item is None else f", item {self._item}"
+        return f"{self._where}: sample {self._row}{named}, column {self._column!r}{item}"
+
+
+def set_places(
+    columns: Iterable[tuple[str, ColumnValues]], shards: Iterable[OpenShard], rows: Sequence[int]
+) -> None:
+    """Tell the lazy values of some columns where they are stored.
+
+    Args:
+        columns: Names and values of the columns.
+        shards: The shard of each sample.
+        rows: Number of each sample in it.
+    """
+    shards = list(shards)
+    for column, values in columns:
+        for value, shard, row in zip(values, shards, rows):
+            _set_place(value, shard.where, shard.name_of, row, column)
+
+
+def place_row(read: Callable[[int], Sample], shard: OpenShard) -> Callable[[int], Sample]:
+    """Return a function that reads a sample as `read` does, and tells lazy values where they are stored."""
+    names, where, name_of = shard.lazy_columns, shard.where, shard.name_of
+
+    def placed(row: int) -> Sample:
+        sample = read(row)
+        for name in names:
+            _set_place(sample[name], where, name_of, row, name)
+        return sample
+
+    return placed
+
+
+def _set_place(
+    value: object,
+    where: str,
+    name_of: Callable[[int], str | None] | None,
+    row: int,
+    column: str,
+) -> None:
+    lazies = lazy_values(value)
+    is_one = len(lazies) == 1 and lazies[0] is value
+    for number, lazy in enumerate(lazies):
+        lazy.place = ValuePlace(where, name_of, row, column, None if is_one else number)

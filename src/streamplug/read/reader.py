@@ -13,12 +13,13 @@ import numpy as np
 from streamplug.errors import DataError
 from streamplug.heap import keep_freed_memory
 from streamplug.plugin_kit import PlacedValues, merge_values
-from streamplug.read.assemble import ShardGroups, make_samples
 from streamplug.read.gather import (
     Batch,
     GatheredValues,
+    ShardGroups,
     gather_batches,
     gather_values,
+    make_samples,
     slice_columns,
 )
 from streamplug.read.open_shards import OpenShard

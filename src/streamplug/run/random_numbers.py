@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from streamplug.config import whole_number
-from streamplug.errors import ConfigError
-from streamplug.run.exit import closed_at_exit
-from streamplug.run.feed import Block
-from streamplug.run.loop import Part
-from streamplug.types import ColumnValues, Sample
+from streamplug.errors import ConfigError, DecodeError
+from streamplug.interfaces import LazyValue
 
 _SAMPLE, _BATCH = 0, 1  # part of the counter, so that a sample and a batch share no numbers
 _WORD = (1 << 64) - 1
@@ -87,6 +84,19 @@ def place_of(rng: np.random.Generator) -> tuple[int, int, int] | None:
     return int(state["state"]["key"][1]), step, sample_id
 
 
+@contextmanager
+def name_value(value: object, column: str, rng: np.random.Generator) -> Iterator[None]:
+    """Name in a `DecodeError` the value that a transform decodes: its place, else its sample and column."""
+    try:
+        yield
+    except DecodeError as error:
+        place = place_of(rng)
+        where = "" if place is None else "epoch {}, step {}, sample {}, ".format(*place)
+        if isinstance(value, LazyValue) and value.place is not None:
+            raise DecodeError(f"{where}{value.name_place(error)}") from error
+        raise DecodeError(f"{where}column {column!r}: {error}") from error
+
+
 def takes_rng(function: Callable[..., Any], name: str) -> bool:
     """Return whether a transform takes a generator: it requires two parameters.
 
@@ -115,85 +125,3 @@ def takes_rng(function: Callable[..., Any], name: str) -> bool:
             f"({value}) or ({value}, rng); bind other arguments by functools.partial"
         )
     return len(required) == 2
-
-
-class RngIteration:
-    """Mixin with the iterations of a data set that yield random generators."""
-
-    @closed_at_exit
-    def samples_with_rng(self: Any) -> Iterator[tuple[Sample, np.random.Generator]]:
-        """Yield this worker's samples of the next epoch, each with its random generator.
-
-        A generator depends on `shuffle_seed`, the epoch, the step and the sample id alone, see `sample_rng`.
-        It is one object, set anew for each sample: use it before the next sample is taken.
-
-        Raises:
-            ConfigError: If a subclass yields more or fewer samples than the order has.
-        """
-        session = self._session
-        by_any_thread = self.may_read_ahead
-        with (
-            session.looping(session.begin()) as loop,
-            session.telling(loop, by_any_thread=by_any_thread),
-        ):
-            yield from self.samples_of(loop)
-
-    def samples_of(self: Any, part: Part) -> Iterator[tuple[Sample, np.random.Generator]]:
-        """Yield the samples of `part`, which the session was told, as `samples_with_rng`."""
-        session = self._session
-        rng = SampleRng(session.run.options.shuffle_seed)
-        blocks = part.blocks = deque[Block]()
-        global_step = lambda step: session.run.global_step(part.epoch, step, session.world)  # noqa: E731
-        places = _places(part.epoch, blocks, global_step)
-        for sample in self:
-            if (place := next(places, None)) is None:
-                raise _one_to_one(self)
-            yield sample, rng.of_sample(*place)
-        if next(places, None) is not None:
-            raise _one_to_one(self)
-
-    @closed_at_exit
-    def batches_with_rng(
-        self: Any, batch_size: int | None = None, *, num_threads: int = 0
-    ) -> Iterator[tuple[dict[str, ColumnValues], np.random.Generator]]:
-        """Yield this rank's batches of the next epoch as `batches`, each with its random generator.
-
-        A generator depends on `shuffle_seed`, the epoch, the step and the rank. It is one object, set anew
-        for each batch: use it before the next batch is taken.
-
-        Args:
-            batch_size: As for `batches`.
-            num_threads: As for `batches`.
-
-        Raises:
-            ConfigError: As for `batches`.
-        """
-        session = self._session
-        rng = SampleRng(session.run.options.shuffle_seed)
-        by_any_thread = self.may_read_ahead
-        with (
-            session.looping(session.begin()) as loop,
-            session.telling(loop, by_any_thread=by_any_thread),
-        ):
-            for batch in self.batches(batch_size, num_threads=num_threads):
-                epoch, step = loop.latest_place()
-                yield batch, rng.of_batch(epoch, step, session.world.rank)
-
-
-def _places(
-    epoch: int, blocks: deque[Block], global_step: Callable[[int], int]
-) -> Iterator[tuple[int, int, int]]:
-    """Yield epoch, step and sample id of each sample of some blocks, which it removes from the left."""
-    while blocks:
-        latest = number = -1
-        for step, sample_id in blocks.popleft().samples():
-            if step != latest:
-                latest, number = step, global_step(step)
-            yield epoch, number, sample_id
-
-
-def _one_to_one(dataset: Any) -> ConfigError:
-    return ConfigError(
-        f"{type(dataset).__name__}.__iter__ must yield one value per sample, in order, for random generators "
-        "that belong to samples; change samples in __getitem__ or in the transform"
-    )

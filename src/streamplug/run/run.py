@@ -24,8 +24,8 @@ from streamplug.plan import (
 )
 from streamplug.run.hints import warn_about_batches, warn_about_order
 from streamplug.run.loop import Loop, ended_error
-from streamplug.run.order_options import OrderOptions
-from streamplug.run.shared_epoch import SharedEpoch, WorkerLoop, private_cells
+from streamplug.run.order import OrderOptions
+from streamplug.run.shared_epoch import SharedEpoch, WorkerLoop
 from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
@@ -74,7 +74,7 @@ class Run:
         self.start, self.version, self.num_resizes, self.num_loops = Position(), 0, 0, 0
         self.trainer_epoch: int | None = None
         self._start_trainer_epoch: int | None = None  # that of `start`
-        self.shared = SharedEpoch(private_cells())
+        self.shared = SharedEpoch()
         self._forget_loops()
 
     def _forget_loops(self) -> None:
@@ -91,7 +91,7 @@ class Run:
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
-        self.shared = SharedEpoch(private_cells())
+        self.shared = SharedEpoch()
         self._forget_loops()
 
     # -- order -----------------------------------------------------------------------

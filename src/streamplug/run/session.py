@@ -202,6 +202,12 @@ class Session:
                 known.pop(next(iter(known)), None)
         return known[key]
 
+    def describe(self, sample: int, epoch: int, step: int) -> str:
+        """Return in words where a sample is stored, and when it is read."""
+        url = self.streams[self.reader.locate(sample)[0]].stream.url
+        where = self.reader.describe(sample)
+        return f"sample {sample} ({url}, {where}; epoch {epoch}, step {step})"
+
     # -- world -----------------------------------------------------------------------
 
     def resize(

@@ -63,13 +63,13 @@ class SharedEpoch:
     unless torch sends it to a worker.
     """
 
-    def __init__(self, cells: Int64, sets: int | None = None) -> None:
-        """Use `cells`: int64, shape ``[CELLS]``, zeros at first.
+    def __init__(self, cells: Int64 | None = None, sets: int | None = None) -> None:
+        """Use `cells`: int64, shape ``[CELLS]``, zeros at first; None for cells of this process alone.
 
         `sets` is the value of `sets` when this process was started; None for the current one.
         """
-        self._cells = cells
-        self._numbers = cells.data  # single cells are read faster from it
+        self._cells = np.zeros(CELLS, np.int64) if cells is None else cells
+        self._numbers = self._cells.data  # single cells are read faster from it
         self._sets = self.sets if sets is None else sets
         self._latest = 0, 0  # process, and number of the loop that it started or joined last
         self._seen = self.begun()
@@ -180,8 +180,3 @@ def _find(loop: WorkerLoop, values: Int64, own: int) -> int:
     # of the next loop are larger by its number of workers.
     same_loop = others[(-loop.workers < ahead) & (ahead < workers)]
     return _latest(same_loop) if same_loop.size else 0
-
-
-def private_cells() -> Int64:
-    """Return cells that are used by one process only."""
-    return np.zeros(CELLS, np.int64)

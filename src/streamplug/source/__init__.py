@@ -1,11 +1,9 @@
 """Opening of streams: sources, the index of a data set, and opened streams."""
 
 from streamplug.source.access import Access, ShardAccess, ShardFiles, make_access
-from streamplug.source.index_reader import read_index
-from streamplug.source.index_source import IndexSource, keeps_index
+from streamplug.source.index_source import IndexSource, keeps_index, read_index
 from streamplug.source.location import StreamLocation
-from streamplug.source.open_sources import OpenSources
-from streamplug.source.open_stream import OpenStream, check_column_names
+from streamplug.source.open_stream import OpenSources, OpenStream, check_column_names
 from streamplug.source.source import (
     Source,
     find_format_source,

@@ -60,10 +60,13 @@ from streamplug.transfer.scan_files import (
     read_scan_file,
     scan_file_path,
 )
-from streamplug.transfer.stall_timeout import StalledError
-from streamplug.transfer.storage_wrapper import StorageWrapper
+from streamplug.transfer.stall_timeout import (
+    DOWNLOAD_TIMEOUT_SECONDS,
+    StalledError,
+    StorageWrapper,
+    TimeoutStorage,
+)
 from streamplug.transfer.tempdir import TemporaryDirectory, check_private, make_temp_root, temp_root
-from streamplug.transfer.timeout_storage import DOWNLOAD_TIMEOUT_SECONDS, TimeoutStorage
 from streamplug.transfer.verify import size_error, verify_file
 
 __all__ = [

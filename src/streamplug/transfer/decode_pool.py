@@ -7,8 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from time import perf_counter
 from typing import Generic, TypeVar
 
-from streamplug.transfer.pool import Job, ThreadPool
-from streamplug.transfer.threads import end_idle_threads
+from streamplug.transfer.pool import Job, ThreadPool, end_idle_threads
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -8,19 +8,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from secrets import token_hex
 
-from streamplug.errors import CorruptShardError, HashMismatchError
+from streamplug.errors import HashMismatchError
 from streamplug.interfaces import Storage
-from streamplug.plugin_kit import OversizeError, commit_file, current
 from streamplug.transfer import ranges
 from streamplug.transfer.disk_errors import map_storage_errors
 from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
-from streamplug.transfer.stall_timeout import StalledError, bytes_of, run_with_timeout
+from streamplug.transfer.stall_timeout import (
+    StalledError,
+    download_to_staging_file,
+    run_with_timeout,
+)
 from streamplug.types import FileInfo
 
-_OVERSIZE_BYTES = 1 << 20
-"""Bytes beyond twice the size in the index at which a download ends; smaller files are verified whole."""
 _LOG = logging.getLogger("streamplug.transfer")
 
 
@@ -81,43 +81,3 @@ def download_file(
     finally:
         with suppress(OSError):
             marker.unlink()
-
-
-def download_to_staging_file(
-    write: Callable[[Path], object],
-    url: str,
-    path: Path,
-    timeout: float,
-    *,
-    check_copy: Callable[[Path], None] = lambda _: None,
-    size: int | None = None,
-) -> None:
-    """Call `write` with a staging file and a stall timeout; check the file, and rename it to `path`.
-
-    `size` is the expected one in bytes; CorruptShardError is raised as soon as it is far exceeded.
-    """
-    # Twice, as a client may copy a partial file of its own to the staging file.
-    max_bytes = None if size is None else 2 * size + _OVERSIZE_BYTES
-    # A unique name, as an abandoned attempt may continue to write.
-    part = path.with_name(f"{path.name}-{token_hex(4)}")
-
-    def write_part() -> None:
-        try:
-            write(part)
-        finally:
-            scope = current()
-            if scope is not None and scope.stopped:  # abandoned: the caller's cleanup has run
-                part.unlink(missing_ok=True)
-
-    try:
-        with map_storage_errors(url, part):
-            run_with_timeout(write_part, url, timeout, lambda: bytes_of(part), max_bytes)
-        check_copy(part)
-        commit_file(part, path)
-    except OversizeError as error:
-        raise CorruptShardError(
-            f"{url} has more than {max_bytes} bytes where {size} were expected; it was replaced, write or "
-            "copy it again"
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from streamplug.transfer.decode_pool import DecodePool
-from streamplug.transfer.pool import ThreadPool
-from streamplug.transfer.threads import end_idle_threads
+from streamplug.transfer.pool import ThreadPool, end_idle_threads
 from streamplug.types import Int64
 
 V = TypeVar("V")

@@ -13,9 +13,13 @@ from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Storage
 from streamplug.plugin import local_path, strip_client
 from streamplug.transfer.retry import call_with_retries
-from streamplug.transfer.stall_timeout import TIMEOUT_ADVICE, StalledError
-from streamplug.transfer.storage_wrapper import StorageWrapper
-from streamplug.transfer.timeout_storage import TimeoutStorage, read_staged
+from streamplug.transfer.stall_timeout import (
+    TIMEOUT_ADVICE,
+    StalledError,
+    StorageWrapper,
+    TimeoutStorage,
+    read_staged,
+)
 from streamplug.types import ObjectInfo
 
 T = TypeVar("T")

@@ -1,9 +1,7 @@
 """Writers of data sets."""
 
-from streamplug.write.columns import format_of, make_columns, make_encoder
 from streamplug.write.destination import delete_durably, quote_names
-from streamplug.write.mds_writer import MDSWriter
-from streamplug.write.writer import Writer
+from streamplug.write.writer import MDSWriter, Writer, format_of, make_columns, make_encoder
 
 __all__ = [
     "MDSWriter",

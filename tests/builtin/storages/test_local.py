@@ -8,8 +8,8 @@ import traceback
 import pytest
 from streamplug_testing.storage import StorageTests
 
-from streamplug.builtin.storages import local
-from streamplug.builtin.storages.local import LocalStorage
+from streamplug.builtin import local_storage as local
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import AccessDenied, ConfigError, NotFound, ObjectReplaced, StorageError
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 

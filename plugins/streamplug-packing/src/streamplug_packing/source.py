@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.dataset import StreamingDataset
+from streamplug.dataset import MapSource, StreamingDataset
 from streamplug.errors import ConfigError, DataError, DecodeError, add_note
 from streamplug.run import (
     Block,
-    MapSource,
     SampleRng,
     Session,
-    describe_sample,
     plan_blocks,
     takes_rng,
 )
@@ -166,7 +164,7 @@ class PackSource:
 
     def describe(self, place: SamplePlace) -> str:
         """Return where a sample is stored and when it is read."""
-        return describe_sample(self.session, place.sample, place.epoch, place.step)
+        return self.session.describe(place.sample, place.epoch, place.step)
 
     def collate(self, samples: list[Any], sizes: list[int], sample_ids: list[int]) -> Any:
         """Return a pack."""

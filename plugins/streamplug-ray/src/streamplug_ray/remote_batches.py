@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamplug.config import whole_number
-from streamplug.dataset import StreamingDataset
+from streamplug.dataset import StreamingDataset, resolve_indices
 from streamplug.errors import DataError, StateError, StorageError
 from streamplug.plugin import Registrations, registrations, restore
-from streamplug.read import resolve_indices
 from streamplug.run import Block, closed_at_exit
 from streamplug.types import ColumnValues, Int64
 

@@ -1,11 +1,12 @@
-"""Encodings of single numbers of fixed size, little-endian."""
+"""Encodings of single numbers: of fixed size, little-endian, or as text, exact at any size."""
 
 from __future__ import annotations
 
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from decimal import Decimal, InvalidOperation
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,3 +174,55 @@ class Int(_Integer):
 
     def unbatch(self, batch: ColumnValues) -> Sequence[Any]:
         return np.asarray(batch).tolist()  # type: ignore[no-any-return]  # NumPy says Any
+
+
+class _Text(Encoding):
+    _number: ClassVar[type[Any]]
+
+    def decode(self, data: memoryview) -> Any:
+        try:
+            return self._number(str(data, "utf-8"))
+        except (ValueError, InvalidOperation) as error:
+            kind = self._number.__name__
+            raise DecodeError(f"not {kind} as text: {bytes(data[:80])!r}") from error
+
+
+class StrInt(_Text):
+    """``str_int``: an integer of any size, in decimal digits."""
+
+    item = np.dtype("int64")
+
+    _number = int
+
+    def encode(self, value: Any) -> bytes:
+        # NumPy takes durations for integers.
+        if not isinstance(value, (int, np.integer)) or isinstance(value, np.timedelta64):
+            raise wrong_type_error("str_int", "an integer", value)
+        try:
+            return str(int(value)).encode()
+        except ValueError as error:  # more digits than sys.get_int_max_str_digits()
+            raise EncodeError(f"str_int: {error}") from error
+
+
+class StrFloat(_Text):
+    """``str_float``: a float, in the shortest digits that round-trip."""
+
+    item = np.dtype("float64")
+
+    _number = float
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, float):
+            raise wrong_type_error("str_float", "a float", value)
+        return float.__repr__(value).encode()
+
+
+class StrDecimal(_Text):
+    """``str_decimal``: a `decimal.Decimal` with all its digits."""
+
+    _number = Decimal
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, Decimal):
+            raise wrong_type_error("str_decimal", "a decimal.Decimal", value)
+        return str(value).encode()

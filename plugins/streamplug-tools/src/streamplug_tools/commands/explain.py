@@ -11,11 +11,10 @@ from typing import Any, Protocol, runtime_checkable
 import click
 
 from streamplug.cli import examples
-from streamplug.dataset import StreamingDataset
+from streamplug.dataset import SampleUse, StreamingDataset
 from streamplug.display import make_console, rows_table
 from streamplug.errors import StateError
 from streamplug.plan import unpack
-from streamplug.run import SampleUse
 from streamplug_tools.commands.options import refuse_options
 from streamplug_tools.commands.storage_options import storage_options
 from streamplug_tools.explain_dataset import is_config, open_dataset, state_to_load
