@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamplug.errors import CorruptShardError, EncodeError, EncodeTypeError, InvalidIndexError
+from streamplug.errors import CorruptShardError, EncodeError, InvalidIndexError
 from streamplug.interfaces import (
     Column,
     EncodedRows,
@@ -38,7 +38,13 @@ from streamplug.interfaces import (
     WritableFormat,
     WriteSettings,
 )
-from streamplug.plugin_kit import check_names, count_of, decode_error, encoded_bytes
+from streamplug.plugin_kit import (
+    check_names,
+    count_of,
+    decode_error,
+    encoded_bytes,
+    unencodable_error,
+)
 from streamplug.types import Buffer, Bytes1D, ColumnValues, Int64, Sample
 
 _U32 = np.dtype("<u4")
@@ -598,13 +604,9 @@ class MDSShardWriter(ShardWriter):
                 elif len(body) != size:
                     raise EncodeError(f"takes values of {size} bytes, got {len(body)}")
                 parts.append(body)
-        except EncodeError as error:
-            raise type(error)(f"column {name!r}: {error}") from error.__cause__
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise _unencodable(name, sample[name], error) from error
-        except KeyError:
+        except Exception as error:
             check_names(sample, self._names)
-            raise
+            raise unencodable_error(name, sample[name], error) from error
         if heads:
             if total > _MAX_FILE and max(heads) > _MAX_FILE:
                 raise EncodeError(
@@ -631,10 +633,8 @@ class MDSShardWriter(ShardWriter):
             encoded = column.encoding.encode_batch(values)
             if size is None:
                 encoded = [body if type(body) is bytes else encoded_bytes(body) for body in encoded]
-        except EncodeError as error:
-            raise type(error)(f"column {column.name!r}: {error}") from error.__cause__
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise _unencodable(column.name, values, error) from error
+        except Exception as error:
+            raise unencodable_error(column.name, values, error) from error
         if not isinstance(encoded, np.ndarray):
             encoded = list(encoded)
             if len(encoded) != count:
@@ -686,9 +686,3 @@ def _cut(rows: Bytes1D, count: int) -> list[memoryview]:
     flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]  # an array is a buffer
     size = len(flat) // count if count else 0
     return [flat[start : start + size] for start in range(0, count * size, size or 1)]
-
-
-def _unencodable(column: str, value: object, error: Exception) -> EncodeTypeError:
-    return EncodeTypeError(
-        f"column {column!r}: cannot encode {type(value).__name__}: {type(error).__name__}: {error}"
-    )

@@ -39,7 +39,7 @@ from streamplug.interfaces import (
     Storage,
 )
 from streamplug.plugin import make
-from streamplug.plugin_kit import DISK_FULL_ERRNOS, sleep
+from streamplug.plugin_kit import DISK_FULL_ERRNOS, naming_codec, sleep
 from streamplug.transfer import (
     DOWNLOAD_TIMEOUT_SECONDS,
     Observer,
@@ -186,7 +186,8 @@ def decompress_file(stored: Path, raw: Path, spec: str | None, size: int, where:
         codec: Compression = make("compression", spec or "none")
     with open_cancellable(stored) as source, raw.open("wb") as target:
         try:
-            codec.decompress_stream(source, target, max_size=size)
+            with naming_codec(codec):
+                codec.decompress_stream(source, target, max_size=size)
         except DataError as error:
             raise type(error)(f"{where}: {error}; write or copy it again") from error
 

@@ -13,6 +13,7 @@ from streamplug.errors import (
     ConfigError,
     NameTakenError,
     PluginError,
+    StreamplugError,
     UnknownNameError,
 )
 from streamplug.plugin.catalog import load_catalog
@@ -137,10 +138,29 @@ def make(kind: str, spec: str) -> Any:
 
     Raises:
         ConfigError: If there is no such kind, the spec is no text, or its argument is invalid.
-        PluginError: If the name cannot be resolved; see `resolve`.
+        PluginError: If the name cannot be resolved, see `resolve`, or its class does not make an object.
     """
     name, argument = split_spec(kind, spec)
-    return resolve(kind, name).from_spec(argument)
+    cls = resolve(kind, name)
+    try:
+        made = cls.from_spec(argument)
+    except StreamplugError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{kind} {spec!r}: {_method(cls)} raised {type(error).__name__}: {error}"
+        ) from error
+    base = KINDS[kind].interface_class()
+    if not isinstance(made, base):
+        raise PluginError(
+            f"{kind} {spec!r}: {_method(cls)} returned {type(made).__name__}: {made!r:.80}; expected an "
+            f"instance of {base.__name__}"
+        )
+    return made
+
+
+def _method(cls: type[Any]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}.from_spec"
 
 
 def split_spec(kind: str, spec: str) -> tuple[str, str | None]:
@@ -220,8 +240,13 @@ def _check_class(kind: str, name: str, cls: object, provider: str) -> None:
         raise PluginError(
             f"{provider} gives {cls!r} as {kind} {name!r}; expected a subclass of {base.__name__}"
         )
-    if abstract := sorted(getattr(cls, "__abstractmethods__", ())):
-        raise PluginError(f"{kind} {name!r} from {provider} lacks {', '.join(abstract)}")
+    needed = [
+        attribute
+        for attribute, hint in vars(base).get("__annotations__", {}).items()
+        if str(hint).startswith("ClassVar") and not hasattr(cls, attribute)
+    ]
+    if lacking := sorted([*getattr(cls, "__abstractmethods__", ()), *needed]):
+        raise PluginError(f"{kind} {name!r} from {provider} lacks {', '.join(lacking)}")
     version: int = cls.api_version  # type: ignore[attr-defined]  # of the interface
     if version != base.api_version:
         raise PluginError(

@@ -11,10 +11,17 @@ from streamplug.plugin_kit.cancellation import (
     inside,
     sleep,
 )
-from streamplug.plugin_kit.check_columns import check_names, count_of, encoded_bytes, length_of
+from streamplug.plugin_kit.check_columns import (
+    check_names,
+    count_of,
+    encoded_bytes,
+    length_of,
+    unencodable_error,
+)
 from streamplug.plugin_kit.codec_errors import (
     damaged_error,
     large_value_error,
+    naming_codec,
     parsing,
     short_repr,
     too_large_error,
@@ -83,6 +90,7 @@ __all__ = [
     "make_directory",
     "merge_values",
     "missing_error",
+    "naming_codec",
     "parsing",
     "retryable_cause",
     "short_repr",
@@ -96,6 +104,7 @@ __all__ = [
     "system_call",
     "too_large_error",
     "undecodable_error",
+    "unencodable_error",
     "windows",
     "wrong_type_error",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
-from streamplug.errors import EncodeError, EncodeTypeError
+from streamplug.errors import EncodeError, EncodeTypeError, StreamplugError
 
 _SINGLE_VALUES = (str, bytes, bytearray, Mapping, AbstractSet)
 """Types with a length that are single values, or have no order."""
@@ -76,6 +76,15 @@ def encoded_bytes(body: Any) -> bytes:
             return view.tobytes()
     raise EncodeTypeError(
         f"its encoding returned {type(body).__name__}: {body!r:.80}; expected bytes"
+    )
+
+
+def unencodable_error(column: str, value: object, error: Exception) -> StreamplugError:
+    """Return the error for a value, or a column of values, for which an encoding raised an error."""
+    if isinstance(error, StreamplugError):
+        return type(error)(f"column {column!r}: {error}")
+    return EncodeTypeError(
+        f"column {column!r}: cannot encode {type(value).__name__}: {type(error).__name__}: {error}"
     )
 
 

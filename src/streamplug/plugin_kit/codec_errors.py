@@ -48,6 +48,23 @@ def damaged_error(suffix: str, reason: object) -> DecompressError:
 
 
 @contextmanager
+def naming_codec(codec: object) -> Iterator[None]:
+    """Raise DecompressError, which names the class of a codec, for what it lets through of its library.
+
+    Errors of the operating system are left: they are of the files.
+    """
+    try:
+        yield
+    except (StreamplugError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        cls = type(codec)
+        raise DecompressError(
+            f"{cls.__module__}.{cls.__qualname__} raised {type(error).__name__}: {error}"
+        ) from error
+
+
+@contextmanager
 def parsing(what: str, advice: str = "") -> Iterator[None]:
     """Raise DataError, which says that `what` is damaged, for the exceptions of a parser of untrusted data.
 

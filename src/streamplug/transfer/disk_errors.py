@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from streamplug.errors import AccessDenied, DataError, StorageError, StreamplugError
+from streamplug.errors import (
+    AccessDenied,
+    DataError,
+    StorageError,
+    StreamplugError,
+    add_note,
+)
 from streamplug.plugin_kit import (
     DISK_FULL_ERRNOS,
     OUTPUT_REMEDIES,
@@ -77,9 +83,10 @@ def map_storage_errors(url: str, local: Path | None = None) -> Iterator[None]:
     except Exception as error:
         if local is not None:
             raise_local_error(error, local)
-        if isinstance(error, StreamplugError) or not (
-            isinstance(error, OSError) or retryable_cause(error)
-        ):
+        if isinstance(error, StreamplugError):
+            raise
+        if not (isinstance(error, OSError) or retryable_cause(error)):
+            add_note(error, f"raised by the storage of {url}")
             raise
         # `from None`: the client's text may contain signed URLs or keys.
         raise storage_error(error, url) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
-from streamplug.errors import CorruptShardError, StorageError, Transient
+from streamplug.errors import CorruptShardError, PluginError, StorageError, Transient
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit import (
     OversizeError,
@@ -153,6 +153,8 @@ def download_to_staging_file(
     try:
         with map_storage_errors(url, part):
             run_with_timeout(write_part, url, timeout, lambda: bytes_of(part), max_bytes)
+        if not part.exists():
+            raise PluginError(f"{url}: its storage wrote no file, and raised no error")
         check_copy(part)
         commit_file(part, path)
     except OversizeError as error:
@@ -234,11 +236,15 @@ class TimeoutStorage(StorageWrapper):
         return read_staged(self, key, self.download_sized)
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        return self._run_counted(key, lambda: self._storage.read_range(key, start, stop), len)
+        return self._run_counted(
+            key, lambda: self._storage.read_range(key, start, stop), self._size
+        )
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         return self._run_counted(
-            key, lambda: self._storage.read_ranges(key, ranges), lambda parts: sum(map(len, parts))
+            key,
+            lambda: self._storage.read_ranges(key, ranges),
+            lambda parts: sum(map(self._size, parts)),
         )
 
     def read_version(
@@ -247,7 +253,7 @@ class TimeoutStorage(StorageWrapper):
         return self._run_counted(
             key,
             lambda: self._storage.read_version(key, ranges, version),
-            lambda read: sum(map(len, read[0])),
+            lambda read: sum(map(self._size, read[0])),
         )
 
     @property
@@ -258,7 +264,7 @@ class TimeoutStorage(StorageWrapper):
         return self._run_counted(
             " or ".join(sorted({key for key, _, _ in parts})),
             lambda: self._storage.read_many(parts),
-            lambda read: sum(len(part) for part in read if not isinstance(part, StorageError)),
+            lambda read: sum(self._size(p) for p in read if not isinstance(p, StorageError)),
         )
 
     def download(self, key: str, path: Path) -> None:
@@ -268,6 +274,16 @@ class TimeoutStorage(StorageWrapper):
         """Download an object of about this size in bytes; CorruptShardError if it is far larger."""
         write = partial(self._storage.download, key)
         download_to_staging_file(write, self.url_of(key), path, self._timeout, size=size)
+
+    def _size(self, part: object) -> int:
+        """Return the bytes of a part that the storage returned."""
+        if not isinstance(part, (bytes, bytearray, memoryview)):
+            cls = type(self._storage)
+            raise PluginError(
+                f"{self.url}: {cls.__module__}.{cls.__qualname__} returned {type(part).__name__} for a "
+                "range; expected bytes"
+            )
+        return len(part)
 
     def _run(self, key: str, operation: Callable[[], T]) -> T:
         with map_storage_errors(self.url_of(key)):

@@ -15,7 +15,7 @@ from weakref import WeakMethod
 import numpy as np
 
 from streamplug.config import Configurable, check_flags, parse_bytes, suggest_keywords, whole_number
-from streamplug.errors import ConfigError, EncodeError, WriterError
+from streamplug.errors import ConfigError, EncodeError, PluginError, StreamplugError, WriterError
 from streamplug.heap import keep_freed_memory
 from streamplug.index import chosen_hashes, digests, file_entry, format_index, make_encoding
 from streamplug.interfaces import (
@@ -144,7 +144,7 @@ def write_shard_file(
     raw = FileInfo(basename, size, digests(hashes, content))
     stored = None
     if compression is not None:
-        compressed = compression.compress(b"".join(content))
+        compressed = _compress(compression, b"".join(content), raw.basename)
         name = f"{basename}.{compression.suffix}" if compression.suffix else basename
         stored = FileInfo(name, len(compressed), digests(hashes, [compressed]))
         content = [compressed]
@@ -156,6 +156,20 @@ def write_shard_file(
     ):
         stream.writelines(content)
     return raw, stored
+
+
+def _compress(compression: Compression, data: bytes, basename: str) -> bytes:
+    cls = type(compression)
+    what = f"{basename}: {cls.__module__}.{cls.__qualname__}.compress"
+    try:
+        compressed: object = compression.compress(data)  # unchecked so far
+    except (StreamplugError, MemoryError):
+        raise
+    except Exception as error:
+        raise PluginError(f"{what} raised {type(error).__name__}: {error}") from error
+    if not isinstance(compressed, bytes):
+        raise PluginError(f"{what} returned {type(compressed).__name__}; expected bytes")
+    return compressed
 
 
 class _State(Enum):

@@ -21,7 +21,7 @@ from streamplug.errors import (
 )
 from streamplug.interfaces import Compression, Storage
 from streamplug.plugin import make
-from streamplug.plugin_kit import HEAD_BYTES, describe_misnamed
+from streamplug.plugin_kit import HEAD_BYTES, describe_misnamed, naming_codec
 from streamplug.transfer import (
     TemporaryDirectory,
     call_with_retries,
@@ -121,7 +121,11 @@ def _download(storage: Storage, stored: ObjectInfo, path: Path) -> None:
 def _decompress(stored: Path, path: Path, compression: str) -> None:
     codec: Compression = make("compression", compression)
     max_size = max(stored.stat().st_size * MAX_EXPANSION, MIN_EXPANSION_BYTES)
-    with open_cancellable(stored) as source, _DiskSparingFile(path) as target:
+    with (
+        open_cancellable(stored) as source,
+        _DiskSparingFile(path) as target,
+        naming_codec(codec),
+    ):
         codec.decompress_stream(source, target, max_size=max_size)
 
 

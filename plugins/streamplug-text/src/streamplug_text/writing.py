@@ -10,7 +10,7 @@ import numpy as np
 
 from streamplug.errors import EncodeError, EncodeTypeError
 from streamplug.interfaces import Column, ShardWriter, WriteSettings
-from streamplug.plugin_kit import check_names, count_of
+from streamplug.plugin_kit import check_names, count_of, unencodable_error
 from streamplug.types import Buffer, Int64
 from streamplug_text.row_writer import row_writer
 from streamplug_text.split import MAX_FILE, U32, schema_text
@@ -83,8 +83,8 @@ class LinesWriter(ShardWriter):
         for column, kind in zip(self.columns, self._kinds):
             try:
                 texts.append(kind.text(sample[column.name]))
-            except (EncodeError, ValueError) as error:
-                raise _unencodable(column.name, error) from error
+            except Exception as error:
+                raise unencodable_error(column.name, sample[column.name], error) from error
         return self._encoded(texts)
 
     def _encoded(self, texts: Sequence[str]) -> bytes:
@@ -103,8 +103,8 @@ class LinesWriter(ShardWriter):
         for column, kind in zip(self.columns, self._kinds):
             try:
                 texts.append(kind.texts(columns[column.name]))
-            except (EncodeError, ValueError, TypeError) as error:
-                raise _unencodable(column.name, error) from error
+            except Exception as error:
+                raise unencodable_error(column.name, columns[column.name], error) from error
         rows: Sequence[bytes | str]
         try:
             rows = self.plain_lines(texts)
@@ -132,9 +132,3 @@ def _value_of(column: Column) -> FieldValue:
     if not isinstance(column.encoding, FieldValue):
         raise EncodeTypeError(f"column {column.name!r}: {column.spec!r} is not text")
     return column.encoding
-
-
-def _unencodable(column: str, error: Exception) -> EncodeError:
-    if isinstance(error, EncodeError):
-        return type(error)(f"column {column!r}: {error}")
-    return EncodeError(f"column {column!r}: {type(error).__name__}: {error}")

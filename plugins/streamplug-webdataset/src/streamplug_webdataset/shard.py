@@ -9,7 +9,7 @@ import numpy as np
 
 from streamplug.errors import ConfigError, CorruptShardError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Column, ShardWriter, WriteSettings
-from streamplug.plugin_kit import encoded_bytes, length_of
+from streamplug.plugin_kit import encoded_bytes, length_of, unencodable_error
 from streamplug.types import Buffer, Int64
 from streamplug_webdataset.grouping import Grouping
 from streamplug_webdataset.headers import Headers
@@ -76,7 +76,7 @@ class TarWriter(ShardWriter):
                 body = encode(value)
                 values.append(body if type(body) is bytes else encoded_bytes(body))
         except Exception as error:
-            raise _unencodable(name, error) from error
+            raise unencodable_error(name, sample[name], error) from error
         return self._row(sample[KEY], values)
 
     def encode_batch(self, columns: Mapping[str, Any]) -> tuple[Buffer, Int64]:
@@ -187,7 +187,7 @@ def _encoded(column: Column, values: Any) -> list[Any]:
         if isinstance(made, list):
             made = [body if type(body) is bytes else encoded_bytes(body) for body in made]
     except Exception as error:
-        raise _unencodable(column.name, error) from error
+        raise unencodable_error(column.name, values, error) from error
     if not isinstance(made, list):
         size, flat = encoding.size or 0, made.reshape(-1).tobytes()
         made = [flat[at : at + size] for at in range(0, len(flat), size or 1)]
@@ -202,9 +202,3 @@ def _encoded(column: Column, values: Any) -> list[Any]:
     for place, value in zip(have, made):
         filled[place] = value
     return filled
-
-
-def _unencodable(name: str, error: Exception) -> EncodeError:
-    if isinstance(error, EncodeError):
-        return type(error)(f"column {name!r}: {error}")
-    return EncodeTypeError(f"column {name!r}: {type(error).__name__}: {error}")
