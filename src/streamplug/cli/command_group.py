@@ -36,6 +36,7 @@ _ADVICE = (
         "; files that need no index, such as Parquet, are read with their format= (--src-format)",
         "",
     ),
+    ("skip_bad", "; skip_bad= leaves out that many such samples", ""),
     ("download_timeout", ", or raise download_timeout=", ""),
 )
 """Arguments, advice that names them, and what commands say that have no such option."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +19,19 @@ from streamplug_files import PLAN_NAME
 from streamplug.config import parse_bytes
 from streamplug.errors import ConfigError, UnsafeTypeError
 from streamplug.index import INDEX_NAME, make_encoding
-from streamplug.interfaces import Column, Encoding
+from streamplug.interfaces import Column, Encoding, Storage
 from streamplug.plugin import local_path, open_storage, output_locations
 from streamplug.source import read_index
 from streamplug.stream import Stream
 from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
+from streamplug_tools.bad_samples import (
+    BAD_SAMPLE_ERRORS,
+    BadSamples,
+    count_reports,
+    read_report,
+    write_report,
+)
 from streamplug_tools.column_mapping import (
     ColumnMapping,
     add_key_column,
@@ -40,9 +47,10 @@ from streamplug_tools.options import (
     WriteResult,
     ignore_progress,
 )
+from streamplug_tools.part_sizes import samples_per_part
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values, same_encoding
-from streamplug_tools.row_access import Batch, Table, absolute_streams, move_caches
+from streamplug_tools.row_access import Batch, Table, absolute_streams, batch_row, move_caches
 from streamplug_tools.selection_order import (
     GaplessOrder,
     ListedOrder,
@@ -53,8 +61,6 @@ from streamplug_tools.selection_order import (
 from streamplug_tools.time_values import Convert, is_temporal, make_converter
 
 _INDEX_RETRIES = 2
-_SHARDS_PER_PART = 8
-"""Approximate shards per part: few shards are smaller than the limit."""
 
 
 class BatchTransform(Protocol):
@@ -63,6 +69,10 @@ class BatchTransform(Protocol):
     @property
     def columns(self) -> Sequence[str]:
         """Source columns that it needs decoded."""
+
+    @property
+    def is_by_sample(self) -> bool:
+        """Whether it makes one sample of each, so that an error is that of a sample."""
 
     def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
         """Yield the batches to write.
@@ -105,6 +115,7 @@ class CopyTask:
         change: Transformation, or None.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
         is_shared: Whether it is called on other machines.
+        skip_bad: Largest number of bad samples that are left out.
     """
 
     identity: ClassVar[str] = "copy"  # `parts` say the rest
@@ -114,6 +125,7 @@ class CopyTask:
     change: BatchTransform | None = None
     allow_unsafe_types: bool = False
     is_shared: bool = False
+    skip_bad: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _CACHED}
@@ -171,33 +183,79 @@ class CopyTask:
         begin, end = part["samples"]
         return f"samples {begin:,} to {end - 1:,} of the new data set" if end else "no samples"
 
-    def __call__(self, part: Mapping[str, Any]) -> Iterator[Batch]:
-        """Yield the samples of a part."""
-        batches = self._batches(*part["samples"])
-        if self.change is not None:
-            return self.change.apply(batches)
-        return (written for _, _, written in batches)
+    def __call__(self, part: Mapping[str, Any]) -> CopiedBatches:
+        """Return the samples of a part."""
+        return CopiedBatches(self, *part["samples"])
 
-    def _batches(self, begin: int, end: int) -> Iterator[tuple[Int64, Batch, Batch]]:
+    def watch_parts(self, home: Storage) -> Callable[[int], None]:
+        """Return a function that is called with each finished part, and raises after too many bad samples."""
+        return count_reports(home, self.skip_bad)
+
+    def place(self, sample_id: int) -> tuple[str, int]:
+        """Return the file and the row of a sample of the first input."""
+        return self._tables[0].place(sample_id)
+
+    def batches(
+        self, begin: int, end: int, bad: BadSamples
+    ) -> Iterator[tuple[Int64, Batch, Batch]]:
+        """Yield sample numbers, decoded columns for the transformation, and the columns to write.
+
+        Args:
+            begin: First position in the order.
+            end: End position, exclusive.
+            bad: Takes the samples that cannot be read.
+        """
         rows = min(table.rows for table in self._tables)
-        reads = [
-            table.read(GaplessOrder(i.order) if i.has_gaps else i.order, begin, end, rows)
-            for table, i in zip(self._tables, self.inputs)
+        while begin < end:
+            try:
+                for together in zip(*self._reads(begin, end, rows)):
+                    yield self._copied(begin, together)
+                    begin += len(together[0][0])
+                return
+            except BAD_SAMPLE_ERRORS:
+                stop = min(begin + rows, end)
+            for position in range(begin, stop):
+                if (single := self._single(position, bad)) is not None:
+                    yield single
+            begin = stop
+
+    def _reads(self, begin: int, end: int, rows: int) -> list[Iterator[tuple[Int64, Batch]]]:
+        return [
+            table.read(_readable_order(source), begin, end, rows)
+            for table, source in zip(self._tables, self.inputs)
         ]
-        for together in zip(*reads):
-            ids = together[0][0]
-            written: Batch = {}
-            if self.key is not None:
-                written[self.key] = [f"{n:09d}" for n in range(begin, begin + len(ids))]
-            for (_, batch), source, convert in zip(together, self.inputs, self._conversions):
-                values = {c.name: batch[c.source] for c in source.columns}
-                values.update({name: one(values[name]) for name, one in convert.items()})
-                if source.has_gaps:
-                    numbers = source.order.ids(begin, begin + len(ids))
-                    values = {name: with_gaps(column, numbers) for name, column in values.items()}
-                written.update(values)
-            begin += len(ids)
-            yield ids, self._decode_changed(together[0][1]), written
+
+    def _single(self, position: int, bad: BadSamples) -> tuple[Int64, Batch, Batch] | None:
+        """Return what `batches` yields for the sample at a position; None if it is bad."""
+        together = []
+        for table, source in zip(self._tables, self.inputs):
+            ids = _readable_order(source).ids(position, position + 1)
+            try:
+                together.append((ids, table.take(ids)))
+            except BAD_SAMPLE_ERRORS as error:
+                bad.add(*table.place(int(ids[0])), error)
+                return None
+        try:
+            return self._copied(position, together)
+        except BAD_SAMPLE_ERRORS as error:
+            bad.add(*self.place(int(together[0][0][0])), error)
+            return None
+
+    def _copied(
+        self, begin: int, together: Sequence[tuple[Int64, Batch]]
+    ) -> tuple[Int64, Batch, Batch]:
+        ids = together[0][0]
+        written: Batch = {}
+        if self.key is not None:
+            written[self.key] = [f"{n:09d}" for n in range(begin, begin + len(ids))]
+        for (_, batch), source, convert in zip(together, self.inputs, self._conversions):
+            values = {c.name: batch[c.source] for c in source.columns}
+            values.update({name: one(values[name]) for name, one in convert.items()})
+            if source.has_gaps:
+                numbers = source.order.ids(begin, begin + len(ids))
+                values = {name: with_gaps(column, numbers) for name, column in values.items()}
+            written.update(values)
+        return ids, self._decode_changed(together[0][1]), written
 
     @cached_property
     def _conversions(self) -> list[dict[str, Convert]]:
@@ -249,6 +307,65 @@ class CopyTask:
         return encodings
 
 
+class CopiedBatches(Iterator[Batch]):
+    """Batches of the samples of a part to write, without bad ones."""
+
+    def __init__(self, task: CopyTask, begin: int, end: int) -> None:
+        self._task = task
+        self._bad = BadSamples(task.skip_bad)
+        self._ids: Int64 | None = None
+        self._batches = self._iterate(task.batches(begin, end, self._bad))
+
+    def __next__(self) -> Batch:
+        return next(self._batches)
+
+    def skip(self, row: int, error: Exception) -> None:
+        """Leave out a row of the last batch, which cannot be stored.
+
+        Raises:
+            BadSampleError: If too many are left out.
+        """
+        if self._ids is None:  # the output of a program
+            raise error
+        self._bad.add(*self._task.place(int(self._ids[row])), error)
+
+    def report(self, home: Storage, number: int) -> None:
+        """Write the report of the part beside the data set."""
+        write_report(home, number, self._bad)
+
+    def _iterate(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
+        change = self._task.change
+        if change is not None and not change.is_by_sample:
+            yield from change.apply(batches)
+            return
+        for batch in batches:
+            yield from self._changed(*batch)
+
+    def _changed(self, ids: Int64, seen: Batch, written: Batch) -> Iterator[Batch]:
+        self._ids = ids
+        change = self._task.change
+        if change is None:
+            yield written
+            return
+        try:
+            changed = list(change.apply(iter([(ids, seen, written)])))
+        except BAD_SAMPLE_ERRORS as error:
+            if len(ids) == 1:
+                self.skip(0, error)
+                return
+        else:
+            yield from changed
+            return
+        for row in range(len(ids)):
+            yield from self._changed(
+                ids[row : row + 1], batch_row(seen, row), batch_row(written, row)
+            )
+
+
+def _readable_order(source: CopyInput) -> SelectionOrder:
+    return GaplessOrder(source.order) if source.has_gaps else source.order
+
+
 def map_table_columns(table: Table, output: Output, columns: Columns) -> list[ColumnMapping]:
     """Return the columns of a new data set from a table.
 
@@ -279,6 +396,7 @@ def copy(
     change: BatchTransform | None = None,
     encodings: Mapping[str, str] | None = None,
     allow_unsafe_types: bool = False,
+    bad: BadSamples | None = None,
 ) -> WriteResult:
     """Write a new data set.
 
@@ -291,6 +409,7 @@ def copy(
         change: Transformation, or None.
         encodings: Columns of the new data set, where `change` makes others than those of the inputs.
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
+        bad: Samples that are left out so far, and how many may be; None for none.
 
     Raises:
         OutputExistsError: If another data set exists there.
@@ -310,7 +429,8 @@ def copy(
     )
     size = inputs[0].order.size
     row_bytes = sum(table.row_bytes for table in tables)
-    rows = max(_SHARDS_PER_PART * parse_bytes(output.size_limit, "size_limit") // row_bytes, 1)
+    size_limit = parse_bytes(output.size_limit, "size_limit")
+    rows = samples_per_part(size, row_bytes, size_limit, output.processes)
     of = _digest([what, target, [asdict(c) for c in columns], [t.identity for t in tables]])
     stored = [column.name for column in columns if column.stored]
     parts = [
@@ -321,7 +441,8 @@ def copy(
     def report(counts: NDArray[np.int64]) -> None:
         on_progress(_writing(counts, parts, size))
 
-    make = CopyTask(tuple(inputs), key, change, allow_unsafe_types)
+    bad = bad or BadSamples(0)
+    make = CopyTask(tuple(inputs), key, change, allow_unsafe_types, skip_bad=bad.remaining)
     make.open()
     write_parts(
         make,
@@ -339,7 +460,7 @@ def copy(
         hashes=output.hashes,
         size_limit=output.size_limit,
     )
-    return _written(output)
+    return _written(output, len(parts), bad)
 
 
 def _writing(counts: NDArray[np.int64], parts: Sequence[dict[str, Any]], size: int) -> JobProgress:
@@ -397,7 +518,13 @@ def real_location(url: str) -> str:
     return f"{url if path is None else path.resolve()}".rstrip("/") + "/"
 
 
-def _written(output: Output) -> WriteResult:
+def _written(output: Output, parts: int, bad: BadSamples) -> WriteResult:
     storage = open_storage(output_locations(output.out)[-1], output.storage_options)
     index, _ = read_index(storage, _INDEX_RETRIES)
-    return WriteResult(storage.url, len(index), index.size, int(index.stored_shard_bytes.sum()))
+    reported = range(parts if bad.remaining else 0)
+    found = [
+        *bad.found,
+        *(sample for number in reported for sample in read_report(storage, number)),
+    ]
+    num_bytes = int(index.stored_shard_bytes.sum())
+    return WriteResult(storage.url, len(index), index.size, num_bytes, tuple(found))

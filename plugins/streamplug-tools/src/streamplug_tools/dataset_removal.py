@@ -28,8 +28,8 @@ COPIED = "copied"
 """Key of a plan that names the files of a copy that is not whole."""
 
 _PART_FILE = re.compile(r"part-([0-9]{5,18})/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+)")
-_REPORT = re.compile(r"failures/part-[0-9]{5,}\.json")
-"""Names of the reports of failed samples that streamplug-datasets writes beside parts."""
+_REPORT = re.compile(r"failures/part-([0-9]{5,18})\.json")
+"""Names of the reports of bad samples that are beside parts."""
 _OLD_INDEX_NAME = "index.streamplug"  # of earlier versions
 APPENDED_PREFIX = "append-"
 """Start of the names of folders with appended samples; a digest of 16 digits follows."""
@@ -91,7 +91,8 @@ def list_named_files(storage: Storage) -> tuple[list[ObjectInfo], list[ObjectInf
     own: list[ObjectInfo] = []
     others: list[ObjectInfo] = []
     for info in found:
-        key, part = info.key, _PART_FILE.fullmatch(info.key)
+        key = info.key
+        part = _PART_FILE.fullmatch(key) or _REPORT.fullmatch(key)
         is_named = key in named or (_is_own(key) if part is None else int(part[1]) < num_parts)
         (own if is_named and not _is_linked(storage, key) else others).append(info)
     return own, others

@@ -11,6 +11,7 @@ from typing import Any
 from streamplug.stream import Stream
 from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
+from streamplug_tools.bad_samples import BadSamples
 from streamplug_tools.column_mapping import ColumnMapping
 from streamplug_tools.copy import BatchTransform, CopyInput, copy, map_table_columns
 from streamplug_tools.expressions import Expression
@@ -20,6 +21,7 @@ from streamplug_tools.options import (
     ProgressCallback,
     Sources,
     WriteResult,
+    check_count,
     job_streams,
 )
 from streamplug_tools.row_access import Table, cache_locally
@@ -37,6 +39,7 @@ class DatasetJob:
         folder: Directory for temporary files.
         columns: Columns to write.
         on_progress: Called with the progress of each task, from time to time.
+        bad: Samples that are left out.
     """
 
     streams: Sequence[Stream]
@@ -44,6 +47,7 @@ class DatasetJob:
     folder: Path
     columns: Columns
     on_progress: ProgressCallback
+    bad: BadSamples
 
     def write(self, order: SelectionOrder, output: Output, what: object) -> WriteResult:
         """Write samples in an order; arguments and errors as for `copy`."""
@@ -82,6 +86,7 @@ class DatasetJob:
             change=change,
             encodings=encodings,
             allow_unsafe_types=self.columns.allow_unsafe_types,
+            bad=self.bad,
         )
 
     def values(self, expression: Expression, what: str) -> Iterator[tuple[Int64, list[Any]]]:
@@ -92,12 +97,18 @@ class DatasetJob:
             allow_unsafe_types=self.columns.allow_unsafe_types,
             on_progress=self.on_progress,
             what=what,
+            bad=self.bad,
         )
 
 
 @contextmanager
 def open_job(
-    sources: Sources, columns: Columns, on_progress: ProgressCallback, *, whole: bool = False
+    sources: Sources,
+    columns: Columns,
+    on_progress: ProgressCallback,
+    *,
+    whole: bool = False,
+    skip_bad: int = 0,
 ) -> Iterator[DatasetJob]:
     """Open the sources of a job; temporary files are removed at the end.
 
@@ -106,11 +117,13 @@ def open_job(
         columns: Columns to write.
         on_progress: Called with the progress of each task, from time to time.
         whole: Whether to cache all shards, since they are read in random order.
+        skip_bad: Largest number of bad samples that are left out.
 
     Raises:
         StreamplugError: If it cannot be opened.
     """
+    bad = BadSamples(check_count("skip_bad", skip_bad))
     with TemporaryDirectory() as folder:
         read = cache_locally(job_streams(sources), folder, whole=whole)
         table = Table(read, allow_unsafe_types=True, needed=columns.takes)
-        yield DatasetJob(read, table, folder, columns, on_progress)
+        yield DatasetJob(read, table, folder, columns, on_progress, bad)

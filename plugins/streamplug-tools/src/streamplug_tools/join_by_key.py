@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.config import check_names, suggest_keywords
 from streamplug.errors import ConfigError, StreamplugError
@@ -16,6 +18,7 @@ from streamplug.stream import Stream
 from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
 from streamplug.write import Writer
+from streamplug_tools.bad_samples import BadSamples
 from streamplug_tools.column_mapping import ColumnMapping, check_distinct, check_renamed
 from streamplug_tools.copy import CopyInput, copy, map_table_columns
 from streamplug_tools.expressions import Expression
@@ -26,6 +29,7 @@ from streamplug_tools.options import (
     Output,
     ProgressCallback,
     WriteResult,
+    check_count,
     ignore_progress,
     job_streams,
 )
@@ -44,6 +48,7 @@ def join(
     by: str,
     *,
     how: str = "inner",
+    skip_bad: int = 0,
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
@@ -58,6 +63,8 @@ def join(
         by: The key: a Python expression such as the name of a column; see `Expression`.
         how: What to do with samples of the first whose key is None or missing in another: ``"inner"`` leaves
             them out, ``"left"`` gives them None in the columns of that other one.
+        skip_bad: Number of samples that may be left out because they cannot be read, computed or stored. The
+            result lists them.
         columns: Columns to take, and their encodings; with ``"left"``, they must store None where a key is
             missing.
         on_progress: Called with the progress of each task, from time to time.
@@ -68,6 +75,7 @@ def join(
     """
     if how not in _KINDS:
         raise ConfigError(f"how={how!r:.60}: expected {' or '.join(map(repr, _KINDS))}")
+    bad = BadSamples(check_count("skip_bad", skip_bad))
     expression = Expression(by)
     if isinstance(sources, (str, PathLike, Stream)) or len(sources) < 2:
         raise ConfigError("give two data sets or more to be joined")
@@ -79,20 +87,23 @@ def join(
         tables = [Table(source, allow_unsafe_types=True) for source in read]  # metadata only
         output = output.like(tables[0])
         mappings = _columns(tables, output, columns, expression)
-        sorts = [
-            sort_by_key(
-                number_values(
-                    evaluate_expression(
-                        source,
-                        expression,
-                        allow_unsafe_types=columns.allow_unsafe_types,
-                        on_progress=on_progress,
-                        what=f"reading keys of {table.url}",
-                    )
-                ),
-                _make_folder(folder / f"keys-{n}"),
+        keys = [
+            evaluate_expression(
+                source,
+                expression,
+                allow_unsafe_types=columns.allow_unsafe_types,
+                on_progress=on_progress,
+                what=f"reading keys of {table.url}",
+                bad=bad,
             )
-            for n, (source, table) in enumerate(zip(read, tables))
+            for source, table in zip(read, tables)
+        ]
+        shape = (max(tables[0].size, 1),)
+        is_good: NDArray[np.bool_] = np.memmap(folder / "good", np.bool_, "w+", shape=shape)
+        keys[0] = _mark_samples(keys[0], is_good)
+        sorts = [
+            sort_by_key(number_values(of_table), _make_folder(folder / f"keys-{n}"))
+            for n, of_table in enumerate(keys)
         ]
         matches = match_sorted_keys(
             sorts, [table.size for table in tables], [t.url for t in tables], folder
@@ -102,7 +113,7 @@ def join(
         for begin in range(0, tables[0].size, _IDS_PER_BLOCK):
             ids = np.arange(begin, min(begin + _IDS_PER_BLOCK, tables[0].size))
             others = [np.asarray(match[ids]) for match in matches]
-            kept = np.full(len(ids), True)
+            kept = np.asarray(is_good[ids])
             if how == "inner":
                 kept = np.logical_and.reduce([other != NO_SAMPLE for other in others])
             for n, some in enumerate([ids, *others]):
@@ -125,7 +136,17 @@ def join(
             what=["join", by, *([] if how == "inner" else [how])],
             on_progress=on_progress,
             allow_unsafe_types=columns.allow_unsafe_types,
+            bad=bad,
         )
+
+
+def _mark_samples(
+    values: Iterator[tuple[Int64, list[Any]]], marks: NDArray[np.bool_]
+) -> Iterator[tuple[Int64, list[Any]]]:
+    """Yield values, and mark their samples, which are those whose key could be read."""
+    for ids, keys in values:
+        marks[ids] = True
+        yield ids, keys
 
 
 def _make_folder(folder: Path) -> Path:

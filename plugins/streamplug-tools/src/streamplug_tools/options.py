@@ -12,6 +12,7 @@ from streamplug.errors import ConfigError
 from streamplug.index import chosen_hashes
 from streamplug.interfaces import Engine
 from streamplug.stream import Stream
+from streamplug_tools.bad_samples import BadSample
 from streamplug_tools.column_mapping import format_name
 from streamplug_tools.row_access import Table
 
@@ -177,7 +178,9 @@ class Output:
         hashes: Hash algorithms of the files; an empty sequence for none. If None and the source has none,
             the default of `Writer`.
         size_limit: Size limit of a raw shard.
-        processes: Number of processes; None for one per processor, 0 for this process.
+        processes: Number of processes; None for one per processor, 0 for this process. The samples are
+            divided into at least as many parts, each with shards of its own, so a call with another number
+            does not go on with the parts of this one.
         engine: Engine that runs the writers, or its name: ``"local"`` for those processes.
         exist_ok: Whether to replace an existing data set.
         storage_options: Options of the storage.
@@ -220,9 +223,11 @@ class WriteResult:
         shards: Number of shards.
         samples: Number of samples.
         bytes: Stored bytes of all files.
+        bad: Samples that were left out, see `BadSample`.
     """
 
     url: str
     shards: int
     samples: int
     bytes: int
+    bad: tuple[BadSample, ...] = ()

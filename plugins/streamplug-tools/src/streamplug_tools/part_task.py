@@ -22,6 +22,7 @@ from streamplug_files import PLAN_NAME
 
 from streamplug.errors import (
     ConfigError,
+    EncodeError,
     NotFound,
     StreamplugError,
     WriterError,
@@ -31,6 +32,7 @@ from streamplug.interfaces import Storage, public_url
 from streamplug.plugin import join, local_path, open_storage, restore
 from streamplug.plugin_kit import sync_directory
 from streamplug.write import Writer
+from streamplug_tools.bad_samples import BadSampleError
 from streamplug_tools.part_counts import open_counts
 from streamplug_tools.part_files import (
     fetch_part,
@@ -40,6 +42,7 @@ from streamplug_tools.part_files import (
     kept_copy,
     part_folder,
 )
+from streamplug_tools.row_access import batch_row
 
 MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
 
@@ -56,7 +59,9 @@ class PartTask:
     """Writes a part, given its number.
 
     `make_samples` may have a method `describe` that names a part in errors, and a method `share` that returns
-    it for workers on other machines, given a location for files that all see and its storage options. The
+    it for workers on other machines, given a location for files that all see and its storage options. What it
+    returns may have a method `skip`, which takes the row of the last batch that cannot be stored and its
+    error, and a method `report`, which takes the storage and the number of the part once it is filled. The
     repr leaves out `parts` and `locations`, as URLs may contain secrets. `registered` are the plugins
     registered by name in the process that made the task. `counts` is the path of a file of `open_counts`.
     """
@@ -87,6 +92,8 @@ class PartTask:
                     return
                 home.delete(index)
             self._write(number, home)
+        except BadSampleError:
+            raise
         except Exception as error:
             with suppress(StreamplugError):
                 self._check(home)
@@ -153,13 +160,33 @@ class PartTask:
             write = writer.write_batch if self.batched else writer.write
             counts = open_counts(self.counts, number)
             every = 1 if self.batched else _SAMPLES_PER_COUNT
-            for calls, samples in enumerate(self.make_samples(self.parts[number])):
-                write(samples)
+            made = self.make_samples(self.parts[number])
+            skip = getattr(made, "skip", None)
+            for calls, samples in enumerate(made):
+                try:
+                    write(samples)
+                except EncodeError:
+                    if skip is None:
+                        raise
+                    _write_rows(writer, samples, skip)
                 if counts is not None and calls % every == 0:
                     counts[:] = writer.written
             if counts is not None:
                 counts[:] = writer.written
+            if report := getattr(made, "report", None):
+                report(home, number)
             self._check(home)
+
+
+def _write_rows(
+    writer: Writer, batch: Mapping[str, Any], skip: Callable[[int, Exception], None]
+) -> None:
+    """Write a batch that has rows which cannot be stored without these."""
+    for row in range(max(map(len, batch.values()), default=0)):
+        try:
+            writer.write_batch(batch_row(dict(batch), row))
+        except EncodeError as error:
+            skip(row, error)
 
 
 def _redact(part: Any) -> Any:

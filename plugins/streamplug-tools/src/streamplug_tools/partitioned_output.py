@@ -62,10 +62,10 @@ class PartitionedOutput:
     def __init__(self, out: Any, options: Mapping[str, Any] | None, *, keep_local: bool) -> None:
         # Workers may have another working directory.
         self.locations = tuple(map(absolute_location, output_locations(out)))
-        self._storage: Storage = open_storage(self.locations[-1], options)
+        self.storage: Storage = open_storage(self.locations[-1], options)
         self._copy = kept_copy(self.locations, keep_local=keep_local)
         copies = [] if self._copy is None else [open_storage(self.locations[0])]
-        self._homes = [*copies, self._storage]
+        self._homes = [*copies, self.storage]
 
     @contextmanager
     def started(self, plan: dict[str, Any], *, exist_ok: bool, keep: bool) -> Iterator[None]:
@@ -77,12 +77,12 @@ class PartitionedOutput:
         made_folders = [folder for folder in folders if folder is not None and not folder.exists()]
         with ExitStack() as stack:
             locked = [stack.enter_context(_lock_of(home.url)) for home in self._homes]
-            again = exist_ok and not keep and self._storage.exists(INDEX_NAME)
+            again = exist_ok and not keep and self.storage.exists(INDEX_NAME)
             made = self._start(plan, exist_ok=exist_ok, again=again, alone=all(locked))
             try:
                 yield
             except Exception:
-                if self._storage in made and not self._at_home(plan["parts"]):
+                if self.storage in made and not self._at_home(plan["parts"]):
                     self.remove_attempts()
                     for home in made:
                         with suppress(StreamplugError, OSError):  # the first error says more
@@ -93,8 +93,8 @@ class PartitionedOutput:
         """Remove what killed attempts and killed calls have left."""
         with suppress(StreamplugError, OSError):  # it does no harm
             remove_attempts(self.locations)
-            for info in list(self._storage.list(f"{ATTEMPTS}/shared-")):
-                self._storage.delete(info.key)
+            for info in list(self.storage.list(f"{ATTEMPTS}/shared-")):
+                self.storage.delete(info.key)
 
     def _start(
         self, plan: dict[str, Any], *, exist_ok: bool, again: bool, alone: bool
@@ -117,9 +117,9 @@ class PartitionedOutput:
 
     def check_unfinished(self) -> None:
         """Raise OutputExistsError if there is an index."""
-        if self._storage.exists(INDEX_NAME):
+        if self.storage.exists(INDEX_NAME):
             raise OutputExistsError(
-                f"{self._storage.url} already holds the finished data set of the same call; choose another "
+                f"{self.storage.url} already holds the finished data set of the same call; choose another "
                 "place, or pass exist_ok=True (--exist-ok) to write it again"
             )
 
@@ -128,17 +128,17 @@ class PartitionedOutput:
         done = self._at_home(count)
         if self._copy is None:
             return done, set()
-        numbers, check = sorted(done), partial(is_copied, self._storage, self._copy)
+        numbers, check = sorted(done), partial(is_copied, self.storage, self._copy)
         copied = map_threads(check, numbers, _MAX_READS_IN_FLIGHT)
         missing = {number for number, is_there in zip(numbers, copied) if not is_there}
         return done - missing, missing
 
     def _at_home(self, count: int) -> set[int]:
-        keys = {info.key for info in self._storage.list("part-")}
+        keys = {info.key for info in self.storage.list("part-")}
         numbers = (
             number for number in range(count) if f"{part_folder(number)}/{INDEX_NAME}" in keys
         )
-        return {number for number in numbers if is_whole_in(self._storage, number)}
+        return {number for number in numbers if is_whole_in(self.storage, number)}
 
     def withdraw_index(self, count: int, *, only_of_copy: bool) -> None:
         """Remove the index of all parts before some of them are written again, or only copied again.
@@ -173,17 +173,17 @@ class PartitionedOutput:
         """Return the index of all parts, and its content; empty and None if it is missing or damaged."""
         with suppress(NotFound, InvalidIndexError):  # damaged by a loss of power
             data = call_with_retries(partial(self._source().read, INDEX_NAME))
-            return data, parse_index(data, self._storage.url)
+            return data, parse_index(data, self.storage.url)
         return b"", None
 
     def _source(self) -> Storage:
-        if local_path(self._storage.url) is not None:
-            return self._storage
-        return TimeoutStorage(self._storage, DOWNLOAD_TIMEOUT_SECONDS)
+        if local_path(self.storage.url) is not None:
+            return self.storage
+        return TimeoutStorage(self.storage, DOWNLOAD_TIMEOUT_SECONDS)
 
     def _changed_error(self) -> OutputExistsError:
         return OutputExistsError(
-            f"{self._storage.url_of(INDEX_NAME)} was changed after the data set was written, as by "
+            f"{self.storage.url_of(INDEX_NAME)} was changed after the data set was written, as by "
             "append=True, and is left as it is; choose another location, or remove the data set"
         )
 

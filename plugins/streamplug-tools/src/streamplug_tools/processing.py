@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Thread
-from typing import IO
+from typing import IO, ClassVar
 
 import xxhash
 
@@ -54,6 +54,7 @@ class ExpressionTransform:
 
     expressions: Mapping[str, Expression]
     columns: Sequence[str]
+    is_by_sample: ClassVar[bool] = True
 
     def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
         for ids, seen, written in batches:
@@ -72,6 +73,7 @@ def process(
     output: Output,
     expressions: Mapping[str, str],
     *,
+    skip_bad: int = 0,
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
@@ -81,6 +83,8 @@ def process(
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
         expressions: Expressions by column, see `Expression`. A new column needs an encoding in `columns`.
+        skip_bad: Number of samples that may be left out because they cannot be read, computed or stored. The
+            result lists them.
         columns: Other columns to take, and encodings of all.
         on_progress: Called with the progress of each task, from time to time.
 
@@ -94,7 +98,7 @@ def process(
     if not expressions:
         raise ConfigError("no expression is given: there is nothing to change")
     compiled = {name: Expression(text, is_free=True) for name, text in expressions.items()}
-    with open_job(sources, columns, on_progress) as job:
+    with open_job(sources, columns, on_progress, skip_bad=skip_bad) as job:
         table, output = job.table, output.like(job.table)
         other_columns = _others(table, output, columns, compiled)
         specs = {column.name: column.spec for column in other_columns}
@@ -156,6 +160,7 @@ class ProgramTransform:
     format: str
     read_specs: Mapping[str, str]
     columns: Sequence[str] = ()
+    is_by_sample: ClassVar[bool] = False
 
     def apply(self, batches: Iterator[tuple[Int64, Batch, Batch]]) -> Iterator[Batch]:
         own = make("format", self.format).encodings
@@ -178,6 +183,7 @@ def process_with(
     output: Output,
     command: Sequence[str],
     *,
+    skip_bad: int = 0,
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
@@ -195,6 +201,8 @@ def process_with(
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
         command: The program and its arguments.
+        skip_bad: Number of samples that may be left out because they cannot be read, computed or stored. The
+            result lists them.
         columns: Columns that the program reads. Encodings, if given, name all columns that it writes; else it
             writes those that it reads.
         on_progress: Called with the progress of each task, from time to time.
@@ -208,7 +216,7 @@ def process_with(
         raise ConfigError("no program is given: there is nothing to change samples")
     if shutil.which(command[0]) is None:  # before the output is replaced
         raise ConfigError(f"{list(command)} cannot be started: there is no program {command[0]!r}")
-    with open_job(sources, columns, on_progress) as job:
+    with open_job(sources, columns, on_progress, skip_bad=skip_bad) as job:
         table, output = job.table, output.like(job.table)
         format_: Format = make("format", str(output.format))
         program_columns = _program_columns(table, output, columns)

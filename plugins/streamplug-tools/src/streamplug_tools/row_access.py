@@ -33,6 +33,14 @@ _MIN_CACHED_SHARDS = 32
 """Shards that always fit: those of several processes, and prefetched ones."""
 
 
+def batch_row(batch: Batch, row: int) -> Batch:
+    """Return one row of a batch as a batch."""
+    return {
+        name: values[row : row + 1] if isinstance(values, np.ndarray) else [values[row]]
+        for name, values in batch.items()
+    }
+
+
 class Table:
     """The samples of data sets, concatenated.
 
@@ -111,6 +119,14 @@ class Table:
             StreamplugError: If they cannot be read, or are damaged.
         """
         return self._reader.batch(ids)
+
+    def place(self, sample_id: int) -> tuple[str, int]:
+        """Return the URL of the file of a sample, and its row in it."""
+        stream, _, name, row = self._reader.locate(sample_id)
+        opened = self._opened[stream]
+        if any(schema.format.is_composed for schema in opened.index.schemas):
+            name = self._reader.describe(sample_id)  # where each sample is a file
+        return opened.stream.storage.url_of(name), row
 
     def read(
         self, order: SelectionOrder, begin: int, end: int, rows: int | None = None

@@ -18,6 +18,7 @@ from streamplug.read import make_samples
 from streamplug.stream import Stream
 from streamplug.transfer import map_disk_errors
 from streamplug.types import Int64
+from streamplug_tools.bad_samples import BAD_SAMPLE_ERRORS, BadSamples
 from streamplug_tools.expressions import Expression
 from streamplug_tools.options import JobProgress, ProgressCallback
 from streamplug_tools.row_access import Batch, Table
@@ -41,12 +42,23 @@ def evaluate_expression(
     allow_unsafe_types: bool,
     on_progress: ProgressCallback,
     what: str,
+    bad: BadSamples | None = None,
 ) -> Iterator[tuple[Int64, list[Any]]]:
     """Yield sample numbers and the values of an expression; only columns that it uses are read.
+
+    Args:
+        streams: Source data sets.
+        expression: The expression.
+        allow_unsafe_types: Whether to decode columns whose decoding can run code.
+        on_progress: Called with the progress, from time to time.
+        what: Name of the task in it.
+        bad: Takes the samples that cannot be read, or for which the expression fails, and are left out; None
+            for none.
 
     Raises:
         StreamplugError: If samples cannot be read, or the expression fails.
     """
+    bad = bad or BadSamples(0)
     table = Table(streams, allow_unsafe_types=True, needed=expression.uses)
     expression = expression.for_columns(table.columns)
     names = expression.columns(table.columns)
@@ -55,13 +67,54 @@ def evaluate_expression(
             numbers = range(begin, min(begin + table.rows, table.size))
             on_progress(JobProgress(what, begin, table.size))
             ids = np.arange(numbers.start, numbers.stop, dtype=np.int64)
-            yield ids, [expression(number, {}) for number in numbers]
+            yield _values(table, expression, ids, {}, bad)
         return
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
-    for ids, batch in table.read(SequentialOrder(table.size), 0, table.size):
-        numbers = ids.tolist()
-        on_progress(JobProgress(what, numbers[0], table.size))
-        yield ids, list(map(expression, numbers, batch_rows(batch, numpy_times=True)))
+    for ids, batch in _read_good(table, bad):
+        on_progress(JobProgress(what, int(ids[0]), table.size))
+        yield _values(table, expression, ids, batch, bad)
+
+
+def _read_good(table: Table, bad: BadSamples) -> Iterator[tuple[Int64, Batch]]:
+    """Yield the batches of a table; those with bad samples are read sample by sample."""
+    begin = 0
+    while begin < table.size:
+        try:
+            for ids, batch in table.read(SequentialOrder(table.size), begin, table.size):
+                yield ids, batch
+                begin += len(ids)
+            return
+        except BAD_SAMPLE_ERRORS:
+            stop = min(begin + table.rows, table.size)
+        for number in range(begin, stop):
+            ids = np.array([number])
+            try:
+                batch = table.take(ids)
+            except BAD_SAMPLE_ERRORS as error:
+                bad.add(*table.place(number), error)
+            else:
+                yield ids, batch
+        begin = stop
+
+
+def _values(
+    table: Table, expression: Expression, ids: Int64, batch: Batch, bad: BadSamples
+) -> tuple[Int64, list[Any]]:
+    """Return the numbers of samples and the values of an expression, without bad samples."""
+    numbers = ids.tolist()
+    rows = batch_rows(batch, numpy_times=True) if batch else [{} for _ in numbers]
+    try:
+        return ids, list(map(expression, numbers, rows))
+    except BAD_SAMPLE_ERRORS:
+        good, values = [], []
+    for number, row in zip(numbers, rows):
+        try:
+            values.append(expression(number, row))
+        except BAD_SAMPLE_ERRORS as error:
+            bad.add(*table.place(number), error)
+        else:
+            good.append(number)
+    return np.array(good, np.int64), values
 
 
 def number_values(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[NumberedKey]:

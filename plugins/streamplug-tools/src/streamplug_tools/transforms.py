@@ -43,6 +43,7 @@ def convert(
     *,
     begin: int = 0,
     end: int | None = None,
+    skip_bad: int = 0,
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
@@ -57,13 +58,15 @@ def convert(
         begin: First sample, as in a slice: negative values count from the end, and from the end on there are
             no samples.
         end: End, exclusive; negative values count from the end; None for all.
+        skip_bad: Number of samples that may be left out because they cannot be read, computed or stored. The
+            result lists them.
         columns: Columns to take, and their encodings.
         on_progress: Called with the progress of each task, from time to time.
 
     Raises:
         StreamplugError: If a source cannot be read, a column cannot be written, or the output exists.
     """
-    with open_job(sources, columns, on_progress) as job:
+    with open_job(sources, columns, on_progress, skip_bad=skip_bad) as job:
         first, last, _ = slice(begin, end).indices(job.table.size)
         return job.write(
             SequentialOrder(max(last - first, 0), first), output, ["convert", first, last]
@@ -147,6 +150,7 @@ def select(
     output: Output,
     where: str,
     *,
+    skip_bad: int = 0,
     columns: Columns = ALL_COLUMNS,
     on_progress: ProgressCallback = ignore_progress,
 ) -> WriteResult:
@@ -158,6 +162,8 @@ def select(
         sources: Paths, URLs or streams.
         output: Location and options of the new data set.
         where: A Python expression; see `Expression`.
+        skip_bad: Number of samples that may be left out because they cannot be read, computed or stored. The
+            result lists them.
         columns: Columns to take, and their encodings.
         on_progress: Called with the progress of each task, from time to time.
 
@@ -165,7 +171,7 @@ def select(
         StreamplugError: As for `convert`, or if the expression fails.
     """
     expression = Expression(where)
-    with open_job(sources, columns, on_progress) as job:
+    with open_job(sources, columns, on_progress, skip_bad=skip_bad) as job:
         lists = OrderFiles(job.folder, [""])
         for ids, values in job.values(expression, "selecting"):
             truths = map(expression.is_true, ids.tolist(), values)

@@ -25,6 +25,7 @@ from streamplug_tools.commands.options import (
     refuse_options,
     resumable,
     run_job,
+    skip_bad_option,
 )
 from streamplug_tools.commands.source_options import make_streams
 from streamplug_tools.commands.value_types import COUNT, SIZE, refuse_repeated
@@ -40,15 +41,16 @@ from streamplug_tools.report.text_format import many
 )
 @click.argument("source")
 @click.argument("out")
+@skip_bad_option
 @job_options
-def convert(source: str, out: str, **options: Any) -> None:
+def convert(source: str, out: str, *, skip_bad: int, **options: Any) -> None:
     """Write a data set in another format, or with other columns.
 
     SOURCE and OUT are directories or URLs. Values whose encoding does not change are copied without being
     decoded: a JPEG file keeps its bytes. If the command is killed, run it again. It continues where it
     stopped, and writes the same bytes as a run that was not interrupted.
     """
-    run_job(tools.convert, [source], out, options)
+    run_job(tools.convert, [source], out, options, skip_bad=skip_bad)
 
 
 @click.command(
@@ -149,15 +151,16 @@ def sort(source: str, out: str, *, by: str, descending: bool, **options: Any) ->
     callback=refuse_repeated("join conditions by 'and' or 'or'"),
     help="Python expression that selects samples, such as 'len(text) > 100'.",
 )
+@skip_bad_option
 @job_options
-def select(source: str, out: str, *, where: str, **options: Any) -> None:
+def select(source: str, out: str, *, where: str, skip_bad: int, **options: Any) -> None:
     """Write the samples for which an expression is true.
 
     The expression is Python, limited to what depends on nothing but the sample. It can use the names of
     columns, sample (a dict of all columns), number (the position of the sample, from 0), and functions such
     as len and xxh64. The page Expressions of the documentation lists them.
     """
-    run_job(tools.select, [source], out, options, where=where)
+    run_job(tools.select, [source], out, options, where=where, skip_bad=skip_bad)
 
 
 @click.command(
@@ -212,14 +215,17 @@ def dedup(source: str, out: str, *, by: str, **options: Any) -> None:
     help="Whether to omit samples of the first SOURCE whose key is missing in another (inner), or to write "
     "None for the columns of that other (left).",
 )
+@skip_bad_option
 @job_options
-def join(sources: tuple[str, ...], *, out: str, by: str, how: str, **options: Any) -> None:
+def join(
+    sources: tuple[str, ...], *, out: str, by: str, how: str, skip_bad: int, **options: Any
+) -> None:
     """Join the columns of several data sets by a key.
 
     Samples come in the order of the first SOURCE. The command sorts the keys in files, so they need not fit
     into memory.
     """
-    run_job(tools.join, sources, out, options, by=by, how=how)
+    run_job(tools.join, sources, out, options, by=by, how=how, skip_bad=skip_bad)
 
 
 @click.command(
@@ -238,6 +244,7 @@ def join(sources: tuple[str, ...], *, out: str, by: str, how: str, **options: An
     multiple=True,
     help="Set a column to the value of an expression; can be repeated.",
 )
+@skip_bad_option
 @job_options
 def proc(
     source: str,
@@ -245,6 +252,7 @@ def proc(
     command: tuple[str, ...],
     *,
     expressions: tuple[str, ...],
+    skip_bad: int,
     **options: Any,
 ) -> None:
     """Compute columns, or change samples with another program.
@@ -254,13 +262,13 @@ def proc(
     --columns NAME:ENCODING.
 
     COMMAND, after --, reads a line of JSON for each sample and writes a line for each sample of the new data
-    set. It is started once for each part of about eight shards. If its output has other columns than its
-    input, list all columns of the output, with their encodings, in --columns.
+    set. It is started once for each part of at most about eight shards. If its output has other columns than
+    its input, list all columns of the output, with their encodings, in --columns.
     """
     if bool(expressions) == bool(command):
         raise click.UsageError("give either --set or a COMMAND after --")
     if command:
-        run_job(tools.process_with, [source], out, options, command=command)
+        run_job(tools.process_with, [source], out, options, command=command, skip_bad=skip_bad)
     else:
         values: dict[str, str] = {}
         for text in expressions:
@@ -268,7 +276,7 @@ def proc(
             if name in values:
                 raise ConfigError(f"--set: {name!r} is given twice")
             values[name] = expression
-        run_job(tools.process, [source], out, options, expressions=values)
+        run_job(tools.process, [source], out, options, expressions=values, skip_bad=skip_bad)
 
 
 def _parse_expression(text: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from streamplug_tools.commands.source_options import (
     source_options,
 )
 from streamplug_tools.commands.storage_options import storage_options
-from streamplug_tools.commands.value_types import SIZE, refuse_repeated
+from streamplug_tools.commands.value_types import COUNT, SIZE, refuse_repeated
 from streamplug_tools.progress import progress_bars
 from streamplug_tools.report.text_format import many
 
@@ -81,7 +81,8 @@ _OUTPUT = (
     click.option(
         "--processes",
         type=click.IntRange(0),
-        help="Number of processes that write; with 0, the command writes without other processes.  "
+        help="Number of processes that write, each at least one shard; with 0, the command writes without "
+        "other processes.  "
         "[default: one per processor]",
     ),
     click.option(
@@ -98,9 +99,20 @@ _OUTPUT = (
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
 
+skip_bad_option = click.option(
+    "--skip-bad",
+    type=COUNT,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of samples that may be left out because they cannot be read, computed or stored. They are "
+    "listed.",
+)
+"""Option of a job that may leave out bad samples."""
 _REPLACE = click.option("--exist-ok", is_flag=True, help="Replace an existing data set.")
 
 
+_MAX_BAD_SHOWN = 20
 _PAIRS = {
     "--columns": "NAME:ENCODING, such as text:str",
     "--fractions": "NAME=SHARE, such as train=0.9",
@@ -273,6 +285,10 @@ def print_result(result: WriteResult, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(result), indent=2))
     else:
+        for sample in result.bad[:_MAX_BAD_SHOWN]:
+            say(f"left out: {sample.file}, row {sample.row}: {sample.reason}", err=True)
+        if (more := len(result.bad) - _MAX_BAD_SHOWN) > 0:
+            say(f"left out: {many(more, 'more sample')}, which --json lists", err=True)
         say(
             f"{result.url}: written; {many(result.shards, 'shard')}, {many(result.samples, 'sample')}, "
             f"{result.bytes:,} bytes"
