@@ -12,7 +12,7 @@ import click
 import streamplug
 from streamplug.cli.command_group import CommandGroup, examples
 from streamplug.errors import BrokenPluginError
-from streamplug.plugin import disabled_reason, distribution_of, load_catalog
+from streamplug.plugin import disabled_reason, distribution_of, excluded_reason, load_catalog
 
 GROUP = "streamplug.commands"
 """Entry point group of commands; values are click commands as ``module:name``."""
@@ -40,6 +40,8 @@ def load_command(name: str) -> click.Command | None:
         providers = sorted(map(distribution_of, points))
         return _broken_command(name, f"provided by {' and by '.join(providers)}: uninstall one")
     for point in points:
+        if reason := excluded_reason(point):
+            return _broken_command(name, f"{distribution_of(point)}: {reason}")
         try:
             loaded = point.load()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - one distribution must not stop others

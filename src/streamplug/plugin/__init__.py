@@ -9,12 +9,15 @@ from streamplug.plugin.lazy import lazy_names as lazy_names
 if TYPE_CHECKING:
     from streamplug.plugin.catalog import load_catalog as load_catalog
     from streamplug.plugin.catalog import load_manifests as load_manifests
+    from streamplug.plugin.discovery import AMBIGUOUS as AMBIGUOUS
     from streamplug.plugin.discovery import BROKEN as BROKEN
     from streamplug.plugin.discovery import OK as OK
     from streamplug.plugin.discovery import PROJECT as PROJECT
+    from streamplug.plugin.discovery import REJECTED as REJECTED
     from streamplug.plugin.discovery import PluginEntry as PluginEntry
     from streamplug.plugin.discovery import disabled_reason as disabled_reason
     from streamplug.plugin.discovery import distribution_of as distribution_of
+    from streamplug.plugin.discovery import excluded_reason as excluded_reason
     from streamplug.plugin.discovery import hookimpl as hookimpl
     from streamplug.plugin.discovery import inventory as inventory
     from streamplug.plugin.discovery import normalize as normalize
@@ -54,8 +57,8 @@ else:
         __name__,
         {
             "catalog": "load_catalog load_manifests",
-            "discovery": "BROKEN OK PROJECT PluginEntry disabled_reason distribution_of hookimpl "
-            "inventory normalize",
+            "discovery": "AMBIGUOUS BROKEN OK PROJECT PluginEntry REJECTED disabled_reason "
+            "distribution_of excluded_reason hookimpl inventory normalize",
             "kinds": "KINDS",
             "lazy": "lazy_names",
             "location": "absolute_location is_http is_url join local_path open_storage "

@@ -22,6 +22,7 @@ import pluggy
 
 from streamplug.errors import BrokenPluginError, ConfigError
 from streamplug.plugin.catalog import load_catalog
+from streamplug.plugin.core_version import excluding_requirement
 from streamplug.plugin.kinds import KINDS
 from streamplug.plugin.provider import Provider
 
@@ -149,6 +150,14 @@ def disabled_reason(distribution: str) -> str:
     return ""
 
 
+def excluded_reason(point: EntryPoint) -> str:
+    """Return why the distribution of an entry point is for other versions of the core; empty if it is not."""
+    if requirement := excluding_requirement(point.dist):
+        core = importlib.metadata.version("streamplug")
+        return f"it needs {requirement}, and streamplug {core} is installed: upgrade one of them"
+    return ""
+
+
 @cache
 def inventory() -> Inventory:
     """Return the entries of the installed plugins, loading them at the first call.
@@ -183,6 +192,8 @@ def _load_entry_point(point: EntryPoint) -> list[PluginEntry]:
             f"a distribution in {point.dist.locate_file('')} has the plugin {point.name!r} but no name in "
             "its metadata: remove its .dist-info directory and install it again"
         )
+        return [replace(plugin, status=BROKEN, reason=reason)]
+    if reason := excluded_reason(point):
         return [replace(plugin, status=BROKEN, reason=reason)]
     # One manager per plugin: a common one would drop the second of two plugins of one name, and
     # refuse two distributions that name the same module.

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamplug.plugin import lazy_names
+
+if "pytest" in sys.modules:  # so that failed assertions show their values
+    import pytest
+
+    pytest.register_assert_rewrite(
+        *(f"{__name__}.{path.stem}" for path in Path(__file__).parent.glob("[a-z]*.py"))
+    )
 
 if TYPE_CHECKING:
     from streamplug_testing.access import AccessTests as AccessTests

@@ -49,6 +49,7 @@ else:
         __name__,
         {
             "appending": "AppendResult append",
+            "bad_samples": "BadSample",
             "comparison": "Difference SampleDifference diff",
             "deletion": "DeleteResult delete",
             "duplicates": "dedup",
@@ -67,93 +68,3 @@ else:
             "value_hash": "xxh64",
         },
     )
-
-_HOME = {
-    "AppendResult": "appending",
-    "BadSample": "bad_samples",
-    "Columns": "options",
-    "CopyResult": "file_copy",
-    "DatasetInfo": "inspection",
-    "DeleteResult": "deletion",
-    "Difference": "comparison",
-    "Expression": "expressions",
-    "InlinePage": "report",
-    "Output": "options",
-    "SampleDifference": "comparison",
-    "ShardKind": "inspection",
-    "WriteResult": "options",
-    "append": "appending",
-    "as_lines": "json_lines",
-    "convert": "transforms",
-    "copy_files": "file_copy",
-    "dedup": "duplicates",
-    "delete": "deletion",
-    "describe_task_error": "tasks",
-    "diff": "comparison",
-    "inspect": "inspection",
-    "iterate_batches": "input_adapters",
-    "join": "join_by_key",
-    "pack_task": "tasks",
-    "page_about": "report",
-    "process": "processing",
-    "process_with": "processing",
-    "progress_bars": "progress",
-    "run_packed_task": "tasks",
-    "run_tasks": "tasks",
-    "select": "transforms",
-    "shuffle": "transforms",
-    "sort": "transforms",
-    "split_by_fractions": "transforms",
-    "split_by_size": "transforms",
-    "xxh64": "value_hash",
-}
-"""Module of each public name."""
-
-__all__ = [
-    "AppendResult",
-    "BadSample",
-    "Columns",
-    "CopyResult",
-    "DatasetInfo",
-    "DeleteResult",
-    "Difference",
-    "Expression",
-    "InlinePage",
-    "Output",
-    "SampleDifference",
-    "ShardKind",
-    "WriteResult",
-    "append",
-    "as_lines",
-    "convert",
-    "copy_files",
-    "dedup",
-    "delete",
-    "describe_task_error",
-    "diff",
-    "inspect",
-    "iterate_batches",
-    "join",
-    "pack_task",
-    "page_about",
-    "process",
-    "process_with",
-    "progress_bars",
-    "run_packed_task",
-    "run_tasks",
-    "select",
-    "shuffle",
-    "sort",
-    "split_by_fractions",
-    "split_by_size",
-    "xxh64",
-]
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-
-    def __getattr__(name: str) -> Any:
-        # Imported lazily: plugin discovery imports this package.
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

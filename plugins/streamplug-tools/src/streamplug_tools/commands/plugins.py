@@ -13,10 +13,20 @@ import streamplug
 from streamplug.cli import examples
 from streamplug.display import make_console, rows_table
 from streamplug.errors import PluginError
-from streamplug.plugin import BROKEN, KINDS, OK, PluginEntry, inventory, load_class
+from streamplug.plugin import (
+    AMBIGUOUS,
+    BROKEN,
+    KINDS,
+    OK,
+    REJECTED,
+    PluginEntry,
+    inventory,
+    load_class,
+)
 
 INSTALLED = "installed"
 """Status of an entry whose class was not imported."""
+_PROBLEMS = {BROKEN, REJECTED, AMBIGUOUS}
 _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
 
 
@@ -31,7 +41,9 @@ _STYLES = {OK: "green", "disabled": "dim", BROKEN: "red"}
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option(
-    "--check", is_flag=True, help="Import every class; exit with status 1 if any plugin is broken."
+    "--check",
+    is_flag=True,
+    help="Import every class; exit with status 1 if any plugin is broken, rejected or ambiguous.",
 )
 @click.pass_context
 def plugins(context: click.Context, kind: str | None, *, as_json: bool, check: bool) -> None:
@@ -48,7 +60,7 @@ def plugins(context: click.Context, kind: str | None, *, as_json: bool, check: b
         click.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
     else:
         _print_table(entries)
-    if check and any(entry.status == BROKEN for entry in entries):
+    if check and any(entry.status in _PROBLEMS for entry in entries):
         context.exit(1)
 
 
