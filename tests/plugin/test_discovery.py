@@ -180,6 +180,39 @@ def test_a_broken_plugin_is_listed_and_stops_no_other(good, code, kind, reason):
     assert f"Note: bad 0.3 is installed but failed to load ({reason}" in text
 
 
+@pytest.mark.parametrize(
+    ("requirement", "is_refused"),
+    [
+        ("streamplug>=0.1,<0.2", False),
+        ("streamplug (~=0.1.0)", False),
+        ("Streamplug[s3]==0.1.*; python_version >= '3'", False),
+        ("streamplug!=0.1.0", True),
+        ("streamplug<0.1", True),
+        ("streamplug[s3]>=0.2 ; python_version >= '3'", True),
+        ("streamplug~=1.0", True),
+        ("streamplug==0.2.*", True),
+        ("streamplug>=9; extra == 'new'", False),
+        ("streamplug-other>=9", False),
+        ("streamplug>=0.1.0.dev1", False),
+    ],
+)
+def test_a_distribution_for_other_versions_of_the_core_is_broken(good, requirement, is_refused):
+    good.install("other", "@hookimpl\ndef streamplug_plugins():\n    return []", version="0.3")
+    metadata = good.root / "other-0.3.dist-info" / "METADATA"
+    metadata.write_text(f"{metadata.read_text()}Requires-Dist: {requirement}\n")
+    entries = good.root / "other-0.3.dist-info" / "entry_points.txt"
+    entries.write_text(f"{entries.read_text()}[streamplug.commands]\nodd = other.hooks:x\n")
+    lines = good.run("rows()").splitlines()
+    listed = [line for line in lines if line.startswith("other 0.3")]
+    said = f"it needs {requirement}, and streamplug 0.1.0 is installed: upgrade one of them"
+    assert listed == ([f"other 0.3 | - | - | broken | {said}"] if is_refused else [])
+    assert "good 1.0 | encoding | fein | ok | " in lines
+    command = (
+        "from streamplug.cli.commands import load_command; print(load_command('odd').short_help)"
+    )
+    assert (said in good.run(command)) == is_refused
+
+
 @pytest.mark.parametrize("metadata", [None, "", "Version: 1.0\n"])
 def test_a_distribution_without_a_name_is_broken_and_stops_no_other(good, metadata):
     folder = good.root / "gone-1.0.dist-info"

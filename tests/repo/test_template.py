@@ -51,8 +51,28 @@ def made(tmp_path_factory):
     for kind, name in NAMES.items():
         command = ["new-plugin", name, "--kind", kind, "--out", str(folder)]
         result = CliRunner().invoke(main, command)
-        assert result.stdout == f"{folder / f'streamplug-{name}'}\n", result.stderr
+        assert result.stdout.startswith(f"{folder / f'streamplug-{name}'}: created"), result.stderr
     return folder
+
+
+def test_what_follows_is_said_with_a_warning_of_names_of_ours(tmp_path):
+    def make(*arguments):
+        return CliRunner().invoke(main, ["new-plugin", *arguments, "--out", str(tmp_path)])
+
+    folder = tmp_path / "streamplug-fine"
+    made = make("fine", "--kind", "compression")
+    assert made.stderr == ""
+    assert made.stdout.splitlines() == [
+        f"{folder}: created; next:",
+        f"  cd {folder}",
+        "  pip install -e . streamplug-testing pytest",
+        "  pytest",
+        "  streamplug plugins --kind compression --check",
+    ]
+    taken = make("zstd", "--kind", "compression")
+    assert taken.exit_code == 0
+    assert "warning: 'zstd' is also a compression of streamplug-zstandard" in taken.stderr
+    assert make("zstd", "--kind", "encoding").stderr == ""
 
 
 # One process that builds all takes less time than pip, which starts two for each.

@@ -122,3 +122,25 @@ def test_every_built_in_can_be_resolved():
         result = run("--check", "--json")
     broken = [f for f in json.loads(result.stdout) if f["status"] != "ok"]
     assert (broken, result.exit_code) == ([], 0)
+
+
+def test_check_fails_for_names_that_cannot_be_used():
+    taken = Provider("encoding", "str", "json:JSONEncoder")
+    with isolated_plugins(taken):
+        result = run("--check", "--kind", "encoding")
+        assert result.exit_code == 1
+        assert "rejected: 'str' is a built-in encoding" in result.stdout
+
+    def module(name):
+        made = ModuleType(name)
+        made.streamplug_plugins = hookimpl(
+            lambda: [Provider("compression", "twice", "streamplug.builtin.compressions.gzip:Gzip")]
+        )
+        return made
+
+    with isolated_plugins(module("one"), module("two")):
+        result = run("--check", "--kind", "compression", "--json")
+        assert result.exit_code == 1
+        found = {f["name"]: f["status"] for f in json.loads(result.stdout)}
+        assert found["twice"] == "ambiguous"
+        assert run("--kind", "compression").exit_code == 0
