@@ -57,9 +57,10 @@ def made(tmp_path_factory):
 
 def test_what_follows_is_said_with_a_warning_of_names_of_ours(tmp_path):
     def make(*arguments):
-        return CliRunner().invoke(main, ["new-plugin", *arguments, "--out", str(tmp_path)])
+        out = tmp_path / arguments[-1]
+        return CliRunner().invoke(main, ["new-plugin", *arguments, "--out", str(out)])
 
-    folder = tmp_path / "streamplug-fine"
+    folder = tmp_path / "compression" / "streamplug-fine"
     made = make("fine", "--kind", "compression")
     assert made.stderr == ""
     assert made.stdout.splitlines() == [

@@ -145,9 +145,9 @@ def test_ctrl_c_says_how_to_go_on(places, command):
 JSON = {
     "append": {"shards": 28, "samples": 200, "bytes": 0, "appended": 200},
     "copy": {"files": 0, "bytes": 0, "copied": 0},
-    "dedup": {"shards": 0, "samples": 200, "bytes": 0},
+    "dedup": {"shards": 0, "samples": 200, "bytes": 0, "bad": []},
     "delete": {"removed": True, "files": [], "bytes": 0, "kept": []},
-    "join": {"shards": 0, "samples": 200, "bytes": 0},
+    "join": {"shards": 0, "samples": 200, "bytes": 0, "bad": []},
 }
 """Keys of the output, and the values that do not depend on sizes of shards."""
 

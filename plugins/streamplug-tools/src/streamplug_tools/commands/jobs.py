@@ -55,7 +55,7 @@ def convert(source: str, out: str, *, skip_bad: int, **options: Any) -> None:
 
 @click.command(
     epilog=examples(
-        "streamplug append today everything",
+        "streamplug append data everything",
         "streamplug append today.jsonl s3://bucket/everything --src-format jsonl",
     )
 )
