@@ -208,7 +208,7 @@ def test_a_distribution_for_other_versions_of_the_core_is_broken(good, requireme
     assert listed == ([f"other 0.3 | - | - | broken | {said}"] if is_refused else [])
     assert "good 1.0 | encoding | fein | ok | " in lines
     command = (
-        "from streamplug.cli.commands import load_command; print(load_command('odd').short_help)"
+        "from streamplug.cli.app import load_command; print(load_command('odd').short_help)"
     )
     assert (said in good.run(command)) == is_refused
 
