@@ -77,9 +77,9 @@ def test_advice_names_no_argument_that_the_command_lacks(text, expected):
 def test_the_format_of_a_source_is_not_named_as_that_of_the_new_data_set():
     options = [click.Option(["--src-format"]), click.Option(["--format", "format_"])]
     job = click.Command("job", params=options)
-    text = "; files that need no index, such as Parquet, are read with their format= (--src-format)"
-    expected = "; files that need no index, such as Parquet, are read with --src-format"
-    assert use_option_names(text, job) == expected
+    files = "; files of formats that need no index, such as Parquet, are read with"
+    text = f"{files} their format= (--src-format)"
+    assert use_option_names(text, job) == f"{files} --src-format"
 
 
 def test_more_retries_are_named_by_the_option_of_the_command():

@@ -273,7 +273,7 @@ def test_a_missing_index_says_what_may_be_wrong(tmp_path):
     assert str(caught.value) == (
         f"{tmp_path}/train/index.json does not exist: there is no data set, or its writer has not "
         "finished; check remote=, local= and split=; files "
-        "that need no index, such as Parquet, are read with their format= (--src-format)"
+        "of formats that need no index, such as Parquet, are read with their format= (--src-format)"
     )
 
 

@@ -207,9 +207,7 @@ def test_a_distribution_for_other_versions_of_the_core_is_broken(good, requireme
     said = f"it needs {requirement}, and streamplug 0.1.0 is installed: upgrade one of them"
     assert listed == ([f"other 0.3 | - | - | broken | {said}"] if is_refused else [])
     assert "good 1.0 | encoding | fein | ok | " in lines
-    command = (
-        "from streamplug.cli.app import load_command; print(load_command('odd').short_help)"
-    )
+    command = "from streamplug.cli.app import load_command; print(load_command('odd').short_help)"
     assert (said in good.run(command)) == is_refused
 
 

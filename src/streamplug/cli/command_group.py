@@ -33,7 +33,7 @@ _ADVICE = (
     ),
     (
         "src_format",
-        "; files that need no index, such as Parquet, are read with their format= (--src-format)",
+        "; files of formats that need no index, such as Parquet, are read with their format= (--src-format)",
         "",
     ),
     ("skip_bad", "; skip_bad= leaves out that many such samples", ""),
