@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 import subprocess
 import sys
@@ -40,6 +41,46 @@ def failing(monkeypatch):
     main.commands.pop("fail", None)
     main.commands.pop("crash", None)
     main.commands.pop("overflow", None)
+
+
+def test_an_error_is_json_too_if_the_result_is_to_be(failing):
+    @click.command()
+    @click.option("--json", is_flag=True)
+    @click.argument("words", nargs=-1)
+    def fail(json, words):
+        raise ConfigError("the value 3 has no meaning" if "x" not in words else "x")
+
+    main.commands["fail"] = fail
+    result = CliRunner().invoke(main, ["fail", "--json"])
+    assert (result.exit_code, result.stderr) == (2, "error: the value 3 has no meaning\n")
+    assert json.loads(result.stdout) == {"error": "the value 3 has no meaning"}
+    wrong = CliRunner().invoke(main, ["fail", "--json", "--nonsense"])
+    assert wrong.exit_code == 2
+    assert json.loads(wrong.stdout)["error"].startswith("No such option")
+    assert CliRunner().invoke(main, ["fail", "--", "--json"]).stdout == ""
+    assert CliRunner().invoke(main, ["fail"]).stdout == ""
+
+
+def test_an_interrupt_is_json_too(failing):
+    @click.command()
+    @click.option("--json", is_flag=True)
+    def fail(json):
+        raise KeyboardInterrupt("run it again")
+
+    main.commands["fail"] = fail
+    result = CliRunner().invoke(main, ["fail", "--json"])
+    assert result.exit_code == 130
+    assert json.loads(result.stdout) == {"error": "interrupted; run it again"}
+
+
+@pytest.mark.parametrize("command", ["streamplug plugins", "streamplug plugins --json"])
+def test_a_reader_that_has_enough_is_no_error(command):
+    pytest.importorskip("streamplug_tools")
+    command = f"'{sys.executable}' -m {command}"
+    # The reader ends before anything is written.
+    script = f"{{ {command}; echo $? >&2; }} | true"
+    done = subprocess.run(["sh", "-c", script], check=False, capture_output=True, text=True)
+    assert done.stderr == "0\n"
 
 
 def test_a_full_disk_is_one_line_too(failing):

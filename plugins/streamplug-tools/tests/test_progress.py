@@ -7,9 +7,13 @@ import io
 import pytest
 from rich.console import Console
 from rich.progress import Progress
-from streamplug_tools import Output, progress_bars
+from streamplug_tools import Expression, Output, progress_bars, sort
+from streamplug_tools.column_mapping import ColumnMapping
+from streamplug_tools.copy import CopyInput, CopyTask
 from streamplug_tools.options import JobProgress
+from streamplug_tools.processing import ExpressionTransform
 from streamplug_tools.progress import _CountsColumn
+from streamplug_tools.selection_order import SequentialOrder
 from streamplug_tools.transforms import convert
 from streamplug_tools.verification import verify
 
@@ -93,3 +97,17 @@ def test_nothing_is_written_elsewhere(monkeypatch, capsys, forced):
     with progress_bars() as on_progress:
         on_progress(JobProgress("writing", 1200, 4000, num_bytes=5_000_000))
     assert capsys.readouterr() == ("", "")
+
+
+def test_progress_of_expressions_is_counted_in_small_steps(tmp_path):
+    source = write(tmp_path / "source")
+    seen = []
+    sort(source, Output(tmp_path / "sorted", processes=0), "-n", on_progress=seen.append)
+    assert [p.done for p in seen if p.task == "reading keys"] == list(range(0, 3000, 256))
+    change = ExpressionTransform({"n": Expression("n + 1", is_free=True)}, ["n"])
+    columns = [ColumnMapping("n", "int", "n", stored=False)]
+    inputs = [CopyInput([Stream(remote=str(source))], SequentialOrder(3000), columns)]
+    batches = CopyTask(inputs, change=change)({"samples": [0, 3000]})
+    sizes = [len(batch["n"]) for batch in batches]
+    assert max(sizes) == 256
+    assert sum(sizes) == 3000

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from streamplug.cli import main
 from streamplug.errors import StreamplugError
+from streamplug.transfer import try_directory_lock
 
 # The package of the commands holds the command of that name, too.
 quickstart = importlib.import_module("streamplug_tools.commands.quickstart")
@@ -28,6 +29,21 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=240,
     )
+
+
+@pytest.mark.parametrize("options", [[], ["--clean"]])
+def test_two_at_once_are_refused(tmp_path, options):
+    home = tmp_path / "set"
+    home.mkdir()
+    with try_directory_lock(home) as alone:
+        assert alone
+        done = run("--out", str(home), *options)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {home} is being written by another quickstart: wait for its end, or name another directory "
+        "by --out\n"
+    )
+    assert list(home.iterdir()) == []
 
 
 def test_it_writes_streams_and_checks_a_real_set(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
@@ -44,6 +46,7 @@ _ADVICE = (
 _MORE_RETRIES = re.compile(r"; raise (?:download_)?retry= for more")
 _TRACEBACK = "streamplug.traceback"
 _COMMAND = "streamplug.command"
+_JSON = "--json"
 _MAX_SUMMARY_CHARS = 1000  # click cuts summaries at the width of the terminal unless they are set
 _EXIT_ERROR = 2  # as for wrong usage; 1 says that a check has failed or that data sets differ
 _EXIT_INTERRUPTED = 130
@@ -112,7 +115,8 @@ class CommandGroup(click.Group):
     """Group that imports commands on use, and prints a StreamplugError as one line with exit status 2.
 
     Errors name the options of the command instead of arguments in Python, and each command has
-    ``--traceback``. A subclass defines `load_command`, and ``list_commands`` of click.
+    ``--traceback``. With ``--json``, standard output gets the error as ``{"error": …}``, too. A subclass
+    defines `load_command`, and ``list_commands`` of click.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -145,12 +149,23 @@ class CommandGroup(click.Group):
         return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: D102 - of click
+        if _JSON in ctx.args[: ctx.args.index("--") if "--" in ctx.args else None]:
+            ctx.meta[_JSON] = True  # before a command is parsed, whose options may be wrong
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:  # as of `| head`, which has read what it needs
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+            ctx.exit(0)
+        except click.ClickException as error:  # of wrong usage
+            _print_json(ctx, error.format_message())
+            raise
         except StreamplugError as error:
             _fail(ctx, use_option_names(str(error), ctx.meta.get(_COMMAND)))
         except KeyboardInterrupt as error:
-            say(f"interrupted; {str(error) or 'run the command again to start over'}", err=True)
+            text = f"interrupted; {str(error) or 'run the command again to start over'}"
+            _print_json(ctx, text)
+            say(text, err=True)
             ctx.exit(_EXIT_INTERRUPTED)
         except OSError as error:  # such as standard output on a full disk
             if isinstance(error, FileNotFoundError) and _is_working_directory_removed():
@@ -159,6 +174,8 @@ class CommandGroup(click.Group):
             if remedy is None or isinstance(error, (FileNotFoundError, NotADirectoryError)):
                 raise
             _fail(ctx, f"{error.filename or 'standard output'}: {error.strerror}; {remedy}")
+        else:
+            return result
 
 
 def _is_working_directory_removed() -> bool:
@@ -184,8 +201,16 @@ def _complete(command: click.Command) -> None:
             _complete(part)
 
 
+def _print_json(context: click.Context, text: str) -> None:
+    """Print an error as JSON, if the command is to print its result so."""
+    if context.meta.get(_JSON):
+        click.echo(json.dumps({"error": text}))
+
+
 def _fail(context: click.Context, text: str) -> NoReturn:
     """Print the current exception, and exit."""
+    with suppress(OSError):  # which the error may be about
+        _print_json(context, text)
     if context.meta.get(_TRACEBACK):
         say(traceback.format_exc().rstrip(), err=True)
     else:

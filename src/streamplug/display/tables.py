@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -14,10 +16,17 @@ from streamplug.display.terminal import visible
 _PIPED_COLUMNS = 200
 
 
+class _PipedConsole(Console):
+    """Console that leaves a closed pipe, as of ``| head``, to its caller."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def make_console(piped_columns: int = _PIPED_COLUMNS) -> Console:
     """Return a console as wide as the terminal, or `piped_columns` wide if output is piped."""
     console = Console()
-    return console if console.is_terminal else Console(width=piped_columns)
+    return console if console.is_terminal else _PipedConsole(width=piped_columns)
 
 
 def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:

@@ -50,7 +50,14 @@ from streamplug_tools.options import (
 from streamplug_tools.part_sizes import samples_per_part
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values, same_encoding
-from streamplug_tools.row_access import Batch, Table, absolute_streams, batch_row, move_caches
+from streamplug_tools.row_access import (
+    ROWS_PER_STEP,
+    Batch,
+    Table,
+    absolute_streams,
+    batch_rows_of,
+    move_caches,
+)
 from streamplug_tools.selection_order import (
     GaplessOrder,
     ListedOrder,
@@ -347,6 +354,9 @@ class CopiedBatches(Iterator[Batch]):
         if change is None:
             yield written
             return
+        if len(ids) > ROWS_PER_STEP:
+            yield from self._divided(ids, seen, written, ROWS_PER_STEP)
+            return
         try:
             changed = list(change.apply(iter([(ids, seen, written)])))
         except BAD_SAMPLE_ERRORS as error:
@@ -356,9 +366,15 @@ class CopiedBatches(Iterator[Batch]):
         else:
             yield from changed
             return
-        for row in range(len(ids)):
+        yield from self._divided(ids, seen, written, 1)
+
+    def _divided(self, ids: Int64, seen: Batch, written: Batch, rows: int) -> Iterator[Batch]:
+        for begin in range(0, len(ids), rows):
+            end = begin + rows
             yield from self._changed(
-                ids[row : row + 1], batch_row(seen, row), batch_row(written, row)
+                ids[begin:end],
+                batch_rows_of(seen, begin, end),
+                batch_rows_of(written, begin, end),
             )
 
 

@@ -42,7 +42,7 @@ from streamplug_tools.part_files import (
     kept_copy,
     part_folder,
 )
-from streamplug_tools.row_access import batch_row
+from streamplug_tools.row_access import batch_rows_of
 
 MakeSamples = Callable[[Any], Iterable[Mapping[str, Any]]]
 
@@ -184,7 +184,7 @@ def _write_rows(
     """Write a batch that has rows which cannot be stored without these."""
     for row in range(max(map(len, batch.values()), default=0)):
         try:
-            writer.write_batch(batch_row(dict(batch), row))
+            writer.write_batch(batch_rows_of(dict(batch), row, row + 1))
         except EncodeError as error:
             skip(row, error)
 

@@ -81,4 +81,5 @@ class _CountsColumn(ProgressColumn):
 
 
 def _rate(amount: float, seconds: float) -> float:
-    return amount / seconds if seconds else 0.0
+    # The amount falls when a part is written again, such as one whose process died.
+    return max(amount, 0.0) / seconds if seconds > 0 else 0.0

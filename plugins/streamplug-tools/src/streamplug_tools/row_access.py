@@ -33,12 +33,13 @@ _MIN_CACHED_SHARDS = 32
 """Shards that always fit: those of several processes, and prefetched ones."""
 
 
-def batch_row(batch: Batch, row: int) -> Batch:
-    """Return one row of a batch as a batch."""
-    return {
-        name: values[row : row + 1] if isinstance(values, np.ndarray) else [values[row]]
-        for name, values in batch.items()
-    }
+ROWS_PER_STEP = 256
+"""Rows that an expression is evaluated for before progress is counted, as it may take long."""
+
+
+def batch_rows_of(batch: Batch, begin: int, end: int) -> Batch:
+    """Return the rows ``[begin, end)`` of a batch as a batch."""
+    return {name: values[begin:end] for name, values in batch.items()}
 
 
 class Table:

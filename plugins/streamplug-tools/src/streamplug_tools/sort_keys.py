@@ -21,7 +21,7 @@ from streamplug.types import Int64
 from streamplug_tools.bad_samples import BAD_SAMPLE_ERRORS, BadSamples
 from streamplug_tools.expressions import Expression
 from streamplug_tools.options import JobProgress, ProgressCallback
-from streamplug_tools.row_access import Batch, Table
+from streamplug_tools.row_access import ROWS_PER_STEP, Batch, Table, batch_rows_of
 from streamplug_tools.selection_order import SequentialOrder
 
 NumberedKey: TypeAlias = "tuple[Any, int]"
@@ -71,8 +71,11 @@ def evaluate_expression(
         return
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
     for ids, batch in _read_good(table, bad):
-        on_progress(JobProgress(what, int(ids[0]), table.size))
-        yield _values(table, expression, ids, batch, bad)
+        for begin in range(0, len(ids), ROWS_PER_STEP):
+            end = begin + ROWS_PER_STEP
+            on_progress(JobProgress(what, int(ids[begin]), table.size))
+            rows = batch_rows_of(batch, begin, end)
+            yield _values(table, expression, ids[begin:end], rows, bad)
 
 
 def _read_good(table: Table, bad: BadSamples) -> Iterator[tuple[Int64, Batch]]:

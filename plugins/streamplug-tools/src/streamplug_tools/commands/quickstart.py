@@ -24,7 +24,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.display import pairs_table, rows_table, say, visible
 from streamplug.errors import OutputExistsError, StreamplugError
 from streamplug.plugin import is_known
-from streamplug.transfer import make_temp_root, map_output_errors
+from streamplug.transfer import make_temp_root, map_output_errors, try_directory_lock
 from streamplug.types import World
 from streamplug.write import MDSWriter
 from streamplug_tools.report.text_format import size
@@ -52,6 +52,22 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
     """
     console = Console(stderr=as_json)
     home = out or make_temp_root() / "quickstart"
+    if clean and not home.exists():
+        _run(home, out, clean=clean, as_json=as_json, console=console)
+        return
+    with map_output_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+    with try_directory_lock(home) as alone:
+        if not alone:
+            raise OutputExistsError(
+                f"{home} is being written by another quickstart: wait for its end, or name another directory "
+                "by --out"
+            )
+        _run(home, out, clean=clean, as_json=as_json, console=console)
+
+
+def _run(home: Path, out: Path | None, *, clean: bool, as_json: bool, console: Console) -> None:
+    """Write, stream and check the data set in a directory, or remove it."""
     folder, cache = home / "data", home / "cache"
     if clean:
         present = [path for path in (folder, cache) if path.exists()]
@@ -72,7 +88,6 @@ def quickstart(out: Path | None, *, clean: bool, as_json: bool) -> None:
             "by --clean"
         )
     with map_output_errors(home):
-        home.mkdir(parents=True, exist_ok=True)
         (home / MARKER_NAME).touch()
     results = write(folder, exist_ok=out is None, console=console)
     if out is None:
