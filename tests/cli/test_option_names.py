@@ -112,3 +112,24 @@ def test_advice_that_is_replaced_is_that_of_errors():
         for _, advice, _ in command_group._ADVICE
         if not any(advice in text for text in found)
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pass storage_options={'anon': True}", """pass --storage-options '{"anon": true}'"""),
+        (
+            "pass storage_options={'headers': {'Authorization': …}}",
+            """pass --storage-options '{"headers": {"Authorization": "…"}}'""",
+        ),
+        (
+            "storage_options={'token': …}, or {'anon': True} for a public one",
+            """--storage-options '{"token": "…"}' or --storage-options '{"anon": true}' for a public one""",
+        ),
+        ("pass it in storage_options=", "pass it in --storage-options"),
+    ],
+)
+def test_storage_options_are_suggested_as_json(text, expected):
+    job = click.Command("job", params=[click.Option(["--storage-options"])])
+    assert use_option_names(text, job) == expected
+    assert use_option_names(text, click.Command("other", params=[])) == text

@@ -21,8 +21,12 @@ SECRET = "hush-7531"
 TOKEN = f"token={SECRET}"
 SOURCE, OUT, OTHER = "guarded://{}/set", "guarded://{}/out", "guarded://{}/other"
 COMMANDS = {
+    "append": ["append", SOURCE, OUT, "--processes", "0"],
     "cat": ["cat", SOURCE],
     "convert": ["convert", SOURCE, OUT, "--processes", "0"],
+    "copy": ["copy", SOURCE, OUT],
+    "dedup": ["dedup", SOURCE, OUT, "--by", "n", "--processes", "0"],
+    "delete": ["delete", SOURCE],
     "diff": ["diff", SOURCE, OTHER],
     "explain": ["explain", SOURCE, "--step", "0"],
     "index scan": ["index", "scan", "guarded://{}/lines", "--format", "jsonl"],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from streamplug.display import say
-from streamplug.errors import StreamplugError
+from streamplug.errors import ConfigError, StreamplugError
 from streamplug.plugin_kit import OUTPUT_REMEDIES
 
 _ADVICE = (
@@ -43,6 +45,8 @@ _ADVICE = (
 )
 """Arguments, advice that names them, and what commands say that have no such option."""
 
+_DICT = r"\{(?:[^{}]|\{[^{}]*\})*\}"
+_OPTIONS_DICT = re.compile(rf"storage_options=({_DICT})(?:, or ({_DICT}))?")
 _MORE_RETRIES = re.compile(r"; raise (?:download_)?retry= for more")
 _TRACEBACK = "streamplug.traceback"
 _COMMAND = "streamplug.command"
@@ -70,6 +74,8 @@ def use_option_names(text: str, command: click.Command | None) -> str:
     text = _MORE_RETRIES.sub("; raise retries= for more" if "retries" in names else "", text)
     # Not --format, which in most commands is that of the new data set.
     text = text.replace("with their format= (--src-format)", "with --src-format")
+    if "storage_options" in names:
+        text = _OPTIONS_DICT.sub(_options_as_json, text)
     # Without a value, as in "pass split=, or …", the mark goes as well.
     pattern = rf"(?<![\w'\"`./=-])({alternatives})=(True\b|[\w'\"\[({{.-]|)"
 
@@ -80,6 +86,21 @@ def use_option_names(text: str, command: click.Command | None) -> str:
 
     # Some errors name both, as in "exist_ok=True (--exist-ok)".
     return re.sub(r"(--[\w-]+) \(\1\)", r"\1", re.sub(pattern, replace, text))
+
+
+def _options_as_json(match: re.Match[str]) -> str:
+    """Return storage options of Python as those of a command: ``--storage-options '{"anon": true}'``."""
+    first, second = match.groups()
+    shown = [_as_json(text) for text in (first, second) if text]
+    return " or ".join(shown)
+
+
+def _as_json(text: str) -> str:
+    try:
+        options = ast.literal_eval(text.replace("…", "'…'"))
+    except (ValueError, SyntaxError):  # of other forms than those that errors have
+        return text
+    return f"--storage-options '{json.dumps(options, ensure_ascii=False)}'"
 
 
 def _shown_name(parameter: click.Parameter) -> str:
@@ -111,17 +132,43 @@ _TRACEBACK_OPTION = click.Option(
 )
 
 
+def _import_modules(_: click.Context, parameter: click.Parameter, names: Sequence[str]) -> None:
+    """Import modules, also those in the working directory, which is not on the path of a program."""
+    if names and (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:
+            raise ConfigError(
+                f"{parameter.opts[0]} {name}: {type(error).__name__}: {error}; name a module that is "
+                "installed or in the working directory, such as my_encodings"
+            ) from error
+
+
+_IMPORT_OPTION = click.Option(
+    ["--import", "modules"],
+    multiple=True,
+    metavar="MODULE",
+    is_eager=True,  # before options that name what it registers
+    expose_value=False,
+    callback=_import_modules,
+    help="Import a module first, such as one that registers encodings; can be repeated.",
+)
+_COMMON_OPTIONS = (_IMPORT_OPTION, _TRACEBACK_OPTION)
+
+
 class CommandGroup(click.Group):
     """Group that imports commands on use, and prints a StreamplugError as one line with exit status 2.
 
-    Errors name the options of the command instead of arguments in Python, and each command has
-    ``--traceback``. With ``--json``, standard output gets the error as ``{"error": …}``, too. A subclass
+    Errors name the options of the command instead of arguments in Python, and each command has ``--import``
+    and ``--traceback``. With ``--json``, standard output gets the error as ``{"error": …}``, too. A subclass
     defines `load_command`, and ``list_commands`` of click.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.params.append(_TRACEBACK_OPTION)
+        self.params += _COMMON_OPTIONS
 
     def load_command(self, name: str) -> click.Command | None:
         """Return a command, or None if there is none of this name."""
@@ -192,9 +239,9 @@ def examples(*lines: str) -> str:
 
 
 def _complete(command: click.Command) -> None:
-    """Add --traceback to a command and its subcommands, whose lists show whole sentences."""
+    """Add --import and --traceback to a command and its subcommands, whose lists show whole sentences."""
     if _TRACEBACK_OPTION not in command.params:
-        command.params.append(_TRACEBACK_OPTION)
+        command.params += _COMMON_OPTIONS
         command.short_help = command.get_short_help_str(_MAX_SUMMARY_CHARS)
     if isinstance(command, click.Group):
         for part in command.commands.values():

@@ -15,7 +15,7 @@ from streamplug_tools.commands.source_options import make_streams
 from streamplug_tools.json_lines import strict_line
 
 _PRINTING = {"sources", "out", "begin", "end", "select", "drop", "split", "src_format"}
-_PRINTING |= {"storage_options", "traceback"}
+_PRINTING |= {"modules", "storage_options", "traceback"}
 
 
 @click.command(
