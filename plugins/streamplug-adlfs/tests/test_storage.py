@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import pickle
 import traceback
 from types import SimpleNamespace
@@ -399,3 +400,36 @@ def test_a_service_of_credentials_that_fails_is_tried_again(status, kind):
     storage = AzureStorage("az://c", account_name="a", anon=True)
     with pytest.raises(kind), storage.translated("k"):
         raise ClientAuthenticationError("secret", response=response)
+
+
+@pytest.fixture
+def encoded(recorder):
+    """A blob with ``Content-Encoding: gzip``, of which any range is the whole."""
+    data = gzip.compress(b"hello" * 100)
+    recorder.answers = [(206, data)]
+    recorder.headers = {
+        "Content-Encoding": "gzip",
+        "Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}",
+        "ETag": '"1"',
+        "x-ms-blob-type": "BlockBlob",
+        "Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT",
+    }
+    return data
+
+
+def test_blobs_with_a_content_encoding_are_read_as_they_are_stored(encoded, recorder, tmp_path):
+    storage = AzureStorage("az://c", endpoint_url=recorder.url, account_name="a", anon=True)
+    assert storage.read("k") == encoded
+    assert storage.read_range("k", 0, len(encoded)) == encoded
+    parts, _ = storage.read_version("k", [(0, len(encoded))])
+    assert bytes(parts[0]) == encoded
+    storage.download("k", tmp_path / "k")
+    assert (tmp_path / "k").read_bytes() == encoded
+
+
+def test_an_endpoint_over_http_without_credentials_is_named(recorder):
+    storage = AzureStorage("az://c", endpoint_url=recorder.url, account_name="a")
+    with pytest.raises(
+        AccessDenied, match=r"az://c/k that may be sent to its endpoint.*plain http"
+    ):
+        storage.read("k")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -38,6 +39,19 @@ class Bucket:
             params={"uploadType": "media", "name": key},
             data=data,
             headers={"Content-Type": "application/octet-stream"},
+        )
+
+    def put_encoded(self, key, data):
+        """Put an object whose metadata have ``Content-Encoding: gzip``."""
+        metadata = json.dumps({"name": key, "contentEncoding": "gzip"}).encode()
+        parts = [b"Content-Type: application/json", metadata], [b"Content-Type: text/plain", data]
+        body = b"".join(b"--x\r\n" + b"\r\n\r\n".join(part) + b"\r\n" for part in parts)
+        self.call(
+            "POST",
+            f"/upload/storage/v1/b/{self.name}/o",
+            params={"uploadType": "multipart"},
+            data=body + b"--x--\r\n",
+            headers={"Content-Type": "multipart/related; boundary=x"},
         )
 
     def get(self, key):

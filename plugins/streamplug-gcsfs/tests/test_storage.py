@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import traceback
@@ -319,3 +320,25 @@ def test_a_url_without_bucket_is_refused():
 def test_a_service_of_credentials_that_fails_is_tried_again(retryable, kind):
     error = RefreshError("secret", retryable=retryable)
     assert type(GCSStorage("gs://b").translate(error, "gs://b/k")) is kind
+
+
+def test_objects_with_a_content_encoding_are_read_as_they_are_stored(bucket, tmp_path):
+    data = gzip.compress(b"hello" * 100)
+    bucket.put_encoded("k", data)
+    storage = at(bucket)
+    assert storage.read("k") == data
+    assert storage.read_ranges("k", [(0, 4), (10, 12)]) == [data[:4], data[10:12]]
+    parts, _ = storage.read_version("k", [(2, 5)])
+    assert bytes(parts[0]) == data[2:5]
+    assert bytes(storage.read_many([("k", 1, 3)])[0]) == data[1:3]
+    assert storage.stat("k").size == len(data)
+    assert [info.size for info in storage.list()] == [len(data)]
+    storage.download("k", tmp_path / "k")
+    assert (tmp_path / "k").read_bytes() == data
+
+
+def test_a_proxy_of_the_environment_is_used(recorder, monkeypatch):
+    monkeypatch.setenv("http_proxy", recorder.url)
+    storage = GCSStorage("gs://b/set", endpoint_url="http://elsewhere.invalid", anon=True)
+    assert storage.read("k") == b"data"
+    assert recorder.requests[0].path.startswith("http://elsewhere.invalid/download/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import threading
 import uuid
 
@@ -109,6 +110,18 @@ class GCSBucket:
     def put(self, key, data):
         path = f"/upload/storage/v1/b/{self.name}/o"
         self.call(path, params={"uploadType": "media", "name": key}, data=data)
+
+    def put_encoded(self, key, data):
+        """Put an object whose metadata have ``Content-Encoding: gzip``."""
+        metadata = json.dumps({"name": key, "contentEncoding": "gzip"}).encode()
+        parts = [b"Content-Type: application/json", metadata], [b"Content-Type: text/plain", data]
+        body = b"".join(b"--x\r\n" + b"\r\n\r\n".join(part) + b"\r\n" for part in parts)
+        self.call(
+            f"/upload/storage/v1/b/{self.name}/o",
+            params={"uploadType": "multipart"},
+            data=body + b"--x--\r\n",
+            headers={"Content-Type": "multipart/related; boundary=x"},
+        )
 
     def close(self):
         self.session.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import multiprocessing
 import threading
@@ -445,3 +446,48 @@ def test_http_with_a_query_is_refused():
     with pytest.raises(ConfigError, match="https://host/set with a query") as caught:
         ObstoreHttp("https://host/set?sig=SECRET")
     assert "SECRET" not in str(caught.value)
+
+
+# -- encodings ----------------------------------------------------------------
+
+
+def check_is_read_as_stored(storage, data, tmp_path):
+    assert storage.read("k") == data
+    assert [bytes(b) for b in storage.read_ranges("k", [(0, 4), (10, 12)])] == [
+        data[:4],
+        data[10:12],
+    ]
+    parts, _ = storage.read_version("k", [(2, 5)])
+    assert bytes(parts[0]) == data[2:5]
+    assert bytes(storage.read_many([("k", 1, 3)])[0]) == data[1:3]
+    assert storage.stat("k").size == len(data)
+    storage.download("k", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == data
+
+
+def test_objects_of_google_with_a_content_encoding_are_read_as_they_are_stored(gcs, tmp_path):
+    data = gzip.compress(b"hello" * 100)
+    gcs.put_encoded("k", data)
+    storage = ObstoreGCS(gcs.url, **gcs.options)
+    check_is_read_as_stored(storage, data, tmp_path)
+    assert [info.size for info in storage.list()] == [len(data)]
+    headers = {"client_options": {"default_headers": {"Accept-Encoding": "identity"}}}
+    assert ObstoreGCS(gcs.url, **gcs.options, **headers).read("k") == b"hello" * 100
+
+
+@pytest.mark.parametrize("scheme", ["http", "s3"])
+def test_files_with_a_content_encoding_are_read_as_they_are_stored(tmp_path, scheme):
+    data = gzip.compress(b"hello" * 100)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "k").write_bytes(data)
+    with serving(tmp_path) as server:
+        server.headers = {
+            "Content-Encoding": "gzip",
+            "Last-Modified": "Sat, 01 Jan 2022 00:00:00 GMT",
+        }
+        storage = (
+            ObstoreHttp(f"{server.url}/b")
+            if scheme == "http"
+            else ObstoreS3("s3://b", endpoint_url=server.url, anon=True)
+        )
+        check_is_read_as_stored(storage, data, tmp_path)

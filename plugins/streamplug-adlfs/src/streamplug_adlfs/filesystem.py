@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from adlfs import AzureBlobFileSystem
 from azure.core import MatchConditions
+from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import sync
 from streamplug_fsspec import BodyPart, check_content_range, version_of
@@ -122,9 +124,38 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
             return {"account_name": self.account_name, "account_key": self.account_key}
         return self.credential or self.sas_token
 
-    async def _get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
-        kwargs.setdefault("max_concurrency", self._parts_at_once)
-        await super()._get_file(rpath, lpath, **kwargs)
+    async def _get_file(self, rpath: str, lpath: str, **_: Any) -> None:
+        async with self._downloaded(rpath) as blob:
+            with open(lpath, "wb") as file:  # noqa: PTH123 - as adlfs does
+                await blob.readinto(file)
+
+    async def _cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
+        limits = {} if end is None else {"offset": start or 0, "length": end - (start or 0)}
+        async with self._downloaded(path, **limits) as blob:
+            return bytes(await blob.readall())
+
+    @asynccontextmanager
+    async def _downloaded(self, path: str, **options: Any) -> AsyncIterator[Any]:
+        """Yield a download of a blob as it is stored.
+
+        adlfs would have one with a Content-Encoding decompressed, which its size and ranges are not of.
+
+        Raises:
+            FileNotFoundError: If it does not exist.
+        """
+        container, name, _ = self.split_path(path)
+        async with self.service_client.get_blob_client(container, name) as client:
+            try:
+                yield await client.download_blob(
+                    max_concurrency=self._parts_at_once,
+                    decompress=False,
+                    **options,
+                    **self._timeout_kwargs,
+                )
+            except ResourceNotFoundError as error:
+                raise FileNotFoundError(path) from error
 
     async def read_part(self, path: str, start: int, end: int) -> bytes:
         """Return a range of a blob, and read no more of the response than that."""
@@ -137,18 +168,9 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
         condition: dict[str, Any] = {}
         if version:
             condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
-        container, name, _ = self.split_path(path)
-        async with self.service_client.get_blob_client(container, name) as client:
-            # Of a range in several requests, the client itself reads one version.
-            blob = await client.download_blob(
-                start,
-                end - start,
-                max_concurrency=self._parts_at_once,
-                **condition,
-                **self._timeout_kwargs,
-            )
-            content: Any = await blob.readall()
-            return bytes(content), blob.properties.etag or ""
+        # Of a range in several requests, the client itself reads one version.
+        async with self._downloaded(path, offset=start, length=end - start, **condition) as blob:
+            return bytes(await blob.readall()), blob.properties.etag or ""
 
     def blobs(self, path: str) -> list[tuple[str, int, str]]:
         """Return name (without container), size and version of all blobs with a prefix."""

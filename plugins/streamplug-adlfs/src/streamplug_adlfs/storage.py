@@ -72,6 +72,10 @@ class AzureStorage(FsspecStorage):
             return AccessDenied(f"no valid credentials for {url}; {_WAYS}")
         if lacks_tls(error):
             return None
+        if isinstance(error, ValueError) and "only supported with HTTPS" in str(error):
+            return AccessDenied(
+                f"no credentials for {url} that may be sent to its endpoint, which is plain http; {_WAYS}"
+            )
         if isinstance(
             error,
             (azure.ServiceRequestError, azure.ServiceResponseError, azure.IncompleteReadError),

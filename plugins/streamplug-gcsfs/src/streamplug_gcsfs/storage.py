@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from streamplug_fsspec import FsspecStorage, bound_body, bounded_reader, missing_bucket, version_of
+from streamplug_fsspec import FsspecStorage, bounded_reader, missing_bucket, version_of
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.types import ObjectInfo
@@ -46,17 +46,9 @@ class GCSStorage(FsspecStorage):
         return gcsfs_options(self._options)
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
-        # The class that gcsfs registers looks up the bucket type over gRPC before it reads, which takes
-        # up to a minute where only HTTP is reachable; and gRPC does not survive a fork.
-        from aiohttp import TraceConfig
-        from gcsfs.core import GCSFileSystem
+        from streamplug_gcsfs.filesystem import FileSystem
 
-        trace = TraceConfig()
-        trace.on_request_end.append(bound_body)
-        session = dict(options.get("session_kwargs") or {})
-        session["trace_configs"] = [*session.get("trace_configs", ()), trace]
-        options = {**options, "session_kwargs": session}
-        return GCSFileSystem(**options), self._location.partition("://")[2]
+        return FileSystem(**options), self._location.partition("://")[2]
 
     def part_reader(self) -> Any:
         return bounded_reader(super().part_reader())
@@ -74,10 +66,12 @@ class GCSStorage(FsspecStorage):
         return bounded_reader(read)
 
     def download(self, key: str, path: Path) -> None:
+        from streamplug_gcsfs.filesystem import STORED
+
         # In one request: the `get_file` of gcsfs 2026.3 and later mixes versions in parallel ones.
         with self.translated(key):
             try:
-                self.call("get_file_request", self.path(key), str(path))
+                self.call("get_file_request", self.path(key), str(path), headers=STORED)
             except FileNotFoundError:
                 self.stat(key)  # tells whether the bucket is missing
                 raise

@@ -134,6 +134,10 @@ class ObstoreGCS(_Bucket):
             token = os.path.expanduser(token)  # noqa: PTH111 - an access token is no path
             options["application_credentials" if _is_file(token) else "bearer_token"] = token
         config, credentials = gcs_config(self._what, options)
+        client = options.get("client_options", {})
+        # Without it, Google decompresses what has a Content-Encoding, and ignores ranges of it.
+        headers = {"Accept-Encoding": "gzip", **client.get("default_headers", {})}
+        options["client_options"] = {**client, "default_headers": headers}
         return stores.GCSStore(
             self._bucket, config=config, credential_provider=credentials, **transport(options)
         )

@@ -1,0 +1,49 @@
+"""gcsfs file system that receives objects as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.request import getproxies
+
+from aiohttp import TraceConfig
+from gcsfs.core import GCSFileSystem
+from streamplug_fsspec import bound_body
+
+STORED = {"Accept-Encoding": "gzip"}
+"""Headers with which Google sends the bytes of an object with ``Content-Encoding: gzip``; without, it sends
+others than sizes and ranges are of, and ignores ranges.
+"""
+
+
+class FileSystem(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
+    """The class of gcsfs that uses HTTP alone, without decompression.
+
+    The class that gcsfs registers looks up the bucket type over gRPC before it reads, which takes up to a
+    minute where only HTTP is reachable; and gRPC does not survive a fork.
+    """
+
+    def __init__(self, *, session_kwargs: Mapping[str, Any] | None = None, **options: Any) -> None:
+        trace = TraceConfig()
+        trace.on_request_end.append(bound_body)
+        session: dict[str, Any] = {
+            "auto_decompress": False,
+            # With it, aiohttp also reads ~/.netrc for each request.
+            "trust_env": bool(getproxies()),
+            **(session_kwargs or {}),
+        }
+        session["headers"] = {"Accept-Encoding": "identity", **(session.get("headers") or {})}
+        session["trace_configs"] = [*session.get("trace_configs", ()), trace]
+        super().__init__(session_kwargs=session, **options)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *args: Any,
+        headers: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        if path.startswith(f"{self._location}/download/"):
+            headers = {**STORED, **(headers or {})}
+        return await super()._request(method, path, *args, headers=headers, **kwargs)
