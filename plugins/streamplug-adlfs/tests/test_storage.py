@@ -433,3 +433,11 @@ def test_an_endpoint_over_http_without_credentials_is_named(recorder):
         AccessDenied, match=r"az://c/k that may be sent to its endpoint.*plain http"
     ):
         storage.read("k")
+
+
+def test_storages_of_one_account_share_a_session():
+    options = {"account_name": "a", "account_key": KEY}
+    first = AzureStorage("az://c/set", **options)
+    assert AzureStorage("az://d", **options).filesystem() is first.filesystem()
+    other = AzureStorage("az://d", account_name="b", account_key=KEY)
+    assert other.filesystem() is not first.filesystem()

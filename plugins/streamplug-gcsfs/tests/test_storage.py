@@ -342,3 +342,19 @@ def test_a_proxy_of_the_environment_is_used(recorder, monkeypatch):
     storage = GCSStorage("gs://b/set", endpoint_url="http://elsewhere.invalid", anon=True)
     assert storage.read("k") == b"data"
     assert recorder.requests[0].path.startswith("http://elsewhere.invalid/download/")
+
+
+def test_storages_of_one_account_share_a_session(tmp_path, monkeypatch):
+    first = GCSStorage("gs://b/set", anon=True)
+    assert GCSStorage("gs://c", anon=True).filesystem() is first.filesystem()
+    assert GCSStorage("gs://c", anon=True, project="p").filesystem() is not first.filesystem()
+
+
+def test_a_token_that_was_refused_is_asked_for_again(recorder, monkeypatch, tmp_path):
+    monkeypatch.setenv("FETCH_RAW_TOKEN_EXPIRY", "false")
+    storage = GCSStorage("gs://b", endpoint_url=recorder.url, token="ya29.OLD")
+    client = storage.filesystem()
+    recorder.answers = [(401, b"denied")]
+    with pytest.raises(AccessDenied):
+        storage.read("k")
+    assert storage.filesystem() is not client

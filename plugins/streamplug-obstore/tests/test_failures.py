@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.server
 import pickle
+import threading
 import time
 import traceback
 from datetime import timedelta
@@ -343,3 +345,68 @@ def test_a_server_without_tls_is_told(recorder):
 def test_an_invalid_header_names_its_option():
     with pytest.raises(ConfigError, match="'headers': the value of 'X-Key' must be str, not int"):
         ObstoreHttp("https://h", headers={"X-Key": 5})
+
+
+def test_keys_that_are_renewed_are_used_by_the_same_storage(recorder, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OLD")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    storage = ObstoreS3("s3://b/set", endpoint_url=recorder.url, **AT_ONCE)
+    recorder.answers = [(403, error("InvalidAccessKeyId"))]
+    with pytest.raises(AccessDenied):
+        storage.read("k")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "NEW")
+    recorder.answers, recorder.headers = [(200, b"data")], HEADERS
+    assert storage.read("k") == b"data"
+    assert "Credential=NEW/" in recorder.requests[-1].headers["Authorization"]
+
+
+def test_streams_of_one_bucket_share_a_client():
+    options = {"key": "k", "secret": "s", "region": "us-east-1"}
+    first = ObstoreS3("s3://b/set", **options)
+    assert ObstoreS3("s3://b/other", **options).client() is first.client()
+    assert ObstoreS3("s3://c/other", **options).client() is not first.client()
+
+
+@pytest.mark.parametrize("size", [10, 30 << 20])
+def test_an_upload_that_fails_after_it_was_accepted_is_transient(tmp_path, size):
+    """S3 may answer an upload in parts with status 200 and an error."""
+
+    class Bucket(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *args):
+            pass
+
+        def answer(self):
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = error("InternalError") if size == 10 or "uploadId" in self.path else UPLOAD
+            if self.command == "PUT" and size > 10:
+                body = b""
+            self.send_response(200 if size > 10 else 500)
+            self.send_header("ETag", '"1"')
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PUT = do_POST = do_DELETE = answer
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    (tmp_path / "source").write_bytes(bytes(size))
+    url = f"http://127.0.0.1:{server.server_port}"
+    storage = ObstoreS3("s3://b/set", endpoint_url=url, key="k", secret="s", **AT_ONCE)
+    try:
+        with pytest.raises(Transient, match="s3://b/set/k: the server answered .*InternalError"):
+            storage.upload(tmp_path / "source", "k")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+UPLOAD = (
+    b"<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>set/k</Key><UploadId>u</UploadId>"
+    b"</InitiateMultipartUploadResult>"
+)

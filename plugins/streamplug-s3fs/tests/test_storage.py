@@ -517,3 +517,55 @@ def test_passes_on_what_s3fs_takes():
 def test_a_url_without_bucket_is_refused():
     with pytest.raises(ConfigError, match="'s3://' names no bucket"):
         S3Storage("s3://")
+
+
+def test_keys_that_are_renewed_are_used_by_the_same_storage(recorder, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OLD")
+    storage = S3Storage("s3://b/set", endpoint_url=recorder.url)
+    other = S3Storage("s3://c", endpoint_url=recorder.url)
+    assert storage.read("k") == other.read("k") == b"data"
+    recorder.answers = [(403, b"<Error><Code>InvalidAccessKeyId</Code></Error>")]
+    with pytest.raises(AccessDenied, match="InvalidAccessKeyId"):
+        storage.read("k")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "NEW")
+    recorder.answers = [(200, b"data")]
+    assert storage.read("k") == b"data"
+    assert "Credential=NEW/" in recorder.requests[-1].headers["Authorization"]
+
+
+def test_storages_of_one_account_share_a_session(monkeypatch, tmp_path):
+    first = S3Storage("s3://b/set")
+    assert S3Storage("s3://c").filesystem() is first.filesystem()
+    assert S3Storage("s3://c", read_timeout=5).filesystem() is not first.filesystem()
+    monkeypatch.setenv("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", "d")
+    assert S3Storage("s3://d").filesystem() is not S3Storage("s3://b").filesystem()
+    monkeypatch.delenv("MOSAICML_STREAMING_AWS_REQUESTER_PAYS")
+    (tmp_path / "no-credentials").write_text("[default]\n")
+    assert S3Storage("s3://b").filesystem() is not first.filesystem()
+
+
+@pytest.mark.parametrize("name", ["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL"])
+def test_an_endpoint_of_the_environment_that_is_no_url_is_named(monkeypatch, name):
+    monkeypatch.setenv(name, "minio:9000")
+    with pytest.raises(ConfigError, match=f"{name} must start with http:// or https://"):
+        S3Storage("s3://b").read("k")
+
+
+def test_an_endpoint_of_a_profile_that_is_no_url_is_told(monkeypatch, tmp_path):
+    (tmp_path / "config").write_text("[default]\nendpoint_url = minio:9000\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with pytest.raises(StorageError, match="s3://b/k: the AWS configuration has an endpoint_url"):
+        S3Storage("s3://b").read("k")
+
+
+def test_a_server_without_tls_is_told(recorder):
+    storage = S3Storage("s3://b", endpoint_url=recorder.url.replace("http:", "https:"))
+    with pytest.raises(StorageError, match="s3://b/k: the server does not speak TLS"):
+        storage.read("k")
+
+
+def test_the_region_of_a_bucket_elsewhere_is_told(recorder):
+    recorder.headers = {"x-amz-bucket-region": "eu-west-3"}
+    recorder.answers = [(301, b"<Error><Code>PermanentRedirect</Code></Error>")]
+    with pytest.raises(StorageError, match=r"s3://b/k: .*region eu-west-3, .*region='eu-west-3'"):
+        S3Storage("s3://b", endpoint_url=recorder.url).read("k")

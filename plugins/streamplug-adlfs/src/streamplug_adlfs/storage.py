@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from streamplug_fsspec import RETRYABLE_STATUSES, FsspecStorage, lacks_tls, status_of
@@ -23,6 +24,7 @@ class AzureStorage(FsspecStorage):
 
     asynchronous = True
     can_create = True
+    renews_credentials = True
 
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
@@ -48,7 +50,7 @@ class AzureStorage(FsspecStorage):
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
         from streamplug_adlfs.filesystem import FileSystem
 
-        return FileSystem(**options), self._root
+        return self.share(partial(FileSystem, **options), self._host), self._root
 
     def part_reader(self) -> Any:
         return self.filesystem().read_part

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from streamplug_fsspec.service_errors import Refusal as Refusal
     from streamplug_fsspec.service_errors import error_of_code as error_of_code
     from streamplug_fsspec.service_errors import refusal_of as refusal_of
+    from streamplug_fsspec.shared_clients import file_times as file_times
+    from streamplug_fsspec.shared_clients import share_client as share_client
 else:
     __getattr__, __all__ = lazy_names(
         __name__,
@@ -67,5 +69,6 @@ else:
             "options": "OptionTypes check_options check_positive check_url endpoint_of_environment",
             "preallocation": "preallocate",
             "service_errors": "RETRYABLE_CODES Refusal error_of_code refusal_of",
+            "shared_clients": "file_times share_client",
         },
     )

@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from streamplug.errors import NotFound, StorageError, StreamplugError
+from streamplug.errors import AccessDenied, NotFound, StorageError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit import STAGING_PREFIX, Scope, check, current, inside
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_fsspec.error_mapping import client_error
+from streamplug_fsspec.shared_clients import forget_client, share_client
 
 T = TypeVar("T")
 
@@ -29,7 +30,14 @@ _inherited_clients: list[Any] = []
 
 
 class ClientStorage(Storage):
-    """A storage whose client is opened once per process, on first use."""
+    """A storage whose client is opened once per process, on first use.
+
+    Attributes:
+        renews_credentials: Whether a new client, with the credentials of then, is opened after the old one's
+            were refused.
+    """
+
+    renews_credentials: ClassVar[bool] = False
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
@@ -70,6 +78,16 @@ class ClientStorage(Storage):
                 self._client = None
         self.close_client(client)
 
+    def share(self, make: Callable[[], T], *key: object) -> T:
+        """Return a client that storages of the same class, options and `key` share while they use it."""
+        return share_client((type(self).__qualname__, sorted(self._options.items()), key), make)
+
+    def renew_client(self) -> None:
+        """Have the next operation open a new client; others that use this one end with it."""
+        with _opening:
+            client, self._client = self._client, None
+        forget_client(client)
+
     def leave_client_to_parent(self) -> None:
         """Forget a client that was inherited by fork, without closing it.
 
@@ -89,7 +107,15 @@ class ClientStorage(Storage):
         except Exception as error:  # noqa: BLE001 - clients raise anything
             url = self.url_of(key)
             # `from None`: the client's text may contain signed URLs or keys.
-            raise (self.translate(error, url) or client_error(error, url)) from None
+            raise self._convert(error, url) from None
+
+    def _convert(self, error: Exception, url: str) -> StorageError:
+        """Return the storage error for an exception of the client, which is opened anew if it was refused."""
+        converted = self.translate(error, url) or client_error(error, url)
+        is_refused = isinstance(converted, AccessDenied) and not converted.may_be_missing
+        if self.renews_credentials and is_refused:
+            self.renew_client()
+        return converted
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """Return several ranges, each by `read_range` in a thread; `Cancelled` if the consumer stops."""

@@ -27,6 +27,7 @@ from streamplug_fsspec.event_loop import (
     store_on_loop,
 )
 from streamplug_fsspec.object_version import conditional_reads, one_version
+from streamplug_fsspec.shared_clients import forget_client
 
 _OBJECT_STORES = frozenset(
     ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "hf", "http", "https", "memory")
@@ -112,6 +113,11 @@ class FsspecStorage(ClientStorage):
         if isinstance(filesystem.dircache, DirCache):
             filesystem.dircache.use_listings_cache = False
         return filesystem, root.rstrip("/")
+
+    def renew_client(self) -> None:
+        if (client := self._client) is not None:
+            forget_client(client[0])
+        super().renew_client()
 
     def read(self, key: str) -> bytes:
         with self.translated(key):

@@ -49,6 +49,15 @@ def check(options: Mapping[str, Any]) -> None:
         raise ConfigError(f"{_WHAT} options 'anon' and 'token' exclude each other")
 
 
+def credential_files() -> tuple[str, str]:
+    """Return the paths of the key file and of the login of gcloud."""
+    folder = os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud"
+    return (
+        os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", ""),
+        f"{folder}/application_default_credentials.json",
+    )
+
+
 def gcsfs_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `gcsfs.core.GCSFileSystem` for checked options."""
     from aiohttp import ClientTimeout

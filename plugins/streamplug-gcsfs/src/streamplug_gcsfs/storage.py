@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from streamplug_fsspec import FsspecStorage, bounded_reader, missing_bucket, version_of
+from streamplug_fsspec import (
+    FsspecStorage,
+    bounded_reader,
+    file_times,
+    missing_bucket,
+    version_of,
+)
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.types import ObjectInfo
-from streamplug_gcsfs.options import check, gcsfs_options
+from streamplug_gcsfs.options import check, credential_files, gcsfs_options
 
 _LISTED = re.compile(r"(?:^|/)b/[^/]+/o$")
 _WAYS = (
@@ -26,6 +33,7 @@ class GCSStorage(FsspecStorage):
 
     asynchronous = True
     can_create = True
+    renews_credentials = True
 
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
@@ -48,7 +56,8 @@ class GCSStorage(FsspecStorage):
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
         from streamplug_gcsfs.filesystem import FileSystem
 
-        return FileSystem(**options), self._location.partition("://")[2]
+        filesystem = self.share(partial(FileSystem, **options), file_times(*credential_files()))
+        return filesystem, self._location.partition("://")[2]
 
     def part_reader(self) -> Any:
         return bounded_reader(super().part_reader())

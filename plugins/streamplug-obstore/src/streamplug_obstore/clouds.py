@@ -58,6 +58,10 @@ class _Bucket(ObstoreStorage):
         self._what = f"{scheme} storage"
         self._options = check(self._what, options, self.own)
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        return self._bucket, self._host
+
 
 class ObstoreS3(_Bucket):
     """The objects below ``obstore+s3://bucket/prefix``."""

@@ -46,6 +46,12 @@ class ObstoreStorage(ClientStorage):
     """
 
     ways: ClassVar[str] = ""
+    renews_credentials = True
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What the store depends on besides the options: bucket and host, or the location."""
+        return (self._location,)
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url.removeprefix(_PREFIX), **options)
@@ -60,7 +66,7 @@ class ObstoreStorage(ClientStorage):
         """
 
     def open_client(self) -> Any:
-        return self.make_store(obstore_module().store)
+        return self.share(partial(self.make_store, obstore_module().store), *self.place)
 
     def translate(self, error: Exception, url: str) -> StorageError:
         return storage_error(error, url, self.ways)

@@ -39,6 +39,14 @@ def _loader(data_path: str | None) -> Any:
     return create_loader(data_path)
 
 
+def credential_files() -> tuple[str, str]:
+    """Return the paths of the AWS configuration files."""
+    return (
+        os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials",
+        os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config",
+    )
+
+
 def serves_credentials(session: Any) -> bool:
     """Return whether this machine has a service that gives credentials, even if it fails for now.
 

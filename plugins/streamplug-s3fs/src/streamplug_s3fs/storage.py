@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from streamplug_fsspec import NO_TLS_TEXT, FsspecStorage, conditional_reads, lacks_tls, refusal_of
+from streamplug_fsspec import (
+    NO_TLS_TEXT,
+    FsspecStorage,
+    conditional_reads,
+    file_times,
+    lacks_tls,
+    refusal_of,
+)
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug_s3fs.options import check, s3fs_options
-from streamplug_s3fs.session import new_session, serves_credentials
+from streamplug_s3fs.session import credential_files, new_session, serves_credentials
 
 _DENIED = {
     "AccountProblem",
@@ -32,6 +39,7 @@ class S3Storage(FsspecStorage):
 
     asynchronous = True
     can_create = True
+    renews_credentials = True
 
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
@@ -55,11 +63,13 @@ class S3Storage(FsspecStorage):
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:
         from streamplug_s3fs.filesystem import StreamingFileSystem
 
-        client_options = dict(options)
-        session = new_session(client_options.pop("profile", None))
-        return StreamingFileSystem(session=session, **client_options), self._location.partition(
-            "://"
-        )[2]
+        def make() -> StreamingFileSystem:
+            client_options = dict(options)
+            session = new_session(client_options.pop("profile", None))
+            return StreamingFileSystem(session=session, **client_options)
+
+        key = options["requester_pays"], file_times(*credential_files())
+        return self.share(make, key), self._location.partition("://")[2]
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
@@ -120,7 +130,7 @@ class S3Storage(FsspecStorage):
             return isinstance(error, boto.CredentialRetrievalError)
         if not serves_credentials(client[0].session):
             return False
-        self.drop_client(client)  # it would sign nothing ever
+        self.renew_client()  # it would sign nothing ever
         return True
 
 
