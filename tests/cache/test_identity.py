@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from streamplug import MDSWriter, StreamingDataset
+from streamplug import MDSWriter, StreamingDataset, register_storage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.cache.identity import claim_directory
 from streamplug.errors import CacheConflictError
+from streamplug.plugin.registry import unregister
 
 
 def write(folder, count, **how):
@@ -150,3 +153,47 @@ def test_caches_of_which_one_is_in_the_other_and_no_files_are_shared(far, tmp_pa
     for _ in range(2):
         assert read(far, tmp_path / "near") == list(range(40))
         assert read(tmp_path / "other", tmp_path / "near" / "train") == list(range(20))
+
+
+class Elsewhere(LocalStorage):
+    """The same URL at several endpoints."""
+
+    def __init__(self, url, *, at, **options):
+        super().__init__("file" + url[url.index(":") :], **options)
+        self.url, self._at = url, at
+
+    @property
+    def endpoint(self):
+        return self._at
+
+    def path(self, key):
+        return super().path(key).replace("/set", f"/{self._at[7:]}", 1)
+
+
+@pytest.fixture
+def elsewhere():
+    register_storage("elsewhere", Elsewhere)
+    yield
+    unregister("storage", "elsewhere")
+
+
+def test_another_endpoint_is_another_data_set(tmp_path, monkeypatch, elsewhere):
+    monkeypatch.setenv("STREAMPLUG_CACHE_DIR", str(tmp_path / "caches"))
+    for number, name in enumerate(("one", "two"), 1):
+        write(tmp_path / name, number)
+    shutil.copytree(tmp_path / "one", tmp_path / "mirror")
+
+    def size(at, **local):
+        options = {"storage_options": {"at": at and f"http://{at}"}, **local}
+        return StreamingDataset(remote=f"elsewhere://{tmp_path}/set", **options).size
+
+    near = {"local": str(tmp_path / "near")}
+    assert size("one", **near) == size("mirror", **near) == 1
+    with pytest.raises(
+        CacheConflictError, match=r"/set of http://mirror, not of http://two, which has others"
+    ):
+        size("two", **near)
+    assert (size("one"), size("two")) == (1, 2)
+    write(tmp_path / "mirror", 3, exist_ok=True)
+    with pytest.raises(CacheConflictError, match="was written again since"):
+        size("mirror", **near)

@@ -30,6 +30,7 @@ from streamplug.errors import (
     HashMismatchError,
     NotFound,
     StorageError,
+    StreamplugError,
     Transient,
     UnknownNameError,
 )
@@ -437,3 +438,49 @@ def test_a_directory_of_files_as_samples(tmp_path, remote):
     expected = [sample["path"] for sample in StreamingDataset(**places)]
     remote.failure = ConnectionRefusedError()
     assert [sample["path"] for sample in StreamingDataset(**places)] == expected
+
+
+def write_numbers(place, compression=None):
+    with MDSWriter(out=str(place), columns={"n": "int"}, compression=compression) as out:
+        for n in range(COUNT):
+            out.write({"n": n})
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("form", [None, "mds"])
+def test_a_complete_copy_of_a_disk_that_is_not_mounted_is_told(tmp_path, compression, form, caplog):
+    place, copy = tmp_path / "mnt" / "disk" / "set", tmp_path / "copy"
+    write_numbers(place, compression)
+    there = {"remote": str(place), "local": str(copy), "format": form}
+    assert len(list(StreamingDataset(**there))) == COUNT
+    shutil.rmtree(place)
+    with pytest.raises(StreamplugError, match=r"complete, with 1 of 1 shards: pass it as local="):
+        StreamingDataset(**there)
+    assert len(list(StreamingDataset(local=str(copy)))) == COUNT
+    place.parent.rmdir()  # the mount point itself
+    assert len(list(StreamingDataset(**there))) == COUNT
+    assert "cannot be reached" in caplog.text
+    assert "1 of 1 shards" in caplog.text
+
+
+def test_an_incomplete_copy_of_a_disk_that_is_not_mounted_is_told(tmp_path):
+    place, copy = tmp_path / "disk" / "set", tmp_path / "copy"
+    write_numbers(place)
+    StreamingDataset(remote=str(place), local=str(copy))
+    shutil.rmtree(place)
+    with pytest.raises(NotFound, match=r"the copy in .*copy has the index and 0 of 1 shards"):
+        StreamingDataset(remote=str(place), local=str(copy))
+
+
+def test_scanned_files_of_a_disk_that_is_not_mounted_are_read_by_their_names(tmp_path):
+    place, copy = tmp_path / "disk" / "set", tmp_path / "copy"
+    place.mkdir(parents=True)
+    for n in range(2):
+        (place / f"{n}.jsonl").write_text(json.dumps({"n": n}) + "\n")
+    there = {"remote": str(place), "local": str(copy), "format": "jsonl"}
+    assert list(StreamingDataset(**there)) == [{"n": 0}, {"n": 1}]
+    shutil.rmtree(place)
+    with pytest.raises(NotFound, match=r"complete, .*: name its files, such as remote=") as caught:
+        StreamingDataset(**there)
+    pattern = str(caught.value).rpartition("remote='")[2].partition("'")[0]
+    assert list(StreamingDataset(remote=pattern, format="jsonl")) == [{"n": 0}, {"n": 1}]

@@ -398,7 +398,7 @@ def test_an_upload_that_fails_after_it_was_accepted_is_transient(tmp_path, size)
     url = f"http://127.0.0.1:{server.server_port}"
     storage = ObstoreS3("s3://b/set", endpoint_url=url, key="k", secret="s", **AT_ONCE)
     try:
-        with pytest.raises(Transient, match="s3://b/set/k: the server answered .*InternalError"):
+        with pytest.raises(Transient, match=r"s3://b/set/k: the server answered .*InternalError"):
             storage.upload(tmp_path / "source", "k")
     finally:
         server.shutdown()

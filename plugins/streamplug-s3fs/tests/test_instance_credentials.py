@@ -23,7 +23,7 @@ class Service(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.failures, self.has_role = [], True
-        self.token_status = 200
+        self.token_status, self.asked = 200, []
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -33,6 +33,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def answer(self):
+        self.server.asked.append(self.path)
         status, body = 200, b"token"
         if self.path == ROLES:
             status, body = (200, b"role") if self.server.has_role else (404, b"")
@@ -118,3 +119,12 @@ def test_a_machine_without_the_service_has_no_credentials(storage, monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(AccessDenied, match="no credentials for"):
         storage.read("k")
+
+
+def test_many_storages_ask_for_the_credentials_of_the_machine_once(
+    service, bucket, client, endpoint
+):
+    client.put_object(Bucket=bucket, Key="0/k", Body=b"data")
+    storages = [S3Storage(f"s3://{bucket}/{n % 1}", endpoint_url=endpoint) for n in range(20)]
+    assert {storage.read("k") for storage in storages} == {b"data"}
+    assert service.asked.count(f"{ROLES}role") == 1

@@ -1,7 +1,7 @@
 """The local cache of shards: admission, quota, eviction, staging files, identity, offline copies."""
 
 from streamplug.cache.identity import INDEX_STALL_SECONDS, claim_directory
-from streamplug.cache.offline import read_local_copy, warn_offline
+from streamplug.cache.offline import describe_copy, read_local_copy, warn_offline
 from streamplug.cache.quota import EXTRA_EVICTION_DIVISOR
 from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.store import (
@@ -22,6 +22,7 @@ __all__ = [
     "claim_directory",
     "close_evicted_callbacks",
     "default_cache_dir",
+    "describe_copy",
     "parse_cache_limit",
     "read_local_copy",
     "source_cache_dir",

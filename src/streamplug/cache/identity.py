@@ -25,11 +25,14 @@ def claim_directory(
     index: bytes,
     selection: str | None = None,
     versions: str | None = None,
+    *,
+    endpoint: str = "",
 ) -> None:
     """Claim a directory as the cache of a data set; replace a damaged copy of the index.
 
     The content of the index.json is stored in the directory. For files without one, `selection` is their key,
     and `versions` the digest of their names, sizes and versions, after the name of their client and a space.
+    `endpoint` is that of the storage.
 
     Raises:
         CacheConflictError: If it holds another data set, or another version of this one, or shares files with
@@ -37,18 +40,27 @@ def claim_directory(
     """
     digest, index_path = digest_index(index), directory / INDEX_NAME
     _check_above(directory, url)
-    claim = {"remote": url, "index": digest, "files": selection, "versions": versions}
+    claim = {
+        "remote": url,
+        "endpoint": endpoint,
+        "index": digest,
+        "files": selection,
+        "versions": versions,
+    }
+
+    def is_claimed() -> bool:
+        known = check_identity(directory, url, digest, selection, versions, endpoint=endpoint)
+        return known and index_path.exists()
+
     with map_disk_errors(directory):
-        if check_identity(directory, url, digest, selection, versions) and index_path.exists():
+        if is_claimed():
             identity = read_identity(directory)
-            if any(identity.get(key) != claim[key] for key in ("files", "versions")):
+            if any(identity.get(key) != claim[key] for key in ("endpoint", "files", "versions")):
                 with suppress(OSError), cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
                     _claim(directory, claim)
             return
         with cache_lock(directory, INDEX_NAME, INDEX_STALL_SECONDS):
-            if not (
-                check_identity(directory, url, digest, selection, versions) and index_path.exists()
-            ):  # no other process claimed it
+            if not is_claimed():  # no other process claimed it
                 _check_below(directory, url, index)
                 if index_path.exists() and digest_index(index_path.read_bytes()) != digest:
                     _LOG.warning("%s is damaged: fetching it again", index_path)
@@ -79,10 +91,12 @@ def check_identity(
     digest: str | None,
     selection: str | None = None,
     versions: str | None = None,
+    *,
+    endpoint: str = "",
 ) -> bool:
     """Return whether a directory is a cache of this data set; compare the index unless `digest` is None.
 
-    `selection` and `versions` are those of `claim_directory`; not all caches have the latter.
+    `selection`, `versions` and `endpoint` are those of `claim_directory`; not all caches have the latter two.
 
     Raises:
         CacheConflictError: If it holds another data set, or another version of this one.
@@ -115,12 +129,20 @@ def check_identity(
         if is_claimed and saved_digest == digest and not is_rewritten:
             return False  # the local copy is damaged, the data set has not changed
         why = f"it is not the one at {url}"
-        if is_claimed and saved.get("files") != selection:
-            why = f"it has other files of {url}, or as another format"
-        elif is_claimed:
-            why = f"{url} was written again since"
+        if is_claimed:
+            why = _what_differs(saved, url, selection, endpoint)
         raise CacheConflictError(f"{directory} already holds a data set: {why}; {advice}")
     return is_claimed
+
+
+def _what_differs(saved: Mapping[str, Any], url: str, selection: str | None, endpoint: str) -> str:
+    """Return why the data set at a URL is not the one of a record."""
+    if saved.get("files") != selection:
+        return f"it has other files of {url}, or as another format"
+    if saved.get("endpoint", endpoint) != endpoint:
+        before, now = (text or "the usual endpoint" for text in (saved["endpoint"], endpoint))
+        return f"it is {url} of {before}, not of {now}, which has others there"
+    return f"{url} was written again since"
 
 
 def _differ(saved: object, versions: str | None) -> bool:

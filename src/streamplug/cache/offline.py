@@ -79,6 +79,22 @@ def warn_offline(
     )
 
 
+def describe_copy(index: Index, derived: Path | None, directory: Path) -> str:
+    """Return what a local copy has, and how it is read without its remote, for an error about that."""
+    total, num_cached = len(index), _count_shards(index, derived, directory)
+    if num_cached < total:
+        return f"the copy in {directory} has the index and {num_cached} of {total} shards"
+    how = "pass it as local= without remote=, which reads it in place"
+    if derived is not None:  # its index has files that only the record of the remote leads to
+        form = index.schema(0).format
+        how = (
+            "give remote= the place where the files are now, and local= an empty directory"
+            if form.is_composed
+            else f"name its files, such as remote='{directory}/**/*.{form.suffix}' without local="
+        )
+    return f"the copy in {directory} is complete, with {total} of {total} shards: {how}"
+
+
 def _count_shards(index: Index, derived: Path | None, directory: Path) -> int:
     """Return the number of shards whose files are all in a directory, raw or compressed."""
     names = _names(directory)

@@ -115,6 +115,14 @@ class Storage(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
+    @property
+    def endpoint(self) -> str:
+        """URL of the server, without credentials, if options or the environment name it; else empty.
+
+        Locations of the same `url` at two endpoints are two.
+        """
+        return ""
+
     def url_of(self, key: str) -> str:
         """Return the URL of an object, without credentials."""
         return f"{self.url}/{key}" if key else self.url

@@ -13,6 +13,7 @@ from streamplug.cache import (
     ShardStore,
     claim_directory,
     default_cache_dir,
+    describe_copy,
     parse_cache_limit,
     read_local_copy,
     source_cache_dir,
@@ -29,6 +30,7 @@ from streamplug.errors import (
 )
 from streamplug.index import INDEX_NAME, Index, parse_index
 from streamplug.interfaces import Storage
+from streamplug.plugin import absolute_location, local_path
 from streamplug.plugin_kit import is_local
 from streamplug.read import apply_decoders, limit_values
 from streamplug.source.access import ShardFiles, find_access
@@ -153,7 +155,8 @@ class IndexSource(Source):
         location = stream.location
         index, data = read_index(storage, retries, parse, in_place=location.in_place)
         if keeps_index(stream):
-            claim_directory(location.directory, storage.url, data)
+            endpoint = location.storage.endpoint
+            claim_directory(location.directory, storage.url, data, endpoint=endpoint)
         return index
 
     def find_copy(self, stream: Stream, storage: Storage) -> tuple[Index, Path | None] | None:
@@ -200,7 +203,15 @@ class IndexSource(Source):
         probe = ProbeStorage(storage, stream.timeout)
         try:
             return *stream.find_index(probe, min(stream.retries, PROBE_RETRIES)), False
-        except NotFound:
+        except (NotFound, ConfigError) as error:
+            is_missing = NotFound in map(type, (error, error.__cause__))
+            copy = self.find_copy(stream, storage) if is_missing else None
+            if copy is None:
+                raise
+            if _lacks_mount_point(stream):
+                warn_offline(*copy, stream.location.directory, storage.url, error)
+                return *copy, True
+            error.args = (f"{error}; {describe_copy(*copy, stream.location.directory)}",)
             raise
         except (StorageError, PluginError) as error:
             if probe.failure is None:  # the local directory failed, not the remote
@@ -210,6 +221,12 @@ class IndexSource(Source):
                 raise
             warn_offline(*copy, stream.location.directory, storage.url, error)
             return *copy, True
+
+
+def _lacks_mount_point(stream: Stream) -> bool:
+    """Return whether a data set is in a directory of this machine that is missing, as without its disk."""
+    path = local_path(absolute_location(stream.location.parent))
+    return path is not None and not path.parent.exists()
 
 
 def keeps_index(stream: Stream) -> bool:

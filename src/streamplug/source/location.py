@@ -96,7 +96,8 @@ class StreamLocation:
                     f"local={public_url(self.local)!r} must be a path on this machine"
                 )
         if path is None:
-            source = "\n".join([self.storage.url, *self.parts])
+            names = [self.storage.endpoint, self.storage.url, *self.parts]
+            source = "\n".join(names if names[0] else names[1:])
             name = blake2s(source.encode(errors="surrogateescape"), digest_size=16).hexdigest()
             return default_cache_dir(make=False) / name
         return path.absolute()

@@ -177,6 +177,10 @@ class StorageWrapper(Storage):
         """Run an operation that reads `key`; subclasses override this to supervise all of them."""
         return operation()
 
+    @property
+    def endpoint(self) -> str:
+        return self._storage.endpoint
+
     def url_of(self, key: str) -> str:
         return self._storage.url_of(key)
 

@@ -9,6 +9,7 @@ from typing import Any
 from streamplug_fsspec import RETRYABLE_STATUSES, FsspecStorage, lacks_tls, status_of
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.interfaces import public_url
 from streamplug.types import ObjectInfo
 from streamplug_adlfs.options import adlfs_options, check
 
@@ -43,6 +44,13 @@ class AzureStorage(FsspecStorage):
             raise ConfigError(f"{self.url!r} names no container; write az://container/prefix")
         self._root = f"{container}/{prefix}"
         check(options)
+
+    @property
+    def endpoint(self) -> str:
+        if given := self._options.get("endpoint_url"):
+            return public_url(given)
+        account = "" if self._host else adlfs_options(self._options, "")["account_name"]
+        return f"https://{account}.blob.core.windows.net" if account else ""
 
     def filesystem_options(self) -> Mapping[str, Any]:
         return adlfs_options(self._options, self._host)

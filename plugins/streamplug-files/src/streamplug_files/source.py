@@ -146,7 +146,14 @@ class FilesSource(IndexSource):
             result = scan.get_index(files, base, progress.update)
         if keeps_index(stream):
             versions = f"{type(location.storage).__name__} {result.versions}"
-            claim_directory(directory, storage.url, result.data, location.selection, versions)
+            claim_directory(
+                directory,
+                storage.url,
+                result.data,
+                location.selection,
+                versions,
+                endpoint=location.storage.endpoint,
+            )
         index = parse_index(result.data, storage.url)
         index.versions = result.versions
         return index, result.folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -18,6 +19,7 @@ from streamplug_fsspec import (
 )
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.interfaces import public_url
 from streamplug.types import ObjectInfo
 from streamplug_gcsfs.options import check, credential_files, gcsfs_options
 
@@ -49,6 +51,11 @@ class GCSStorage(FsspecStorage):
         if not urlsplit(url).netloc:
             raise ConfigError(f"{self.url!r} names no bucket; write gs://bucket/prefix")
         check(options)
+
+    @property
+    def endpoint(self) -> str:
+        given = self._options.get("endpoint_url")
+        return public_url(given or os.environ.get("STORAGE_EMULATOR_HOST", ""))
 
     def filesystem_options(self) -> Mapping[str, Any]:
         return gcsfs_options(self._options)

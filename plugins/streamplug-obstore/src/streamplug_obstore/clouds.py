@@ -15,7 +15,7 @@ from streamplug.interfaces import public_url
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.bucket_region import find_region
 from streamplug_obstore.client import obstore_module
-from streamplug_obstore.config import azure_config, gcs_config, s3_config
+from streamplug_obstore.config import azure_config, gcs_config, s3_config, s3_endpoint
 from streamplug_obstore.error_mapping import (
     REDIRECT,
     begins_beyond_end,
@@ -62,6 +62,10 @@ class _Bucket(ObstoreStorage):
     def place(self) -> tuple[str, ...]:
         return self._bucket, self._host
 
+    @property
+    def endpoint(self) -> str:
+        return public_url(self._options.get("endpoint_url", ""))
+
 
 class ObstoreS3(_Bucket):
     """The objects below ``obstore+s3://bucket/prefix``."""
@@ -97,13 +101,13 @@ class ObstoreS3(_Bucket):
     def translate(self, error: Exception, url: str) -> StorageError:
         refusal = refusal_of(error)
         if refusal.code == REDIRECT and not refusal.region:
-            refusal = Refusal(REDIRECT, region=find_region(self._endpoint(), self._bucket))
+            refusal = Refusal(REDIRECT, region=find_region(self.endpoint, self._bucket))
             return error_of_code(refusal, url) or super().translate(error, url)
         return super().translate(error, url)
 
-    def _endpoint(self) -> str:
-        config = s3_config(self._what, self._bucket, self._options)[0]
-        return str(config.get("aws_endpoint_url_s3", ""))
+    @property
+    def endpoint(self) -> str:
+        return super().endpoint or public_url(s3_endpoint())
 
     def make_store(self, stores: Any) -> Any:
         paying = os.environ.get("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", "").split(",")
@@ -170,6 +174,12 @@ class ObstoreAzure(_Bucket):
         super().__init__(url, **options)
         exclude(self._what, self._options, "anon", "account_key", "sas_token", "client_id")
         together(self._what, self._options, "tenant_id", "client_id", "client_secret")
+
+    @property
+    def endpoint(self) -> str:
+        account = "" if self._host else self._options.get("account_name") or _named_account()
+        named = f"https://{account}.blob.core.windows.net" if account else ""
+        return super().endpoint or named
 
     def make_store(self, stores: Any) -> Any:
         options = dict(self._options)
@@ -264,3 +274,9 @@ def _is_file(path: str) -> bool:
         return Path(path).is_file()
     except OSError:  # too long for a name, as many tokens are
         return False
+
+
+def _named_account() -> str:
+    # The second is what mosaicml-streaming reads.
+    names = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_ACCOUNT_NAME")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")

@@ -74,7 +74,7 @@ def s3_config(
         "token": "session_token",
     }
     config = _settings(options, names, _S3_NAMES)
-    endpoint = options.get("endpoint_url") or endpoint_of_environment(*_ENDPOINTS)
+    endpoint = options.get("endpoint_url") or s3_endpoint()
     config["virtual_hosted_style_request"] = is_virtual = _is_virtual(
         options.get("addressing_style"), config, bucket, endpoint
     )
@@ -98,6 +98,15 @@ def s3_config(
     config.setdefault("skip_signature", False)
     credentials = {"access_key_id": key, "secret_access_key": secret, "token": token}
     return config, lambda: {**credentials, "expires_at": None}
+
+
+def s3_endpoint() -> str:
+    """Return the endpoint that the environment names, or an empty string.
+
+    Raises:
+        ConfigError: If it is no URL.
+    """
+    return endpoint_of_environment(*_ENDPOINTS)
 
 
 def _is_virtual(style: str | None, config: Mapping[str, Any], bucket: str, endpoint: str) -> bool:

@@ -19,7 +19,8 @@ from streamplug_fsspec import (
 )
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
-from streamplug_s3fs.options import check, s3fs_options
+from streamplug.interfaces import public_url
+from streamplug_s3fs.options import check, named_endpoint, s3fs_options
 from streamplug_s3fs.session import credential_files, new_session, serves_credentials
 
 _DENIED = {
@@ -56,6 +57,12 @@ class S3Storage(FsspecStorage):
         if not self._bucket:
             raise ConfigError(f"{self.url!r} names no bucket; write s3://bucket/prefix")
         check(options)
+
+    @property
+    def endpoint(self) -> str:
+        given = self._options.get("endpoint_url")
+        client = self._options.get("client_kwargs") or {}
+        return public_url(given or client.get("endpoint_url") or named_endpoint())
 
     def filesystem_options(self) -> Mapping[str, Any]:
         return s3fs_options(self._options, self._bucket)
