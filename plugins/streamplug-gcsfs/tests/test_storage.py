@@ -358,3 +358,10 @@ def test_a_token_that_was_refused_is_asked_for_again(recorder, monkeypatch, tmp_
     with pytest.raises(AccessDenied):
         storage.read("k")
     assert storage.filesystem() is not client
+
+
+def test_what_is_forbidden_may_be_missing(recorder):
+    recorder.answers = [(403, b'{"error": {"message": "feedbeef (or it may not exist)"}}')]
+    with pytest.raises(AccessDenied, match="no permission for gs://b/k;") as caught:
+        GCSStorage("gs://b", endpoint_url=recorder.url, anon=True).read("k")
+    assert caught.value.may_be_missing

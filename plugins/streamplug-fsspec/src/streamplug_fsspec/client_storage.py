@@ -80,7 +80,9 @@ class ClientStorage(Storage):
 
     def share(self, make: Callable[[], T], *key: object) -> T:
         """Return a client that storages of the same class, options and `key` share while they use it."""
-        return share_client((type(self).__qualname__, sorted(self._options.items()), key), make)
+        cls = type(self)
+        place = cls.__module__, cls.__qualname__
+        return share_client((place, sorted(self._options.items()), key), make)
 
     def renew_client(self) -> None:
         """Have the next operation open a new client; others that use this one end with it."""

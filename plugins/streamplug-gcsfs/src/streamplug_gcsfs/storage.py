@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from streamplug_fsspec import (
     FsspecStorage,
     bounded_reader,
+    error_of_status,
     file_times,
     missing_bucket,
     version_of,
@@ -111,9 +112,7 @@ class GCSStorage(FsspecStorage):
             return AccessDenied(f"no valid credentials for {url}; {_WAYS}")
         # gcsfs raises it without errno, with its own message.
         if type(error) is OSError and str(error).startswith("Forbidden"):
-            return AccessDenied(
-                f"no permission for {url}; check the credentials and its access rules"
-            )
+            return error_of_status(403, url)
         if isinstance(error, (RequestException, ChecksumError, TransportError)) or (
             isinstance(error, GoogleAuthError) and error.retryable
         ):
