@@ -334,6 +334,39 @@ def test_a_loader_may_have_batches_that_are_lists_of_samples(streaming, many):
     assert loader.state_dict()["sample_in_epoch"] == 24
 
 
+class Numbers:
+    """A batch that only its own loader can count."""
+
+    def __init__(self, samples):
+        self.numbers = [sample["n"] for sample in samples]
+
+
+@pytest.mark.parametrize("size", [8, 4])
+def test_a_loader_counts_batches_as_its_subclass_says(streaming, many, size):
+    pytest.importorskip("torch")
+
+    class Loader(streaming.StreamingDataLoader):
+        def _get_batch_size(self, batch):
+            return len(batch.numbers)
+
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=8)
+    loader = Loader(dataset, batch_size=size, collate_fn=Numbers)
+    batches = iter(loader)
+    numbers = [number for _ in range(16 // size) for number in next(batches).numbers]
+    assert (numbers, loader.num_samples_yielded) == (list(range(16)), 16)
+    assert loader.state_dict()["sample_in_epoch"] == 16
+
+
+@pytest.mark.parametrize("empty", [{}, []])
+def test_a_batch_that_cannot_be_counted_is_refused(streaming, many, empty):
+    pytest.importorskip("torch")
+    dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=8)
+    for collate, kind in ((Numbers, "Numbers"), (lambda samples: empty, type(empty).__name__)):
+        loader = streaming.StreamingDataLoader(dataset, batch_size=8, collate_fn=collate)
+        with pytest.raises(ConfigError, match=f"of type {kind} .*override .*_get_batch_size"):
+            next(iter(loader))
+
+
 def test_the_end_of_a_loop_does_not_move_a_later_one_with_batches_of_another_size(streaming, many):
     pytest.importorskip("torch")
     dataset = streaming.StreamingDataset(local=f"{many}/a", batch_size=4)

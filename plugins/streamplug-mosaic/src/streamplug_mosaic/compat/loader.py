@@ -28,6 +28,8 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
     With the batch size of the data set, it reads whole batches column by column. With another, it is
     torch's `DataLoader` over the samples of the data set in order.
 
+    A subclass may override `_get_batch_size`, by which the samples of each batch are counted.
+
     Args:
         dataset: The data set.
         args: As for torch's `DataLoader`.
@@ -107,11 +109,33 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
                 run.check_jumps(num_jumps)
             if run is not None and not own.batches:
                 own.num_jumps, own.start = run.num_jumps, run.current()
-            own.samples += _count(batch)
+            own.samples += self._get_batch_size(batch)
             own.batches += 1
             self._follow_loop(own)
             yield batch
         own.is_complete = True
+
+    def _get_batch_size(self, batch: Any) -> int:
+        """Return the number of samples of a batch; subclasses whose batches are of another type override it.
+
+        Args:
+            batch: What `collate_fn` returned: a mapping of columns, an array, or a sequence of columns or of
+                samples that are mappings.
+
+        Raises:
+            ConfigError: If it is something else, or empty.
+        """
+        try:
+            if isinstance(batch, Mapping):
+                return len(next(iter(batch.values())))
+            is_samples = hasattr(batch, "ndim") or isinstance(batch[0], Mapping)
+            return len(batch) if is_samples else len(batch[0])
+        except (LookupError, StopIteration, TypeError) as error:
+            raise ConfigError(
+                f"cannot count the samples of a batch of type {type(batch).__qualname__} ({error!r}): "
+                f"override {type(self).__qualname__}._get_batch_size(batch), or let collate_fn= return "
+                "a mapping"
+            ) from error
 
     def _follow_loop(self, loop: _LoopCount) -> None:
         self._loop_count = loop
@@ -206,11 +230,3 @@ def _drop_empty(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in kwargs.items()
         if not any(value is default for default in empty.get(name, ()))
     }
-
-
-def _count(batch: Any) -> int:
-    """Return the number of samples of a batch."""
-    if isinstance(batch, Mapping):
-        return len(next(iter(batch.values())))
-    is_samples = hasattr(batch, "ndim") or isinstance(batch[0], Mapping)
-    return len(batch) if is_samples else len(batch[0])
