@@ -29,9 +29,14 @@ def many(streaming, tmp_path):
 # -- modules that are not there --------------------------------------------------------
 
 
+@pytest.mark.parametrize("package", ["streaming", "streamplug_mosaic"])
 @pytest.mark.parametrize(
     ("line", "instead"),
     [
+        ("from streaming.base.format.mds import MDSReader", "`LocalDataset`"),
+        ("from streaming.base.format.xsv.encodings import xsv_encode", "`LocalDataset`"),
+        ("from streaming.base.util import get_import_exception_message", "errors name the package"),
+        ("from streaming.base.array import Array", "nothing"),
         ("from streaming.base.storage import S3Uploader", r"streamplug\.plugin\.open_storage"),
         ("import streaming.base.storage.extra", r"streamplug\.plugin\.open_storage"),
         ("from streaming.base.registry_utils import create_registry", "TypedRegistry"),
@@ -42,8 +47,10 @@ def many(streaming, tmp_path):
         ("import streaming.unheard.of", "--list"),
     ],
 )
-def test_a_missing_module_says_what_replaces_it(streaming, line, instead):
-    with pytest.raises(ImportError, match=rf"streaming\..*: streamplug_mosaic has .*{instead}"):
+@pytest.mark.usefixtures("streaming")
+def test_a_missing_module_says_what_replaces_it(line, instead, package):
+    line = line.replace("streaming", package, 1)
+    with pytest.raises(ImportError, match=rf"^{package}\..*: streamplug_mosaic has .*{instead}"):
         exec(line, {})
 
 

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamplug_mosaic.alias import find_name, install, make_modules, register_modules
+from streamplug_mosaic.alias import (
+    explain_missing_modules,
+    find_name,
+    install,
+    make_modules,
+    register_modules,
+)
 from streamplug_mosaic.names import MODULES
 
 __all__ = ["install"]
 
 register_modules(make_modules(__name__))
+explain_missing_modules()
 
 
 def __getattr__(name: str) -> Any:

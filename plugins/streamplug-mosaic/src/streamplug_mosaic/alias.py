@@ -36,6 +36,10 @@ def install() -> None:
     register_modules(
         {"streaming": AliasModule("streaming", "streaming"), **make_modules("streaming")}
     )
+
+
+def explain_missing_modules() -> None:
+    """Make imports of modules and names that are missing here raise errors that name the replacement."""
     if not any(isinstance(finder, _MissingModuleFinder) for finder in sys.meta_path):
         sys.meta_path.append(_MissingModuleFinder())
 
@@ -90,22 +94,25 @@ class AliasModule(ModuleType):
 
 
 class _MissingModuleFinder(MetaPathFinder):
-    """Refuses modules of mosaicml-streaming that are missing here, and says what to use instead."""
+    """Refuses modules of mosaicml-streaming that are missing here, and says what to use instead.
+
+    Python also looks for a module where ``from module import name`` finds no such name.
+    """
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Refuse a module of mosaicml-streaming.
+        """Refuse a module of mosaicml-streaming, or one of this package: all that exist were found before.
 
         Raises:
             ModuleNotFoundError: If it is one.
         """
-        if fullname.startswith("streaming.") and isinstance(
-            sys.modules.get("streaming"), AliasModule
-        ):
+        package, _, name = fullname.partition(".")
+        is_alias = package == "streaming" and isinstance(sys.modules.get(package), AliasModule)
+        if name and (is_alias or package == "streamplug_mosaic"):
             from streamplug_mosaic.differences import replacement_of
 
             # Without a name, lest `from streaming.base import x` takes it for a missing attribute.
             raise ModuleNotFoundError(
-                f"{fullname}: streamplug_mosaic has no such name; use {replacement_of(fullname)}"
+                f"{fullname}: streamplug_mosaic has no such name; use {replacement_of(f'streaming.{name}')}"
             )
 
 
