@@ -543,3 +543,30 @@ def test_a_config_whose_names_are_right_is_checked_where_nothing_of_it_is_there(
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith("dataset, writer: OK\n")
     assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
+
+
+def test_all_mistakes_of_a_file_are_told_at_once(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(
+        '[dataset]\nremot = "x"\nbatch_size = "many"\n'
+        'streams = [{remote = 3}, {remote = "x", chose = 4}]\n[writer]\ncolums = 3\n'
+    )
+    in_dataset = (
+        "dataset.remot: no such key. Did you mean 'remote'?; "
+        "also dataset.batch_size='many': expected a whole number or null; "
+        "also dataset.streams[0].remote=3: expected text or a list or null; "
+        "also dataset.streams[1].chose: no such key. Did you mean 'choose'?"
+    )
+    with pytest.raises(ConfigError) as caught:
+        StreamingDataset.from_config(path)
+    assert str(caught.value) == in_dataset
+    with pytest.raises(ConfigError) as caught:
+        Writer.check_config(path)
+    missing = "writer.out: missing. It is: "
+    assert str(caught.value).startswith(
+        f"writer.colums: no such key. Did you mean 'columns'?; also {missing}"
+    )
+    pytest.importorskip("streamplug_tools")
+    result = CliRunner().invoke(main, ["config", "check", str(path)])
+    assert result.exit_code == 2
+    assert f"error: {in_dataset}; also writer.colums: no such key" in result.stderr

@@ -31,7 +31,7 @@ def check(tmp_path):
 
 
 def test_rows_of_tokens_need_their_distribution(check, monkeypatch):
-    monkeypatch.setattr("streamplug.plugin.discovery.entry_points", lambda **_: [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
     monkeypatch.delitem(vars(streamplug), "TokenDataset", raising=False)
     code, output = check({"dataset": {"local": "set", "tokens": {"column": "tokens"}}})
     assert code == 2

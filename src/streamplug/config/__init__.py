@@ -5,6 +5,7 @@ from streamplug.config.configurable import SECTIONS, Configurable
 from streamplug.config.launcher import detect_world
 from streamplug.config.signatures import REQUIRED, is_section, parameters
 from streamplug.config.validation import (
+    Mistakes,
     check_keywords,
     file_types,
     is_list,
@@ -27,6 +28,7 @@ __all__ = [
     "REQUIRED",
     "SECTIONS",
     "Configurable",
+    "Mistakes",
     "check_flags",
     "check_keywords",
     "check_names",

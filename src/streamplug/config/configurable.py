@@ -10,10 +10,9 @@ from typing import Any, ClassVar, TypeVar
 from streamplug.config.config_file import Source, load
 from streamplug.config.signatures import has_any_keywords, parameters
 from streamplug.config.validation import (
-    check_required,
     suggest_keywords,
     suggest_name,
-    validate_arguments,
+    validate_all_arguments,
 )
 from streamplug.errors import ConfigError, UnknownKeywordError, prefix_errors
 
@@ -65,22 +64,19 @@ class Configurable:
         """
         whole = load(config)
         section, key = _section(cls, whole)
-        names = {
-            *validate_arguments(cls, section, key),
-            *(_nested_classes(cls).keys() & whole.keys()),
-        }
-        check_required(cls, names, key)
+        names = {*section, *(_nested_classes(cls).keys() & whole.keys())}
+        validate_all_arguments(cls, section, key, names)
 
 
 def _construct(cls: type[C], whole: dict[str, Any], overrides: Mapping[str, Any]) -> C:
     section, key = _section(cls, whole)
     values = {name: value for name, value in section.items() if name not in overrides}
-    arguments = {**validate_arguments(cls, values, key), **overrides}
+    names = {*section, *overrides, *(_nested_classes(cls).keys() & whole.keys())}
+    arguments = {**validate_all_arguments(cls, values, key, names), **overrides}
     for name, nested in _nested_classes(cls).items():
         more = arguments.get(name, {})
         if (name in whole or name in overrides) and isinstance(more, Mapping):
             arguments[name] = _construct(nested, {name: whole.get(name, {})}, more)
-    check_required(cls, arguments, key)
     try:
         with prefix_errors(key, ConfigError) if key else nullcontext():
             return cls(**arguments)

@@ -8,7 +8,8 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -75,6 +76,32 @@ def item_hint(hint: Any) -> Any:
     return typing.Union[tuple(arguments)]  # noqa: UP007 - a runtime union
 
 
+class Mistakes:
+    """Errors of a configuration that are raised together, so that one run tells all of them."""
+
+    def __init__(self) -> None:
+        self._errors: list[ConfigError] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep an error that is raised in the block."""
+        try:
+            yield
+        except ConfigError as error:
+            self._errors.append(error)
+
+    def raise_all(self) -> None:
+        """Raise the errors, if there are any.
+
+        Raises:
+            ConfigError: The only error, or one with the messages of all.
+        """
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise ConfigError("; also ".join(map(str, self._errors)))
+
+
 def validate_arguments(cls: type, values: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Validate and convert the arguments of a class from a configuration.
 
@@ -82,15 +109,20 @@ def validate_arguments(cls: type, values: Mapping[str, Any], key: str) -> dict[s
         cls: Class with the parameters.
         values: Values by parameter name.
         key: Path of the values in the configuration.
+
+    Raises:
+        ConfigError: If keys are unknown, or values have the wrong type; the message names all of them.
     """
-    known = parameters(cls)
-    for name in values:
-        if name not in known:
-            raise ConfigError(f"{join_key(key, name)}: no such key{suggest_name(str(name), known)}")
-    return {
-        name: _validate(value, known[name].hint, join_key(key, name))
-        for name, value in values.items()
-    }
+    known, mistakes = parameters(cls), Mistakes()
+    arguments = {}
+    for name, value in values.items():
+        path = join_key(key, name)
+        with mistakes.collected():
+            if name not in known:
+                raise ConfigError(f"{path}: no such key{suggest_name(str(name), known)}")
+            arguments[name] = _validate(value, known[name].hint, path)
+    mistakes.raise_all()
+    return arguments
 
 
 def suggest_name(name: str, known: Collection[str]) -> str:
@@ -101,11 +133,28 @@ def suggest_name(name: str, known: Collection[str]) -> str:
     )
 
 
+def validate_all_arguments(
+    cls: type, values: Mapping[str, Any], key: str, names: Collection[str]
+) -> dict[str, Any]:
+    """As `validate_arguments`; also check that all required parameters are among `names`."""
+    mistakes = Mistakes()
+    arguments: dict[str, Any] = {}
+    with mistakes.collected():
+        arguments = validate_arguments(cls, values, key)
+    with mistakes.collected():
+        check_required(cls, names, key)
+    mistakes.raise_all()
+    return arguments
+
+
 def check_required(cls: type, names: Collection[str], key: str) -> None:
     """Check that all required parameters of a class have a value."""
+    mistakes = Mistakes()
     for name, parameter in parameters(cls).items():
-        if parameter.default is REQUIRED and name not in names:
-            raise ConfigError(f"{join_key(key, name)}: missing. It is: {parameter.text}")
+        with mistakes.collected():
+            if parameter.default is REQUIRED and name not in names:
+                raise ConfigError(f"{join_key(key, name)}: missing. It is: {parameter.text}")
+    mistakes.raise_all()
 
 
 def _validate(value: Any, hint: Any, key: str) -> Any:
@@ -165,17 +214,25 @@ def _convert_mapping(value: Any, hint: Any, key: str) -> Any:
 
 def _convert_list(value: Any, hint: Any, key: str) -> Any:
     item_type = item_hint(hint)
-    items = [_validate(item, item_type, f"{key}[{number}]") for number, item in enumerate(value)]
+    items = _validate_all(value, item_type, [f"{key}[{number}]" for number in range(len(value))])
     return tuple(items) if typing.get_origin(hint) is tuple else items
 
 
 def _convert_named_list(value: Any, hint: Any, key: str) -> Any:
-    return [_validate(item, item_hint(hint), join_key(key, name)) for name, item in value.items()]
+    return _validate_all(value.values(), item_hint(hint), [join_key(key, name) for name in value])
+
+
+def _validate_all(values: Iterable[Any], hint: Any, keys: Iterable[str]) -> list[Any]:
+    mistakes, valid = Mistakes(), []
+    for value, key in zip(values, keys):
+        with mistakes.collected():
+            valid.append(_validate(value, hint, key))
+    mistakes.raise_all()
+    return valid
 
 
 def _convert_section(value: Any, hint: Any, key: str) -> Any:
-    arguments = validate_arguments(hint, value, key)
-    check_required(hint, arguments, key)
+    arguments = validate_all_arguments(hint, value, key, value)
     with prefix_errors(key, ConfigError):
         return hint(**arguments)
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streamplug.cli import examples
-from streamplug.config import SECTIONS, load
+from streamplug.config import SECTIONS, Mistakes, load
 from streamplug.display import say
 from streamplug.errors import ConfigError
 from streamplug_tools.config_names import check_dataset, check_writer
@@ -55,14 +55,17 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
     if "loader" in classes:
         classes["loader"] = loader_class(settings)
     named = [name for name in SECTIONS if name in settings]
+    mistakes = Mistakes()
     for name in named or ["dataset"]:
-        if name not in classes:
-            raise ConfigError(f"{name}: needs torch, which is not installed: pip install torch")
-        classes[name].check_config(settings)
-        if name == "dataset":
-            check_dataset(settings, classes[name], "dataset" if named else "")
-        elif name == "writer":
-            check_writer(settings["writer"], "writer")
+        with mistakes.collected():
+            if name not in classes:
+                raise ConfigError(f"{name}: needs torch, which is not installed: pip install torch")
+            classes[name].check_config(settings)
+            if name == "dataset":
+                check_dataset(settings, classes[name], "dataset" if named else "")
+            elif name == "writer":
+                check_writer(settings["writer"], "writer")
+    mistakes.raise_all()
     if opens:
         if named and "dataset" not in named:
             raise ConfigError("dataset: no such section, which --open opens")
