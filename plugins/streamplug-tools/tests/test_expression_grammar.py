@@ -268,6 +268,30 @@ def test_values_that_would_differ_or_grow_are_errors_of_the_sample(text, message
 )
 def test_functions_of_the_sample(text, value):
     assert evaluate(text) == value
+    # The same for many samples at once, but where it uses a sample as a whole.
+    expression = Expression(text).for_columns(list(ROW))
+    results = expression.of_columns([5, 5], {name: [of, of] for name, of in ROW.items()})
+    assert results == (None if "sample.get" in text else [value, value])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("number * 10 + a", [1, 12, 23]),
+        ("a + sample['b c']", [5, 7, 9]),
+        ("[a for a in (a, sample['a'])][1]", [1, 2, 3]),
+        ("sum(x * a for x in (1, 2))", [3, 6, 9]),
+        ("1 / (a - 2)", None),
+        ("len(sample)", None),
+        ("3", [3, 3, 3]),
+    ],
+)
+def test_many_samples_at_once(text, expected):
+    columns = {"a": [1, 2, 3], "b c": [4, 5, 6]}
+    assert Expression(text).of_columns([0, 1, 2], columns) == expected
+    if expected is not None:
+        rows = [{"a": a, "b c": b} for a, b in zip(*columns.values())]
+        assert list(map(Expression(text), [0, 1, 2], rows)) == expected
 
 
 def test_an_expression_needs_its_columns_only():

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import pickle
 from decimal import Decimal
+from operator import itemgetter
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from streamplug_testing import isolated_plugins
 from streamplug_testing.http import serving
 from streamplug_tools import (
@@ -142,20 +146,48 @@ def test_keys_that_cannot_be_sorted_are_refused(source, tmp_path, by, error, sai
 
 def test_keys_whose_comparison_fails_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"the keys cannot be sorted: .*InvalidOperation"):
-        list(sort_keys.sort_by_key([(Decimal("sNaN"), 0)], tmp_path))
+        list(sort_keys.sort_by_key([(np.array([0]), [Decimal("sNaN")])], tmp_path))
 
 
 def test_memory_of_large_keys_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(sort_keys, "_MAX_RUN_BYTES", 100_000)
     monkeypatch.setattr(sort_keys, "_MAX_RECORD_BYTES", 20_000)
     keys = [((f"{n % 7}" * 10_000, [n]), n) for n in range(40)]
-    ordered = sort_keys.sort_by_key(keys, tmp_path)
+    batches = ((np.array([n]), [key]) for key, n in keys)
+    ordered = sort_keys.sort_by_key(batches, tmp_path)
     first = next(ordered)
     runs = list(tmp_path.iterdir())
     assert len(runs) == 4
     with runs[0].open("rb") as file:
-        assert len(pickle.load(file)) == 2
+        assert len(pickle.load(file)) == 1
     assert [first, *ordered] == sorted(keys)
+
+
+INTEGERS = st.integers(-5, 5) | st.integers(-(2**70), 2**70) | st.booleans()
+FLOATS = st.floats(allow_nan=False)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@given(
+    keys=st.lists(st.integers(-5, 5) | st.none())
+    | st.lists(INTEGERS | st.none())
+    | st.lists(FLOATS | st.none())
+    | st.lists(FLOATS | INTEGERS)
+    | st.lists(st.text(max_size=2) | st.none()),
+    size=st.integers(1, 5),
+    limit=st.sampled_from([100, 1000, 1 << 20]),
+)
+def test_keys_are_sorted_as_python_sorts_them(tmp_path_factory, reverse, keys, size, limit):
+    starts = range(0, len(keys), size)
+    batches = [(np.arange(at, min(at + size, len(keys))), keys[at : at + size]) for at in starts]
+    with mock.patch.object(sort_keys, "_MAX_RUN_BYTES", limit):
+        found = sort_keys.sort_by_key(batches, tmp_path_factory.mktemp("runs"), reverse=reverse)
+        ordered = list(found)
+    have = [(key, n) for n, key in enumerate(keys) if key is not None]
+    have.sort(key=itemgetter(0), reverse=reverse)
+    expected = have + [(None, n) for n, key in enumerate(keys) if key is None]
+    assert ordered == expected
+    assert [type(key) for key, _ in ordered] == [type(key) for key, _ in expected]
 
 
 # -- select ---------------------------------------------------------------------------

@@ -10,12 +10,13 @@ import builtins
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from keyword import iskeyword
 from types import CodeType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -33,6 +34,8 @@ SAMPLE_NAMES = frozenset({"sample", _HIDDEN_SAMPLE})
 """Names of the dict of all columns; the second also if a column is called ``sample``."""
 _BUILTINS = {"__builtins__": {"__import__": __import__}}
 """NumPy's methods import modules by this; the grammar has no way to call it."""
+_ROWS = "rows()"
+"""Name of the rows in a loop over samples, which no column can take."""
 _PYTHON_NAMES = {*_FREE_NAMES, *SAMPLE_NAMES, "number", *dir(builtins)}
 _COLUMN_NAME = re.compile(r"\w[\w .:/@#-]*")
 """Column names, which need not be Python names."""
@@ -203,6 +206,49 @@ class Expression:
         except Exception as error:
             raise self._error(number, error) from error
 
+    def of_columns(
+        self, numbers: Sequence[int], columns: Mapping[str, Sequence[Any]]
+    ) -> list[Any] | None:
+        """Evaluate for many samples, in a tenth of the time that one by one takes.
+
+        Args:
+            numbers: Numbers of the samples.
+            columns: Their values of each column.
+
+        Returns:
+            The results; None if it must be evaluated one by one, as it fails for a sample, or uses whole
+            samples.
+        """
+        loop = self._loop(tuple(columns))
+        if loop is None:
+            return None
+        code, targets = loop
+        values = {"number": numbers, **columns, **{f"{name}[]": columns[name] for name in columns}}
+        names = {**self._checked[1], **_BUILTINS, _ROWS: zip(*(values[t] for t in targets))}
+        try:
+            results: list[Any] = eval(code, names)  # noqa: S307 - restricted, as in `__call__`
+        except Exception:  # noqa: BLE001 - one by one, which names the sample
+            return None
+        return results
+
+    def _loop(self, columns: tuple[str, ...]) -> tuple[CodeType, list[str]] | None:
+        """Return code that lists the results for rows of values, and the names of the values in a row."""
+        loops: dict[tuple[str, ...], Any] = self.__dict__.setdefault("_loops", {})
+        if columns not in loops:
+            whole = self.is_free or self._used is None or "sample" in columns
+            loops[columns] = None if whole else self._compile_loop(columns)
+        return cast("tuple[CodeType, list[str]] | None", loops[columns])
+
+    def _compile_loop(self, columns: tuple[str, ...]) -> tuple[CodeType, list[str]]:
+        body = _ItemsAsNames().visit(deepcopy(self._checked[0].body))
+        used = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)}
+        names = dict.fromkeys(["number", *columns, *(f"{name}[]" for name in columns)])
+        targets = [name for name in names if name in used] or ["number"]
+        target = ast.Tuple([ast.Name(name, ast.Store()) for name in targets], ast.Store())
+        rows = ast.comprehension(target, ast.Name(_ROWS, ast.Load()), [], is_async=0)
+        tree = ast.fix_missing_locations(ast.Expression(ast.ListComp(body, [rows])))
+        return compile(tree, "<expression>", "eval"), targets
+
     def is_true(self, number: int, result: Any) -> bool:
         """Return whether the result for a sample is true.
 
@@ -217,6 +263,18 @@ class Expression:
     def _error(self, number: int, error: Exception) -> DataError:
         kind = type(error).__name__
         return DataError(f"{self.text!r:.200} for sample {number}: {kind}: {error}")
+
+
+class _ItemsAsNames(ast.NodeTransformer):
+    """Puts names that are no Python names in place of ``sample["name"]``."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        item: Any = node
+        return (
+            ast.Name(f"{item.slice.value}[]", ast.Load())
+            if _is_item(node)
+            else self.generic_visit(node)
+        )
 
 
 def _is_item(node: ast.AST) -> TypeGuard[Any]:

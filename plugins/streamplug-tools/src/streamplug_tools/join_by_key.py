@@ -35,7 +35,7 @@ from streamplug_tools.options import (
 )
 from streamplug_tools.row_access import Table, cache_locally
 from streamplug_tools.selection_order import NO_SAMPLE, OrderFiles
-from streamplug_tools.sort_keys import NumberedKey, evaluate_expression, number_values, sort_by_key
+from streamplug_tools.sort_keys import NumberedKey, evaluate_expression, sort_by_key
 
 _IDS_PER_BLOCK = 1 << 16
 _KINDS = ("inner", "left")
@@ -102,7 +102,7 @@ def join(
         is_good: NDArray[np.bool_] = np.memmap(folder / "good", np.bool_, "w+", shape=shape)
         keys[0] = _mark_samples(keys[0], is_good)
         sorts = [
-            sort_by_key(number_values(of_table), _make_folder(folder / f"keys-{n}"))
+            sort_by_key(of_table, _make_folder(folder / f"keys-{n}"))
             for n, of_table in enumerate(keys)
         ]
         matches = match_sorted_keys(

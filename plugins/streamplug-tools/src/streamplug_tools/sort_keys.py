@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import pickle
-import sys
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
+from sys import getsizeof
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -26,9 +26,9 @@ from streamplug_tools.selection_order import SequentialOrder
 
 NumberedKey: TypeAlias = "tuple[Any, int]"
 
-_MAX_RUN_BYTES = 64 << 20
-_KEY_OVERHEAD_BYTES = 120
-"""Memory per key besides the key: a tuple, a number, and their list entries."""
+_MAX_RUN_BYTES = 128 << 20
+_KEY_OVERHEAD_BYTES = 48
+"""Memory per key besides the key: its list entry, the number of its sample, and its place in the order."""
 _KEYS_PER_RECORD = 1024
 _MAX_RECORD_BYTES = 1 << 20
 """Size of the keys from which on a record has fewer: one record of each merged run is in memory."""
@@ -104,8 +104,10 @@ def _values(
     table: Table, expression: Expression, ids: Int64, batch: Batch, bad: BadSamples
 ) -> tuple[Int64, list[Any]]:
     """Return the numbers of samples and the values of an expression, without bad samples."""
-    numbers = ids.tolist()
-    rows = batch_rows(batch, numpy_times=True) if batch else [{} for _ in numbers]
+    numbers, columns = ids.tolist(), batch_columns(batch, numpy_times=True)
+    if (results := expression.of_columns(numbers, columns)) is not None:
+        return ids, results
+    rows = make_samples(list(columns), [*columns.values()]) if batch else [{} for _ in numbers]
     try:
         return ids, list(map(expression, numbers, rows))
     except BAD_SAMPLE_ERRORS:
@@ -120,29 +122,29 @@ def _values(
     return np.array(good, np.int64), values
 
 
-def number_values(values: Iterable[tuple[Int64, list[Any]]]) -> Iterator[NumberedKey]:
-    """Yield each value of `evaluate_expression` with its sample number."""
-    for ids, keys in values:
-        yield from zip(keys, ids.tolist())
-
-
 def batch_rows(batch: Batch, *, numpy_times: bool = False) -> list[dict[str, Any]]:
-    """Return the samples of a batch, with Python numbers.
+    """Return the samples of a batch, with values as `batch_columns` has them."""
+    columns = batch_columns(batch, numpy_times=numpy_times)
+    return make_samples(list(columns), [*columns.values()])
+
+
+def batch_columns(batch: Batch, *, numpy_times: bool = False) -> dict[str, Sequence[Any]]:
+    """Return the columns of a batch, with Python numbers.
 
     Times are Python's, or integers if those have too few digits. With `numpy_times` they are NumPy's.
     """
     kept_kinds = "mM" if numpy_times else ""
-    columns: list[Any] = []
-    for values in batch.values():
+    columns: dict[str, Sequence[Any]] = {}
+    for name, values in batch.items():
         if isinstance(values, np.ndarray):
             is_kept = values.ndim != 1 or values.dtype.kind in kept_kinds
-            columns.append(list(values) if is_kept else values.tolist())
+            columns[name] = list(values) if is_kept else values.tolist()
         elif any(issubclass(kind, np.generic) for kind in set(map(type, values))):
             # Beside None, or of several dtypes.
-            columns.append([_as_python(value, kept_kinds) for value in values])
+            columns[name] = [_as_python(value, kept_kinds) for value in values]
         else:
-            columns.append(values)
-    return make_samples(list(batch), columns)
+            columns[name] = values
+    return columns
 
 
 def _as_python(value: Any, kept_kinds: str) -> Any:
@@ -151,12 +153,12 @@ def _as_python(value: Any, kept_kinds: str) -> Any:
 
 
 def sort_by_key(
-    keys: Iterable[NumberedKey], folder: Path, *, reverse: bool = False
+    values: Iterable[tuple[Int64, list[Any]]], folder: Path, *, reverse: bool = False
 ) -> Iterator[NumberedKey]:
     """Sort keys and their sample numbers externally; the sort is stable, and None is last.
 
     Args:
-        keys: Keys in the order of the samples.
+        values: Sample numbers and their keys, as `evaluate_expression` yields them.
         folder: Directory for sorted runs.
         reverse: Whether to sort in descending order.
 
@@ -164,25 +166,20 @@ def sort_by_key(
         ConfigError: If two keys cannot be compared.
     """
     runs = _SortedRuns(folder, reverse=reverse)
-    run: list[NumberedKey] = []
-    size = 0
-    missing = array("q")
+    run = _Run()
+    missing = [np.empty(0, np.int64)]
     try:
-        for key, number in keys:
-            if key is None:
-                missing.append(number)
-                continue
-            if _has_nan(key):
-                raise ConfigError(
-                    f"sample {number} has the key {key!s:.80}, which has no place in an order"
-                )
-            run.append((key, number))
-            size += _sizeof(key) + _KEY_OVERHEAD_BYTES
-            if size > _MAX_RUN_BYTES:
-                runs.add(sorted(run, key=_KEY, reverse=reverse))
-                run, size = [], 0
-        last = sorted(run, key=_KEY, reverse=reverse)
-        yield from runs.merged(last)
+        for numbers, keys in values:
+            if _NoneType in set(map(type, keys)):
+                has_key = np.array([key is not None for key in keys], bool)
+                missing.append(numbers[~has_key])
+                run.add(numbers[has_key], [key for key in keys if key is not None])
+            else:
+                run.add(numbers, keys)
+            if run.bytes > _MAX_RUN_BYTES:
+                runs.add(run.sorted(reverse=reverse))
+                run = _Run()
+        yield from runs.merged(run.sorted(reverse=reverse))
     except (TypeError, ValueError, ArithmeticError) as error:  # the last of a signaling NaN
         if isinstance(error, StreamplugError):
             raise
@@ -190,9 +187,63 @@ def sort_by_key(
             f"the keys cannot be sorted: {error}; give all samples keys of one type, such as str(KEY), and "
             "where a part of a key may be None, (KEY is None, KEY or 0) for it"
         ) from error
-    yield from ((None, number) for number in missing)
+    yield from ((None, number) for number in np.concatenate(missing).tolist())
 
 
+class _Run:
+    """Keys in memory, and the numbers of their samples.
+
+    Attributes:
+        bytes: Approximate size in memory.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._keys: list[Any] = []
+        self._numbers = [np.empty(0, np.int64)]
+        self._types: set[type] = set()
+
+    def add(self, numbers: Int64, keys: list[Any]) -> None:
+        types = set(map(type, keys))
+        may_have_nan = bool(np.isnan(keys).any()) if types == {float} else types - _ORDERED_TYPES
+        if may_have_nan:
+            for number, key in zip(numbers.tolist(), keys):
+                if _has_nan(key):
+                    raise ConfigError(
+                        f"sample {number} has the key {key!s:.80}, which has no place in an order"
+                    )
+        self._types |= types
+        self._keys += keys
+        self._numbers.append(numbers)
+        of_items = sum(map(_sizeof, keys)) if types & {tuple, list} else sum(map(getsizeof, keys))
+        self.bytes += of_items + _KEY_OVERHEAD_BYTES * len(keys)
+
+    def sorted(self, *, reverse: bool) -> Iterator[NumberedKey]:
+        """Return the keys in order."""
+        keys, numbers = self._keys, np.concatenate(self._numbers)
+        order = self._order_of_numbers(reverse=reverse)
+        if order is None:
+            order = np.array(
+                sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse), np.int64
+            )
+        return zip(map(keys.__getitem__, order.tolist()), numbers[order].tolist())
+
+    def _order_of_numbers(self, *, reverse: bool) -> Int64 | None:
+        """Return the order of keys that are numbers of one type; None of others."""
+        if self._types not in ({int}, {float}):
+            return None
+        try:
+            keys = np.array(self._keys, np.int64 if self._types == {int} else np.float64)
+        except OverflowError:
+            return None
+        if not reverse:
+            return keys.argsort(kind="stable")
+        return len(keys) - 1 - keys[::-1].argsort(kind="stable")[::-1]
+
+
+_NoneType = type(None)
+_ORDERED_TYPES = {bool, bytes, int, str}
+"""Types without NaN."""
 _KEY = itemgetter(0)
 
 
@@ -206,7 +257,7 @@ def _has_nan(key: Any) -> bool:
 def _sizeof(key: Any) -> int:
     """Return the bytes of a key in memory, with the items of a tuple or list."""
     items = sum(map(_sizeof, key)) if isinstance(key, (tuple, list)) else 0
-    return sys.getsizeof(key) + items
+    return getsizeof(key) + items
 
 
 class _SortedRuns:
@@ -223,9 +274,9 @@ class _SortedRuns:
         if len(self._paths) == _MAX_MERGED_RUNS:  # keep the order of runs: the sort is stable
             self._paths = [self._written(self._merge(map(_read, self._paths)))]
 
-    def merged(self, last: Iterable[NumberedKey]) -> Iterator[NumberedKey]:
+    def merged(self, last: Iterable[NumberedKey]) -> Iterable[NumberedKey]:
         """Merge all runs and a last one."""
-        return self._merge([*map(_read, self._paths), last])
+        return self._merge([*map(_read, self._paths), last]) if self._paths else last
 
     def _merge(self, runs: Iterable[Iterable[NumberedKey]]) -> Iterator[NumberedKey]:
         return heapq.merge(*runs, key=_KEY, reverse=self._reverse)
@@ -233,29 +284,32 @@ class _SortedRuns:
     def _written(self, keys: Iterable[NumberedKey]) -> Path:
         path = self._folder / f"keys-{self._count}"
         self._count += 1
-        some: list[NumberedKey] = []
-        size = 0
+        rest = iter(keys)
         with map_disk_errors(path), path.open("wb") as file:
-            for key in keys:
-                some.append(key)
-                size += _sizeof(key[0])
-                if len(some) == _KEYS_PER_RECORD or size > _MAX_RECORD_BYTES:
-                    pickle.dump(some, file)
-                    some, size = [], 0
-            pickle.dump(some, file)
+            while some := list(islice(rest, _KEYS_PER_RECORD)):
+                _write_records(some, file)
         return path
+
+
+def _write_records(keys: list[NumberedKey], file: BinaryIO) -> None:
+    """Write keys as a record, or as several if they are large."""
+    half = len(keys) // 2
+    if half and sum(_sizeof(key) for key, _ in keys) > _MAX_RECORD_BYTES:
+        _write_records(keys[:half], file)
+        _write_records(keys[half:], file)
+    else:
+        pickle.dump(keys, file)
 
 
 def _read(path: Path) -> Iterator[NumberedKey]:
     with path.open("rb") as file:
-        yield from _loaded(file)
+        yield from chain.from_iterable(_loaded(file))
     path.unlink()  # read once
 
 
-def _loaded(file: BinaryIO) -> Iterator[NumberedKey]:
+def _loaded(file: BinaryIO) -> Iterator[list[NumberedKey]]:
     while True:
         try:
-            some = pickle.load(file)  # noqa: S301 - written above
+            yield pickle.load(file)  # noqa: S301 - written above
         except EOFError:
             return
-        yield from some

@@ -29,7 +29,7 @@ from streamplug_tools.options import (
 )
 from streamplug_tools.row_access import Table
 from streamplug_tools.selection_order import ListedOrder, OrderFiles, SequentialOrder, ShuffledOrder
-from streamplug_tools.sort_keys import number_values, sort_by_key
+from streamplug_tools.sort_keys import sort_by_key
 from streamplug_tools.value_hash import xxh64
 
 _IDS_PER_BLOCK = 1 << 16
@@ -137,7 +137,7 @@ def sort(
 def _sort_order(job: DatasetJob, expression: Expression, *, descending: bool) -> ListedOrder:
     lists = OrderFiles(job.folder, [""])
     sorted_keys = sort_by_key(
-        number_values(job.values(expression, "reading keys")), job.folder, reverse=descending
+        job.values(expression, "reading keys"), job.folder, reverse=descending
     )
     while numbers := [number for _, number in islice(sorted_keys, _IDS_PER_BLOCK)]:
         lists.add("", np.array(numbers, np.int64))
@@ -174,7 +174,8 @@ def select(
     with open_job(sources, columns, on_progress, skip_bad=skip_bad) as job:
         lists = OrderFiles(job.folder, [""])
         for ids, values in job.values(expression, "selecting"):
-            truths = map(expression.is_true, ids.tolist(), values)
+            is_plain = set(map(type, values)) <= {bool}
+            truths = values if is_plain else map(expression.is_true, ids.tolist(), values)
             lists.add("", ids[np.fromiter(truths, bool, len(values))])
         return job.write(lists.orders[""], output, ["select", where])
 

@@ -19,7 +19,7 @@ from streamplug_tools.join_by_key import match_sorted_keys
 from streamplug_tools.options import JobProgress
 from streamplug_tools.row_access import Table
 from streamplug_tools.selection_order import SequentialOrder
-from streamplug_tools.sort_keys import batch_rows, number_values, sort_by_key
+from streamplug_tools.sort_keys import batch_rows, sort_by_key
 from streamplug_tools.tasks import run_tasks
 
 from streamplug.config import check_names
@@ -291,7 +291,7 @@ def match_keys(
         folders.append(context.workspace.new_file("keys"))
         folders[-1].mkdir()
     sorts = [
-        sort_by_key(number_values(read_keys(of, name, context)), folder)
+        sort_by_key(read_keys(of, name, context), folder)
         for of, folder in zip((snapshot, other), folders)
     ]
     [matches] = match_sorted_keys(sorts, [snapshot.size, other.size], ["the view", url], folders[2])
