@@ -94,6 +94,44 @@ def test_more_canonical_nodes_than_samples_are_refused(streaming, place):
         next(iter(dataset))
 
 
+@pytest.mark.parametrize(
+    ("method", "what"),
+    [("random", None), ("stratified", "/set in an epoch"), ("per_stream", "/set in an epoch")],
+)
+def test_canonical_nodes_are_compared_with_the_samples_of_an_epoch(streaming, place, method, what):
+    """Each sequence of samples that is shuffled needs one for each canonical node, repeated or not."""
+
+    def read(epoch_size, nodes, algo="py1e"):
+        streams = [streaming.Stream(local=place, proportion=0.5) for _ in range(2)]
+        settings = {"batch_size": 2, "shuffle": True, "shuffle_algo": algo}
+        dataset = streaming.StreamingDataset(
+            streams=streams,
+            batching_method=method,
+            epoch_size=epoch_size,
+            num_canonical_nodes=nodes,
+            **settings,
+        )
+        return next(iter(dataset))
+
+    shuffled = 24 if what is None else 12
+    assert read(24, shuffled)
+    with pytest.raises(
+        ValueError, match=rf"node is 0: {shuffled} samples of .*{what or 'an epoch'},"
+    ):
+        read(24, shuffled + 1)
+    assert read(24, shuffled + 1, algo="py1s")
+    assert read(80, 40)  # more than the 20 stored samples of each
+
+
+def test_a_shuffle_of_too_few_samples_is_refused(streaming):
+    shuffle = sys.modules["streaming.base.shuffle"]
+    with pytest.raises(
+        ValueError, match="node is 0: 4 samples of all shards, num_canonical_nodes=5"
+    ):
+        shuffle.get_shuffle_py1e([2, 2], 5, 7, 0)
+    assert sorted(shuffle.get_shuffle_py1s([2, 2], 5, 7, 0)) == [0, 1, 2, 3]
+
+
 def test_partitions_are_checked(streaming):
     get_partitions = sys.modules["streaming.base.partition"].get_partitions
     assert get_partitions("orig", 8, 1, 2, 1, 1, 4, 10).shape == (2, 1, 1, 0, 4)

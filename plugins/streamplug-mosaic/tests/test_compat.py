@@ -214,7 +214,7 @@ def test_get_item_may_be_overridden(streaming, place):
     for dataset in (Doubled(local=place, batch_size=4), Again(local=place, batch_size=4)):
         assert list(dataset) == list(range(0, 40, 2))
         assert (dataset[3], dataset[-1], dataset[2:4], dataset[[0, 5]]) == (6, 38, [4, 6], [0, 10])
-        with pytest.raises(IndexError, match="sample 20 is out of range"):
+        with pytest.raises(IndexError, match="Invalid sample index 20"):
             _ = dataset[20]
     assert streaming.StreamingDataset(local=place)[4:6] == [{"n": 4}, {"n": 5}]
 
@@ -297,6 +297,39 @@ def test_local_data_sets_are_read_by_number(streaming, place):
     assert [sample["n"] for sample in dataset] == list(range(20))
     with pytest.raises(IndexError):
         _ = dataset[20]
+
+
+@pytest.mark.parametrize(
+    "index", [20, -21, np.int64(20), [1, 25], "1", 1.5, None, np.array([True]), np.array([1.0])]
+)
+def test_wrong_indices_are_refused_with_the_data_set(streaming, place, index):
+    dataset = streaming.StreamingDataset(local=place, batch_size=1)
+    local = streaming.LocalDataset(place)
+    for each, where in ((dataset, "data set"), (local, "data set"), (local.shards[0], "shard")):
+        with pytest.raises(IndexError, match=f"Invalid sample index .*{where} .*{place}") as caught:
+            _ = each[index]
+        assert isinstance(caught.value, ValueError)  # as there, if it is no integer
+        assert "has samples 0 to 19; index by" in str(caught.value)
+    if not isinstance(index, (list, np.ndarray)):
+        with pytest.raises(IndexError, match=f"Invalid sample index .*data set {place} has"):
+            local.get_item(index)
+
+
+@pytest.mark.parametrize(
+    ("index", "numbers"),
+    [
+        (slice(-2, None), [18, 19]),
+        (slice(18, 25), [18, 19]),
+        (slice(25, None), []),
+        (slice(None, None, -9), [19, 10, 1]),
+        (np.array([-1, 3]), [19, 3]),
+        ([], []),
+    ],
+)
+def test_several_samples_are_read_by_indices(streaming, place, index, numbers):
+    local = streaming.LocalDataset(place)
+    for each in (streaming.StreamingDataset(local=place, batch_size=1), local, local.shards[0]):
+        assert each[index] == [{"n": number} for number in numbers]
 
 
 def test_local_data_sets_are_those_of_torch(streaming, place):

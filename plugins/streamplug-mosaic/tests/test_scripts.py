@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from streamplug import World
-from streamplug.errors import ConfigError, EncodeError, StateError
+from streamplug.errors import ConfigError, EncodeError, StateError, UnknownNameError
 
 
 @pytest.fixture
@@ -161,6 +161,23 @@ def test_values_files_and_digests_are_coded_as_there(streaming):
 
 
 # -- writers ---------------------------------------------------------------------------
+
+
+def test_unknown_encodings_and_compressions_raise_what_they_raise_there(streaming, tmp_path):
+    encodings = sys.modules["streaming.base.format.mds.encodings"]
+    for function, arguments in (
+        (encodings.mds_encode, [1]),
+        (encodings.mds_decode, [b"1"]),
+        (encodings.get_mds_encoded_size, []),
+    ):
+        with pytest.raises(ValueError, match="unknown encoding 'intt'"):
+            function("intt", *arguments)
+    settings = {"out": str(tmp_path / "set"), "columns": {"n": "int"}}
+    with pytest.raises(TypeError, match=r"column 'n': unknown encoding 'intt'. Did you mean 'int'"):
+        streaming.MDSWriter(**{**settings, "columns": {"n": "intt"}})
+    with pytest.raises(ValueError, match="unknown compression 'zz'") as caught:
+        streaming.MDSWriter(**settings, compression="zz")
+    assert isinstance(caught.value, UnknownNameError)
 
 
 def test_a_writer_tells_its_config_and_ends_shards(streaming, tmp_path):

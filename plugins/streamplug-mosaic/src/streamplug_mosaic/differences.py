@@ -178,6 +178,19 @@ ALWAYS = (
         "Applies to each directory",
     ),
     PeerDifference(
+        "Directory of `local=None`",
+        "In the temporary directory",
+        "In a directory `streamplug-UID` of it that belongs to the user",
+    ),
+    PeerDifference(
+        "`dataframe_to_mds` of a column of maps without `columns`", "An error", "Stored as `json`"
+    ),
+    PeerDifference(
+        "`dataset[::-1]` and other slices backwards without a start",
+        "Empty",
+        "The samples from the last one",
+    ),
+    PeerDifference(
         "`merge_index(…, keep_local=False)`",
         "Removes the local directory of `out` with all its data",
         "Removes only the merged index from it",
@@ -199,13 +212,6 @@ ALWAYS = (
 """Differences of the alias ``streaming`` and of the names of streamplug itself."""
 
 EXCEPTIONS = (
-    PeerDifference("an unknown encoding", "`TypeError`", "`UnknownNameError`, a `LookupError`"),
-    PeerDifference("an unknown compression", "`ValueError`", "`UnknownNameError`, a `LookupError`"),
-    PeerDifference(
-        "`mds_encode` with an unknown encoding",
-        "`ValueError`",
-        "`UnknownNameError`, a `LookupError`",
-    ),
     PeerDifference("a sample without a column", "`KeyError`", "`EncodeError`, a `ValueError`"),
     PeerDifference(
         "a value of the wrong type",
@@ -217,7 +223,6 @@ EXCEPTIONS = (
         "`KeyError`",
         "`EncodeTypeError`, a `ValueError` and a `TypeError`",
     ),
-    PeerDifference("a sample index that is not an integer", "`ValueError`", "`IndexError`"),
     PeerDifference(
         "an unknown `shuffle_algo` or `partition_algo`",
         "`KeyError`",
@@ -262,7 +267,9 @@ BY_DEFAULT = (
         ),
     ),
     PeerDifference("No `batch_size`", "An error", "Allowed"),
-    PeerDifference("Fewer samples than canonical nodes with `py1e`", "An error", "Allowed"),
+    PeerDifference(
+        "An epoch of fewer samples than canonical nodes with `py1e`", "An error", "Allowed"
+    ),
     PeerDifference(
         "An index without samples", "A `RuntimeError`", "No error until the first epoch"
     ),
@@ -270,6 +277,14 @@ BY_DEFAULT = (
         "Exceptions for a missing index and for an index that is not JSON",
         "`RuntimeError`, `JSONDecodeError`",
         "`NotFound`, `InvalidIndexError`; those of the alias are instances of both",
+    ),
+    PeerDifference(
+        (
+            "Exceptions for an unknown encoding or compression, and for a sample index that is not "
+            "an integer"
+        ),
+        "`TypeError` or `ValueError`, `ValueError`",
+        "`UnknownNameError`, `IndexError`; those of the alias are instances of both",
     ),
     PeerDifference(
         "`cache_limit` smaller than the index or than four shards",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from streamplug.errors import (
     InvalidIndexError,
     NotFound,
     TruncatedIndexError,
+    UnknownNameError,
 )
 
 MIN_SHARDS_PER_CACHE = 4
@@ -37,6 +38,27 @@ class DamagedIndexError(InvalidIndexError, json.JSONDecodeError):
 
 class ValueTypeError(EncodeTypeError, AttributeError):
     """A value has a type that its encoding does not take."""
+
+
+class UnknownSpecError(UnknownNameError, TypeError, ValueError):
+    """There is no such encoding or compression."""
+
+
+class BatchCountError(ConfigError, TypeError):
+    """The samples of a batch cannot be counted."""
+
+
+class SampleIndexError(IndexError, ValueError):
+    """A sample index is out of range, or is no integer."""
+
+
+@contextmanager
+def unknown_specs() -> Iterator[None]:
+    """Raise errors of unknown encodings and compressions as subclasses of mosaicml-streaming's, too."""
+    try:
+        yield
+    except UnknownNameError as error:
+        raise UnknownSpecError(str(error)) from error
 
 
 @contextmanager
@@ -83,6 +105,24 @@ def check_cache_limit(limit: int, index_size: int, largest_size: int) -> None:
             f"Cache limit of {limit} bytes is too low. Increase the `cache_limit` to at least "
             f"{MIN_SHARDS_PER_CACHE * largest_size} bytes, {MIN_SHARDS_PER_CACHE} times the largest shard"
         )
+
+
+def check_canonical_nodes(sizes: Mapping[str, int], canonical_nodes: int) -> None:
+    """Refuse canonical nodes without samples, for which ``py1e`` of mosaicml-streaming has no order.
+
+    Args:
+        sizes: Number of samples of each sequence that is shuffled, by what they are samples of.
+        canonical_nodes: Number of canonical nodes.
+
+    Raises:
+        ConfigError: If there are more canonical nodes than samples.
+    """
+    for what, size in sizes.items():
+        if canonical_nodes > size:
+            raise ConfigError(
+                f"The number of samples assigned to a canonical node is 0: {size} samples of {what}, "
+                f"num_canonical_nodes={canonical_nodes}; lower it"
+            )
 
 
 def check_overrides(cls: type, base: type, names: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,19 @@ import numpy as np
 import streamplug
 from streamplug.errors import ConfigError
 from streamplug.types import Int64
+from streamplug_mosaic.batching import MOSAIC_BATCHING_METHODS
 from streamplug_mosaic.compat.checks import (
+    SampleIndexError,
     check_batch_size,
     check_block_size,
+    check_canonical_nodes,
     check_overrides,
     warn,
 )
 from streamplug_mosaic.compat.ordering import select
 from streamplug_mosaic.compat.parser import bytes_to_int, number_abbrev_to_int
 from streamplug_mosaic.compat.registry import construct_from_registry, streams_registry
-from streamplug_mosaic.compat.shards import Shard, get_many
+from streamplug_mosaic.compat.shards import Shard, describe_index, get_many
 from streamplug_mosaic.compat.streams import Stream, shards_of
 
 _NEVER_CALLED = ("_each_sample_id", "_get_work", "_resume", "prepare_shard", "resample_streams")
@@ -111,17 +115,20 @@ class StreamingDataset(streamplug.StreamingDataset):
         """Check what mosaicml-streaming checks when an epoch begins.
 
         Raises:
-            ConfigError: If there is no batch size, or py1e has more canonical nodes than samples.
+            ConfigError: If there is no batch size, or py1e shuffles fewer samples than canonical nodes.
         """
         if not self.session.run.counts_batches:  # batches of a budget need none
             check_batch_size(self.batch_size)
         if self.shuffle and self.shuffle_algo == "py1e":
             check_block_size(self._shuffle_block_size, self.samples_per_shard)
-            if (self.num_canonical_nodes or 0) > self.size:
-                raise ConfigError(
-                    f"The number of samples assigned to a canonical node is 0: {self.size} samples, "
-                    f"num_canonical_nodes={self.num_canonical_nodes}; lower it"
-                )
+            check_canonical_nodes(self._shuffled_sizes(), self.num_canonical_nodes)
+
+    def _shuffled_sizes(self) -> dict[str, int]:
+        """Return the number of samples of each sequence that is shuffled in an epoch, by what it holds."""
+        if self.batching_method not in MOSAIC_BATCHING_METHODS:
+            return {"an epoch": self.epoch_size}
+        sizes = self.session.run.identity(self.session.world).choose or ()
+        return {f"{stream.url} in an epoch": size for stream, size in zip(self.streams, sizes)}
 
     def _derive_weights(self, arguments: Sequence[Stream]) -> None:
         """Set the derived weights of the streams: those of this data set, and those of the user."""
@@ -145,7 +152,7 @@ class StreamingDataset(streamplug.StreamingDataset):
             IndexError: If there is no such sample.
         """
         if self._has_own_get_item:
-            return get_many(self.get_item, at, self.size)
+            return get_many(self.get_item, at, self.size, self.place)
         if isinstance(at, np.ndarray):
             is_nested = at.ndim > 1
         else:
@@ -155,7 +162,18 @@ class StreamingDataset(streamplug.StreamingDataset):
         return [self[part] for part in at] if is_nested else super().__getitem__(at)
 
     def check_padding(self, at: Any, resolve: Callable[[Any, int], Any]) -> None:
-        """Leave the `IndexError`, as mosaicml-streaming raises it."""
+        """Raise an `IndexError` as mosaicml-streaming does, also up to `len`, that names the data set.
+
+        Raises:
+            SampleIndexError: Always.
+        """
+        raise SampleIndexError(describe_index(at, self.size, self.place))
+
+    @cached_property
+    def place(self) -> str:
+        """The data set by the locations of its streams, for errors."""
+        urls = [stream.url for stream in self.streams]
+        return f"data set {urls[0]}" if len(urls) == 1 else f"data set of {', '.join(urls)}"
 
     def __reversed__(self) -> Iterator[Any]:
         """Yield samples from number ``len - 1`` to 0; as in mosaicml-streaming, none if that is missing."""

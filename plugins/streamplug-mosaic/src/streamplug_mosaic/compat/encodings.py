@@ -10,7 +10,7 @@ from streamplug.errors import ConfigError, EncodeError, EncodeTypeError, Streamp
 from streamplug.index import hash_names, make_encoding, new_hash
 from streamplug.interfaces import Compression, Encoding
 from streamplug.plugin import make
-from streamplug_mosaic.compat.checks import ValueTypeError
+from streamplug_mosaic.compat.checks import ValueTypeError, unknown_specs
 
 _ENCODINGS = {
     *("bytes", "str", "int", "ndarray", "str_int", "str_float", "str_decimal", "json", "pkl"),
@@ -91,7 +91,8 @@ def mds_decode(encoding: str, data: bytes) -> Any:
 
 
 def _encoding(spec: str) -> Encoding:
-    return make_encoding("value", spec, {})
+    with unknown_specs():
+        return make_encoding("value", spec, {})
 
 
 # -- compressions ---------------------------------------------------------------------

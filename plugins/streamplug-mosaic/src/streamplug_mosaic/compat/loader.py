@@ -13,7 +13,7 @@ import streamplug
 from streamplug.errors import ConfigError, StateError
 from streamplug.plan import Position
 from streamplug.types import World
-from streamplug_mosaic.compat.checks import check_batch_size
+from streamplug_mosaic.compat.checks import BatchCountError, check_batch_size
 from streamplug_mosaic.compat.dataset import StreamingDataset
 
 _PARAMETERS = list(inspect.signature(DataLoader.__init__).parameters)[2:]
@@ -123,7 +123,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
                 samples that are mappings.
 
         Raises:
-            ConfigError: If it is something else, or empty.
+            BatchCountError: If it is something else, or empty.
         """
         try:
             if isinstance(batch, Mapping):
@@ -131,7 +131,7 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
             is_samples = hasattr(batch, "ndim") or isinstance(batch[0], Mapping)
             return len(batch) if is_samples else len(batch[0])
         except (LookupError, StopIteration, TypeError) as error:
-            raise ConfigError(
+            raise BatchCountError(
                 f"cannot count the samples of a batch of type {type(batch).__qualname__} ({error!r}): "
                 f"override {type(self).__qualname__}._get_batch_size(batch), or let collate_fn= return "
                 "a mapping"

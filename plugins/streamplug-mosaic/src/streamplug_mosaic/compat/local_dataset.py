@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from streamplug_mosaic.compat.dataset import StreamingDataset
-from streamplug_mosaic.compat.shards import Shard, get_many
+from streamplug_mosaic.compat.shards import Shard, check_index, get_many
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
@@ -54,12 +54,12 @@ class LocalDataset(Dataset):  # type: ignore[type-arg]  # generic in its stubs o
         """Return a sample.
 
         Raises:
-            IndexError: If the number is out of range.
+            SampleIndexError: If the number is out of range, or is no integer.
         """
-        return self._dataset[sample_id]
+        return self._dataset[check_index(sample_id, self.size, self._dataset.place)]
 
     def __getitem__(self, at: Any) -> Any:
-        return get_many(self.get_item, at, self.size)
+        return get_many(self.get_item, at, self.size, self._dataset.place)
 
     def __iter__(self) -> Iterator[Any]:
         return (self.get_item(number) for number in range(self.size))

@@ -14,7 +14,12 @@ from streamplug.plan import Selection, rows_of
 from streamplug.plugin import make
 from streamplug.types import Int64
 from streamplug.types import World as ProcessPlace
-from streamplug_mosaic.compat.checks import check_batch_size, check_block_size, warn
+from streamplug_mosaic.compat.checks import (
+    check_batch_size,
+    check_block_size,
+    check_canonical_nodes,
+    warn,
+)
 from streamplug_mosaic.partition import fits, make_partition
 from streamplug_mosaic.sampling import choose_per_shard
 
@@ -44,10 +49,12 @@ def get_shuffle(
 
     Raises:
         PluginError: If the shuffle does not exist or is not installed.
+        ConfigError: If py1e has more canonical nodes than samples.
     """
     sizes = np.asarray(shard_sizes, np.int64)
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     if algo == "py1e":
+        check_canonical_nodes({"all shards": int(starts[-1])}, num_canonical_nodes)
         check_block_size(block_size, sizes)
     algorithm: ShuffleAlgorithm = make("shuffle", algo)
     order = algorithm.order(

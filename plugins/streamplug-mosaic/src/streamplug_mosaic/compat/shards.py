@@ -5,12 +5,14 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamplug.types import FileInfo
+from streamplug_mosaic.compat.checks import SampleIndexError
 
 if TYPE_CHECKING:
     from streamplug.source import OpenStream
@@ -63,15 +65,20 @@ class Shard:
         """Return a sample by its number in the shard.
 
         Raises:
-            IndexError: If the index is out of range.
+            SampleIndexError: If the index is out of range, or no integer.
         """
-        return self._read(self._first + check_index(idx, self.samples))
+        return self._read(self._first + check_index(idx, self.samples, self._place))
 
     def __getitem__(self, at: Any) -> Any:
-        return get_many(self.get_item, at, self.samples)
+        return get_many(self.get_item, at, self.samples, self._place)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.get_item, range(self.samples))
+
+    @cached_property
+    def _place(self) -> str:
+        names = ", ".join(raw.basename for raw, _ in self.file_pairs)
+        return f"shard {names} of {self._stream.stream.url}"
 
     # -- index entry -----------------------------------------------------------
 
@@ -144,31 +151,55 @@ class Shard:
         return statuses
 
 
-def check_index(index: Any, size: int) -> int:
+def check_index(index: Any, size: int, place: str) -> int:
     """Return an index, negative from the end, as a number from 0.
 
+    Args:
+        index: The index.
+        size: Number of samples.
+        place: What has the samples, for errors.
+
     Raises:
-        IndexError: If it is out of range.
+        SampleIndexError: If it is out of range, or no integer.
     """
-    number = operator.index(index)
+    try:
+        number = operator.index(index)
+    except TypeError:
+        number = size
     if not -size <= number < size:
-        raise IndexError(f"sample {number} is out of range: there are {size}")
+        raise SampleIndexError(describe_index(index, size, place))
     return number % size
 
 
-def get_many(get_item: Callable[[int], Any], at: Any, size: int) -> Any:
+def describe_index(index: Any, size: int, place: str) -> str:
+    """Return what is wrong with an index, or with some of several.
+
+    Args:
+        index: The index, or several.
+        size: Number of samples.
+        place: What has the samples.
+    """
+    span = f"has samples 0 to {size - 1}" if size else "has no samples"
+    return (
+        f"Invalid sample index {index!r:.60}: {place} {span}; index by an integer, negative from the end, or "
+        "by a slice, list or array of integers"
+    )
+
+
+def get_many(get_item: Callable[[int], Any], at: Any, size: int, place: str) -> Any:
     """Return a sample, or a list of samples for a slice, list or array of indices.
 
     Args:
         get_item: Returns a sample by its number.
         at: An index, or a slice, list or array of them.
         size: Number of samples.
+        place: What has the samples, for errors.
 
     Raises:
-        IndexError: If it is out of range.
+        SampleIndexError: If an index is out of range, or no integer.
     """
     if isinstance(at, slice):
         return [get_item(number) for number in range(*at.indices(size))]
     if isinstance(at, (list, np.ndarray)) and getattr(at, "shape", True) != ():
-        return [get_many(get_item, number, size) for number in at]
-    return get_item(check_index(at, size))
+        return [get_many(get_item, number, size, place) for number in at]
+    return get_item(check_index(at, size, place))

@@ -14,6 +14,7 @@ from streamplug.errors import ConfigError, EncodeError
 from streamplug.interfaces import Encoding, WriteSettings
 from streamplug.types import Buffer
 from streamplug.write import make_columns, make_encoder
+from streamplug_mosaic.compat.checks import unknown_specs
 from streamplug_mosaic.compat.parser import bytes_to_int
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class MosaicWriter(_Base):
         if list(hashes) != sorted(set(hashes)):
             raise ConfigError(f"hashes={hashes}: must be sorted, without repetitions")
         # No hashes by default, so that files have the same bytes as there.
-        super().__init__(**{"extra_keys": "ignore", **kwargs, "hashes": list(hashes)})
+        with unknown_specs():
+            super().__init__(**{"extra_keys": "ignore", **kwargs, "hashes": list(hashes)})
         self.columns: dict[str, str] = dict(kwargs["columns"])
         self.compression: str | None = kwargs["compression"]
         self.hashes: list[str] = list(hashes)
