@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -85,12 +87,19 @@ FOR_AUTHORS = {
 """Names that only authors of plugins use, as the pages and examples for them show."""
 
 
+@cache
+def nodes_of(path):
+    """Return the imports and asserts of a file."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Assert)
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+
+
 def imports_from_packages():
     """Yield the file, the module and the names of each import of another package of the core."""
     for path in SOURCES:
         in_core = path.is_relative_to(CORE)
         own = path.relative_to(CORE).parts[0] if in_core else ""
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("streamplug."):
                 package = node.module.split(".")[1]
                 if package != own and (CORE / package).is_dir():
@@ -115,18 +124,15 @@ def test_other_packages_are_used_by_their_faces():
     assert behind == []
 
 
-@pytest.mark.parametrize("package", sorted(path.parent.name for path in CORE.glob("*/__init__.py")))
-def test_each_name_of_a_face_has_a_user(package):
-    listed = face(package)
-    used = {
-        name
-        for _, module, names in imports_from_packages()
-        if module == f"streamplug.{package}"
-        for name in names
-    }
-    modules = {path.stem for path in (CORE / package).glob("*.py")}
-    assert used - modules <= listed
-    assert listed - used == FOR_AUTHORS.get(package, set())
+def test_each_name_of_a_face_has_a_user():
+    used = defaultdict(set)
+    for _, module, names in imports_from_packages():
+        used[module].update(names)
+    for folder in sorted(path.parent for path in CORE.glob("*/__init__.py")):
+        listed, package = face(folder.name), f"streamplug.{folder.name}"
+        modules = {path.stem for path in folder.glob("*.py")}
+        assert used[package] - modules <= listed, package
+        assert listed - used[package] == FOR_AUTHORS.get(folder.name, set()), package
 
 
 # -- what sources contain ---------------------------------------------------------
@@ -157,7 +163,7 @@ WITHOUT_REASON = {
 
 
 def modules_imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -169,7 +175,7 @@ def test_packages_have_no_assert():
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in SOURCES
         if TESTING not in path.parents  # tests are made of them
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Assert)
     ]
     assert found == [], "raise an error of streamplug.errors instead"
