@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from streamplug.types import Bytes1D, ColumnValues
 
 _CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _CODES |= {"f2": "e", "f4": "f", "f8": "d"}
+_REAL_TYPES = (int, float, np.floating, np.integer, np.bool_)
 
 
 class _Scalar(Encoding):
@@ -56,11 +58,9 @@ class _Integer(_Scalar):
                 return self._pack(value)
             except struct.error:
                 pass  # raised below with a message
+        number = _integer(self._name, value)
         try:
-            number = int(value) if isinstance(value, np.bool_) else operator.index(value)
             return number.to_bytes(self.dtype.itemsize, "little", signed=self.dtype.kind == "i")
-        except TypeError:
-            raise wrong_type_error(self._name, "an integer", value) from None
         except OverflowError:
             info = np.iinfo(self.dtype)
             raise EncodeError(
@@ -86,17 +86,13 @@ class _Integer(_Scalar):
 
 
 class _Float(_Scalar):
-    _TYPES = (int, float, np.floating, np.integer, np.bool_)
-
     def encode(self, value: Any) -> bytes:
         if type(value) is float and value - value == 0:  # finite; NumPy keeps the bits of a NaN
             try:
                 return self._pack(value)
             except OverflowError:
                 raise self._too_large(value) from None
-        # NumPy takes durations for integers.
-        if not isinstance(value, self._TYPES) or isinstance(value, np.timedelta64):
-            raise wrong_type_error(self._name, "a real number", value)
+        value = _real(self._name, value)
         try:
             with np.errstate(all="ignore"):
                 stored = np.array(value, self.dtype)
@@ -121,7 +117,7 @@ class _Float(_Scalar):
         else:
             types = set(map(type, values))
             real = (
-                all(issubclass(cls, self._TYPES) for cls in types) and np.timedelta64 not in types
+                all(issubclass(cls, _REAL_TYPES) for cls in types) and np.timedelta64 not in types
             )
         if not real:
             return super().encode_batch(values)
@@ -195,26 +191,34 @@ class StrInt(_Text):
     _number = int
 
     def encode(self, value: Any) -> bytes:
-        # NumPy takes durations for integers.
-        if not isinstance(value, (int, np.integer)) or isinstance(value, np.timedelta64):
-            raise wrong_type_error("str_int", "an integer", value)
+        number = _integer("str_int", value)
         try:
-            return str(int(value)).encode()
+            return str(number).encode()
         except ValueError as error:  # more digits than sys.get_int_max_str_digits()
             raise EncodeError(f"str_int: {error}") from error
 
 
 class StrFloat(_Text):
-    """``str_float``: a float, in the shortest digits that round-trip."""
+    """``str_float``: a real number as float64, in the shortest digits that round-trip."""
 
     item = np.dtype("float64")
 
     _number = float
 
     def encode(self, value: Any) -> bytes:
-        if not isinstance(value, float):
-            raise wrong_type_error("str_float", "a float", value)
-        return float.__repr__(value).encode()
+        number = _real("str_float", value)
+        try:
+            stored = float(number)
+        except OverflowError:
+            stored = math.inf
+        if math.isinf(stored) and not (
+            isinstance(number, (float, np.floating)) and np.isinf(number)
+        ):
+            raise EncodeError(
+                f"str_float takes the numbers of float64, got {short_repr(value)}; store it as str_int or "
+                "str_decimal"
+            )
+        return float.__repr__(stored).encode()
 
 
 class StrDecimal(_Text):
@@ -226,3 +230,30 @@ class StrDecimal(_Text):
         if not isinstance(value, Decimal):
             raise wrong_type_error("str_decimal", "a decimal.Decimal", value)
         return str(value).encode()
+
+
+def _integer(encoding: str, value: Any) -> int:
+    """Return an integer, a bool, or the one in an array of no dimension, as an int."""
+    number = _item(value)
+    try:
+        if not isinstance(number, np.ndarray):  # NumPy ignores its mask
+            return int(number) if isinstance(number, np.bool_) else operator.index(number)
+    except TypeError:
+        pass
+    raise wrong_type_error(encoding, "an integer", value)
+
+
+def _real(encoding: str, value: Any) -> Any:
+    """Return a real number, a bool, or the one in an array of no dimension, of a type of `_REAL_TYPES`."""
+    number = _item(value)
+    # NumPy takes durations for integers.
+    if not isinstance(number, _REAL_TYPES) or isinstance(number, np.timedelta64):
+        raise wrong_type_error(encoding, "a real number", value)
+    return number
+
+
+def _item(value: Any) -> Any:
+    """Return what is in an array or a tensor of no dimension; other values as they are."""
+    if isinstance(value, (np.generic, np.ma.MaskedArray)) or getattr(value, "ndim", None) != 0:
+        return value
+    return value[()] if isinstance(value, np.ndarray) else value.item()
