@@ -318,3 +318,22 @@ class TestJPEGArray(Lossy):
 def test_refusal_says_what_to_do(mode):
     with pytest.raises(EncodeError, match=rf"mode {mode} .*cannot be JPEG.*convert\('RGB'\)"):
         make("encoding", "jpeg").encode(Image.new(mode, (1, 1)))
+
+
+@pytest.mark.parametrize(("kind", "spec"), [("PNG", "jpeg"), ("JPEG", "png"), ("JPEG", "pil")])
+def test_damaged_images_are_not_told_to_be_converted(kind, spec, tmp_path):
+    file = file_of(noise((64, 64)), kind)
+    path = tmp_path / "half"
+    path.write_bytes(file[: len(file) // 2])
+    with Image.open(path) as image, pytest.raises(EncodeError) as caught:
+        make("encoding", spec).encode(image)
+    assert f"the pixels of the image of {path} cannot be read: OSError" in str(caught.value)
+    assert "convert" not in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", ["jpeg", "png"])
+def test_empty_files_are_called_empty(spec):
+    with pytest.raises(EncodeError, match=f"not a {spec.upper()} file: it is empty"):
+        make("encoding", spec).encode(b"")
+    with pytest.raises(DecodeError, match=r"not an image .*: it is empty"):
+        make("encoding", spec).decode(memoryview(b""))

@@ -20,6 +20,7 @@ from streamplug.plugin_kit.check_columns import (
 )
 from streamplug.plugin_kit.codec_errors import (
     damaged_error,
+    describe_start,
     large_value_error,
     naming_codec,
     parsing,
@@ -79,6 +80,7 @@ __all__ = [
     "denied_error",
     "describe_full_disk",
     "describe_misnamed",
+    "describe_start",
     "encoded_bytes",
     "end_with_parent",
     "ending",

@@ -29,6 +29,11 @@ def short_repr(value: object) -> str:
         return f"a value without a repr ({type(error).__name__})"
 
 
+def describe_start(data: bytes | memoryview) -> str:
+    """Return how data begins that is not what it should be, in words, for an error."""
+    return f"it begins with {bytes(data[:8])!r}" if len(data) else "it is empty"
+
+
 def too_large_error(suffix: str, max_size: int) -> DecompressError:
     """Return the error for data that decompresses to more than `max_size` bytes."""
     return DecompressError(f"'{suffix}' data expands beyond the {max_size} bytes announced for it")

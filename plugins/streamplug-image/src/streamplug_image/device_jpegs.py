@@ -11,6 +11,7 @@ from torch.nn.functional import interpolate
 
 from streamplug.adapters import find_device
 from streamplug.errors import ConfigError, DecodeError
+from streamplug.plugin_kit import describe_start
 from streamplug_image.checks import check_choice, check_size
 
 MODES = {"RGB": "RGB", "L": "GRAY"}
@@ -61,7 +62,7 @@ def decode_jpegs(
     for number, file in enumerate(files):
         if bytes(file[:3]) != _JPEG_BEGIN:
             raise DecodeError(
-                f"image {number} of the batch does not begin as a JPEG file: {bytes(file[:8])!r}"
+                f"image {number} of the batch is not a JPEG file: {describe_start(file)}"
             )
     encoded = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in files]
     read_mode = torchvision.ImageReadMode[MODES[mode]]

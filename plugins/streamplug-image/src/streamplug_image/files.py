@@ -12,7 +12,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import MAX_VALUE_BYTES, Encoding
-from streamplug.plugin_kit import large_value_error, wrong_type_error
+from streamplug.plugin_kit import describe_start, large_value_error, wrong_type_error
 from streamplug_image.lazy_images import READABLE, open_lazily
 
 
@@ -31,6 +31,7 @@ class ImageFile(Encoding):
             raise wrong_type_error(
                 kind.lower(), f"a PIL image or the bytes of a {kind} file", value
             )
+        loaded(value)
         out = BytesIO()
         try:
             value.save(out, self._format)
@@ -43,11 +44,30 @@ class ImageFile(Encoding):
 
     def _verified(self, data: bytes) -> bytes:
         if not data.startswith(self._magic):
-            raise EncodeError(f"not a {self._format} file: it begins with {data[:8]!r}")
+            raise EncodeError(f"not a {self._format} file: {describe_start(data)}")
         return data
 
     def decode(self, data: memoryview) -> Image.Image:
         return open_file(data, self.max_value_bytes)
+
+
+def loaded(image: Image.Image) -> Image.Image:
+    """Return an image with its pixels.
+
+    Raises:
+        EncodeError: If the file from which it was opened is damaged, or is gone.
+    """
+    try:
+        image.load()
+    except MemoryError:
+        raise
+    except Exception as error:  # parsers of damaged files raise arbitrary errors
+        name = getattr(image, "filename", "")
+        raise EncodeError(
+            f"the pixels of the image {f'of {os.fsdecode(name)} ' if name else ''}cannot be read: "
+            f"{type(error).__name__}: {error}; leave it out, or replace its file"
+        ) from error
+    return image
 
 
 def open_file(data: memoryview, max_value_bytes: int = MAX_VALUE_BYTES) -> Image.Image:
@@ -60,7 +80,7 @@ def open_file(data: memoryview, max_value_bytes: int = MAX_VALUE_BYTES) -> Image
         image = open_lazily(data)
     except UnidentifiedImageError:
         kinds = ", ".join(READABLE)
-        raise DecodeError(f"not an image ({kinds}): it begins with {bytes(data[:8])!r}") from None
+        raise DecodeError(f"not an image ({kinds}): {describe_start(data)}") from None
     except Exception as error:  # parsers of damaged files raise arbitrary errors
         raise DecodeError(f"cannot open the image: {type(error).__name__}: {error}") from error
     width, height = image.size

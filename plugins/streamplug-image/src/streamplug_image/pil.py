@@ -10,6 +10,7 @@ from PIL import Image, ImageMode
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
 from streamplug.plugin_kit import wrong_type_error
+from streamplug_image.files import loaded
 
 _HEAD = struct.Struct("<III")
 _MAX_EMPTY = 1 << 16
@@ -22,6 +23,7 @@ class PIL(Encoding):
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, Image.Image):
             raise wrong_type_error("pil", "a PIL image", value)
+        loaded(value)
         mode = value.mode.encode()
         stored = _HEAD.pack(*value.size, len(mode)) + mode + value.tobytes()
         has_more = "P" in value.mode or "transparency" in value.info

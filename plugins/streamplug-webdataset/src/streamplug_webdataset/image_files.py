@@ -63,6 +63,15 @@ def image_file(extension: str, image: Any) -> bytes:
             "expected the bytes of an image file, an array or an image of Pillow, got "
             f"{type(image).__name__}"
         )
+    try:
+        image.load()
+    except MemoryError:
+        raise
+    except Exception as error:  # what Pillow runs into
+        raise EncodeError(
+            f"the pixels of the image cannot be read: {type(error).__name__}: {error}; leave it out, or "
+            "replace its file"
+        ) from error
     ending = extension.rpartition(".")[2]
     if ending in _GREY_MODES:
         image = image.convert(_GREY_MODES[ending])
