@@ -309,6 +309,24 @@ def test_deep_expressions_are_refused(nest):
         Expression(nest)
 
 
+@pytest.mark.parametrize("text", ["class == 'cat'", "n > 1 and class in ('a', 'b')", "len(import)"])
+def test_columns_named_by_keywords_of_python_are_written_otherwise(text):
+    word = "import" if "import" in text else "class"
+    with pytest.raises(ConfigError) as caught:
+        Expression(text)
+    assert (
+        f"{word} is a keyword of Python; write the column of this name as sample['{word}']"
+        in str(caught.value)
+    )
+    repaired = Expression(text.replace(word, f"sample['{word}']"))
+    assert repaired.columns(["n", word])[-1] == word
+
+
+def test_keywords_in_quotes_are_not_taken_for_columns():
+    with pytest.raises(ConfigError, match=r"no Python expression: .*sample\['user id'\]"):
+        Expression("x == 'class' y")
+
+
 # -- places -----------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from keyword import iskeyword
+from keyword import iskeyword, kwlist
 from types import CodeType
 from typing import Any, TypeGuard, cast
 
@@ -37,6 +37,21 @@ _BUILTINS = {"__builtins__": {"__import__": __import__}}
 _ROWS = "rows()"
 """Name of the rows in a loop over samples, which no column can take."""
 _PYTHON_NAMES = {*_FREE_NAMES, *SAMPLE_NAMES, "number", *dir(builtins)}
+_OTHER_KEYWORDS = {*kwlist} - {
+    "False",
+    "None",
+    "True",
+    "and",
+    "else",
+    "for",
+    "if",
+    "in",
+    "is",
+    "lambda",
+}
+_OTHER_KEYWORDS -= {"not", "or"}
+"""Keywords of Python that no expression has, as `class`: they stand for columns."""
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
 _COLUMN_NAME = re.compile(r"\w[\w .:/@#-]*")
 """Column names, which need not be Python names."""
 
@@ -106,9 +121,16 @@ class Expression:
             raise self._invalid(error) from None
 
     def _invalid(self, error: Exception) -> ConfigError:
+        what, text = f"{self._public_text!r:.200} is no Python expression", self.text
+        for word in re.findall(r"\w+", _QUOTED.sub("", text)):
+            if word in _OTHER_KEYWORDS:
+                return ConfigError(
+                    f"{what}: {word} is a keyword of Python; write the column of this name as "
+                    f"sample[{word!r}]"
+                )
         return ConfigError(
-            f"{self._public_text!r:.200} is no Python expression: {error}; write a column whose name has "
-            "spaces or other marks in it as sample['user id']"
+            f"{what}: {getattr(error, 'msg', error)}; write a column whose name has spaces or other marks in "
+            "it as sample['user id']"
         )
 
     @property
