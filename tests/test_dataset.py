@@ -157,6 +157,7 @@ def test_others_are_sequences(folder):
     [
         *(1.0, [1.0], "a", ["a"], None, [None], True, [True], {"a": 1}, b"x", np.float32(1)),
         *(np.array([True, False]), np.array(True), np.array(1.0)),
+        [[0, 1], [2]],
     ],
 )
 def test_what_is_no_whole_number_is_refused(folder, at):

@@ -594,3 +594,12 @@ def test_a_download_that_was_cut_is_refused_every_time(tmp_path):
 def test_decoders_by_other_keys_than_names_are_refused():
     with pytest.raises(ConfigError, match=r"decoders={3: …}: expected the name of a column"):
         Stream(local="set", decoders={3: lambda encoding: encoding})  # type: ignore[dict-item]
+
+
+def test_a_list_of_hashes_is_no_unknown_hash():
+    with pytest.raises(
+        ConfigError, match=r"validate_hash=\['sha1'\]: expected the name of one hash"
+    ):
+        Stream(remote="nowhere", validate_hash=["sha1"])
+    with pytest.raises(ConfigError, match=r"validate_hash='sha': unknown hash; available: .*sha1"):
+        Stream(remote="nowhere", validate_hash="sha")

@@ -910,7 +910,12 @@ def resolve_index(at: SupportsIndex, size: int) -> int:
 
 def resolve_indices(at: slice | Sequence[int] | Int64, size: int) -> Int64:
     """Return the sample ids of many indices, shape ``[n]``; see `resolve_index`."""
-    ids = np.arange(*at.indices(size)) if isinstance(at, slice) else np.asarray(at)
+    try:
+        ids = np.arange(*at.indices(size)) if isinstance(at, slice) else np.asarray(at)
+    except ValueError:  # of lists of different lengths
+        raise IndexError(
+            f"samples are chosen by whole numbers, got lists of different lengths in {at!r:.60}"
+        ) from None
     if ids.size and ids.dtype.kind not in "iu":
         raise IndexError(f"samples are chosen by whole numbers, got {ids.dtype} in {at!r:.60}")
     if ids.size and (ids.max() >= size or ids.min() < -size):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import Any, cast
 
 from streamplug.cache import parse_cache_limit
@@ -137,6 +138,11 @@ class Stream(SummaryRepr, Configurable):
         self._check_mappings()
 
     def _check_access(self) -> None:
+        if not isinstance(self.validate_hash, (str, NoneType)):
+            raise ConfigError(
+                f"validate_hash={self.validate_hash!r:.60}: expected the name of one hash, such as 'sha1', "
+                "or None for none"
+            )
         if self.validate_hash not in (None, *hash_names()):
             raise ConfigError(
                 f"validate_hash={self.validate_hash!r:.60}: unknown hash; available: "

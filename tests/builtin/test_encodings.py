@@ -296,9 +296,47 @@ class TestFloat64(Floats):
     golden = ((1.5, "000000000000f83f"), (0.1, "9a9999999999b93f"), (True, "000000000000f03f"))
 
 
+SCALARS = ("int", "int8", "uint8", "int64", "float16", "float32", "float64", "str_int", "str_float")
+
+
+@pytest.mark.parametrize("spec", SCALARS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(3, np.uint8(3), np.int64(3), np.array(3), np.array(3, np.uint8), np.array(3, object)),
+        *(True, np.True_, np.array(True)),
+    ],
+    ids=repr,
+)
+def test_all_scalars_take_integers_of_any_kind(spec, value):
+    encoding = make("encoding", spec)
+    number = 1 if np.asarray(value).dtype == bool else 3
+    assert encoding.decode(memoryview(encoding.encode(value))) == number
+    assert encoding.encode(value) == encoding.encode(number)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SCALARS if "float" in spec])
+@pytest.mark.parametrize("value", [1.5, np.float16(1.5), np.float64(1.5), np.array(1.5, "f4")])
+def test_all_floats_take_real_numbers_of_any_kind(spec, value):
+    encoding = make("encoding", spec)
+    assert encoding.encode(value) == encoding.encode(1.5)
+    assert encoding.decode(memoryview(encoding.encode(value))) == 1.5
+
+
+@pytest.mark.parametrize("spec", SCALARS)
+@pytest.mark.parametrize(
+    "value",
+    [np.ones(1, int), np.ones((1, 1)), np.ma.masked, np.ma.masked_array(3), np.array("3")],
+    ids=repr,
+)
+def test_no_scalar_takes_arrays_that_are_none(spec, value):
+    with pytest.raises(EncodeTypeError, match=r"takes an? "):
+        make("encoding", spec).encode(value)
+
+
 class TestStrInt(EncodingTests):
     spec = "str_int"
-    wrong = (1.0, "1", b"1", None, Decimal(1), np.True_, np.timedelta64(1, "ns"))
+    wrong = (1.0, "1", b"1", None, Decimal(1), np.timedelta64(1, "ns"))
     refused = (10 ** (sys.get_int_max_str_digits() or 1),) if sys.get_int_max_str_digits() else ()
     golden = ((0, "30"), (-12, "2d3132"), (10**30, "31" + "30" * 30), (np.int8(7), "37"))
 
@@ -316,7 +354,8 @@ class TestStrInt(EncodingTests):
 
 class TestStrFloat(EncodingTests):
     spec = "str_float"
-    wrong = (1, "1.5", b"1.5", None, Decimal("1.5"), np.float32(1.5))
+    wrong = ("1.5", b"1.5", None, Decimal("1.5"), 1j, np.timedelta64(1, "ns"))
+    refused = (10**400, -(10**5000))
     golden = (
         (0.1, "302e31"),
         (-0.0, "2d302e30"),
@@ -324,6 +363,9 @@ class TestStrFloat(EncodingTests):
         (1e-05, "31652d3035"),
         (float("nan"), "6e616e"),
         (np.float64(0.5), "302e35"),
+        (np.float32(0.1), "302e31303030303030303134393031313631" + "32"),
+        (3, "332e30"),
+        (True, "312e30"),
         (np.float64(1e22), "31652b3232"),
     )
 
@@ -404,6 +446,13 @@ class TestJson(EncodingTests):
     def test_text_that_is_not_json_is_refused(self, data):
         with pytest.raises(DecodeError, match="not JSON"):
             make("encoding", "json").decode(memoryview(data))
+
+
+@pytest.mark.parametrize("value", [{1: 2, "1": 3}, [{True: 0, "true": 1}]])
+def test_errors_of_json_name_it_once(value):
+    with pytest.raises(EncodeError) as caught:
+        make("encoding", "json").encode(value)
+    assert str(caught.value).startswith("json: the keys ")
 
 
 class Local:

@@ -195,8 +195,8 @@ def test_more_dimensions_than_the_layout_has_are_refused():
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no array begins with b''"),
-        (b"\x07\x04\x01\x00", r"no array begins with b'\\x07'"),
+        (b"", "not an array: it is empty"),
+        (b"\x07\x04\x01\x00", r"not an array: it begins with b'\\x07\\x04\\x01\\x00'"),
         (b"\x08", "lacks its shape"),
         (b"\x08\xff" + bytes(10), "cannot have 63 dimensions"),
         (b"\x08\x04\x03ab", r"uint8 \(3,\) has 3 bytes, got 2"),

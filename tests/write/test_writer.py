@@ -4,6 +4,7 @@ import errno
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -160,7 +161,10 @@ def test_without_a_limit_there_is_one_shard(tmp_path):
 def test_a_limit_without_room_for_a_sample_is_refused(tmp_path, limit):
     with pytest.raises(ConfigError) as caught:
         MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=limit)
-    assert str(caught.value) == f"size_limit={limit!r} leaves no room for a sample"
+    needed = int(re.search(r"a shard takes (\d+) bytes besides", str(caught.value)).group(1))
+    assert str(caught.value).startswith(f"size_limit={limit!r} leaves no room for a sample: ")
+    # The shard itself says its limit, in more digits.
+    MDSWriter(columns=COLUMNS, out=tmp_path, size_limit=needed + 10).finish()
 
 
 @pytest.mark.parametrize("limit", [-1, True, 1.5, "many", "", [1], "-5mb"])
@@ -351,6 +355,11 @@ def test_a_level_that_does_not_exist_is_refused(tmp_path):
 def test_an_unknown_hash_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"unknown hash 'sha0'; available: "):
         MDSWriter(columns=COLUMNS, out=tmp_path, hashes=["sha1", "sha0"])
+
+
+def test_what_is_no_name_of_a_hash_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"expected names, such as 'sha1', got \['sha1'\]"):
+        MDSWriter(columns=COLUMNS, out=tmp_path, hashes=[["sha1"]])
 
 
 def test_an_unknown_format_is_refused(tmp_path):

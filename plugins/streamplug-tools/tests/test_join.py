@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from streamplug_tools import Columns, Output, join, sort_keys
+from streamplug_tools import Columns, Output, inspect, join, sort_keys
+from streamplug_tools.verification import verify
 
 from streamplug.errors import ConfigError
+from streamplug.stream import Stream
 
 
 def to(place, **options):
@@ -162,3 +164,18 @@ def test_a_left_join_as_parquet_writes_nulls(source, others, tmp_path, read):
     assert list(read(tmp_path / "out")["square"]) == [
         n * n if n <= 100 else None for n in range(200)
     ]
+
+
+def test_files_are_named_themselves_and_not_by_their_directory(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("id,text\n1,x\n2,y\n")
+    sources = [Stream(remote=str(tmp_path / f"{name}.csv"), format="csv") for name in "ab"]
+    with pytest.raises(ConfigError) as caught:
+        join(sources, to(tmp_path / "out", format="mds"), "id")
+    named = f"{tmp_path / 'a.csv'} and {tmp_path / 'b.csv'} both have a column 'text'"
+    assert str(caught.value).startswith(named)
+    with pytest.raises(ConfigError, match="format plain-csv can only be read; name another"):
+        join(sources, to(tmp_path / "out"), "id")
+    assert inspect(sources[0]).url == verify(sources[0]).url == str(tmp_path / "a.csv")
+    whole = Stream(remote=str(tmp_path), format="csv")
+    assert inspect(whole).url == verify(whole).url == str(tmp_path)

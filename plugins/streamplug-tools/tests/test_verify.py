@@ -106,6 +106,8 @@ def test_samples_that_cannot_be_decoded_are_named(folder):
     found = verify(Stream(remote=str(folder)))
     assert [(p.shard, p.index) for p in found.problems] == [(1, 0)]
     assert "'text'" in found.problems[0].error
+    told = CliRunner().invoke(main, ["verify", str(folder)]).stdout
+    assert "shard 1 (shard.00001.mds): sample 0, column 'text': " in told
 
 
 def test_what_can_run_code_is_decoded_only_on_demand(tmp_path):

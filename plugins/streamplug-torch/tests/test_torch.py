@@ -203,8 +203,8 @@ def test_more_dimensions_than_the_layout_has_are_refused():
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no tensor of this torch begins with b''"),
-        (b"\x07\x04\x01\x00", r"begins with b'\\x07'"),
+        (b"", "not a tensor of this torch: it is empty"),
+        (b"\x07\x04\x01\x00", r"it begins with b'\\x07\\x04\\x01\\x00'"),
         (b"\x08", "lacks its shape"),
         (b"\x08\xff" + bytes(10), "cannot have 63 dimensions"),
         (b"\x08\x04\x03ab", r"\(3,\) has 3 bytes, got 2"),

@@ -54,6 +54,10 @@ def chosen_hashes(hashes: Sequence[str] | None) -> tuple[str, ...]:
         )
     names = list(hashes)  # once, as it may be an iterator
     for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"hashes={hashes!r:.80}: expected names, such as 'sha1', got {name!r:.80}"
+            )
         new_hash(name)  # raises for unknown names
     return tuple(sorted(set(names)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2s
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -193,8 +194,8 @@ class IndexSource(Source):
                 stream.cache_limit,
             )
         files = _find_files(stream, storage, index, derived, observer, offline=offline)
-        where = storage.url_of(INDEX_NAME) if derived is None else storage.url
-        return OpenStream(stream, index, files, where, stream.select)
+        opened = OpenStream(stream, index, files, storage.url_of(INDEX_NAME), stream.select)
+        return opened if derived is None else replace(opened, where=opened.shown_url)
 
     def _find_index_or_copy(
         self, stream: Stream, storage: Storage

@@ -47,6 +47,18 @@ class OpenStream:
         return self.shard_files.are_fetched
 
     @property
+    def shown_url(self) -> str:
+        """URL of the data set, or of its file if it is a single one that is read without an index.json."""
+        index, url = self.index, self.stream.url
+        is_scanned = self.files is not None and self.files.derived is not None
+        if self.version or not is_scanned or not len(index):
+            return url
+        first, last = index.shard(0).basename, index.shard(len(index) - 1).basename  # in order
+        if first != last or any(schema.format.is_composed for schema in index.schemas):
+            return url
+        return self.stream.storage.url_of(first)
+
+    @property
     def shard_files(self) -> ShardFiles:
         """Files of its own shards.
 

@@ -318,8 +318,12 @@ class Writer(Configurable, section="writer"):
 
     def _check_size_limit(self, size_limit: float | str | None) -> None:
         # A method, as the writers of streamplug-mosaic accept any limit.
-        if self._max_shard_bytes <= self._rows.base_size + self._rows.row_overhead:
-            raise ConfigError(f"size_limit={size_limit!r} leaves no room for a sample")
+        used = self._rows.base_size + self._rows.row_overhead
+        if self._max_shard_bytes <= used:
+            raise ConfigError(
+                f"size_limit={size_limit!r} leaves no room for a sample: a shard takes {used} bytes besides "
+                "the values of its first one; give more, such as '64mb'"
+            )
 
     def _new_shard(self) -> None:
         self._packed: list[RowPiece] = []

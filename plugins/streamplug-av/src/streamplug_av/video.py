@@ -194,7 +194,12 @@ class Video(MediaFile):
         size = checked_size(size)
         if times is not None:
             return self._decode(self.index_at(times), size)
-        given = np.asarray(indices).reshape(-1)
+        try:
+            given = np.asarray(indices).reshape(-1)
+        except ValueError:  # of lists of different lengths
+            raise ConfigError(
+                f"indices={indices!r:.60}: expected whole numbers, not lists"
+            ) from None
         if given.size and given.dtype.kind not in "iu":
             raise ConfigError(f"indices={indices!r:.60}: expected whole numbers, not {given.dtype}")
         numbers = given.astype(np.int64)

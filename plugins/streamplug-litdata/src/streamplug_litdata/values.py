@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError, InvalidIndexError
 from streamplug.interfaces import Encoding, GatherBuffer, VectorColumn
-from streamplug.plugin_kit import wrong_type_error
+from streamplug.plugin_kit import describe_start, wrong_type_error
 from streamplug.types import ColumnValues, Int64
 
 NUMPY = dict(
@@ -134,7 +134,7 @@ class Array(Encoding):
                     flat: NDArray[Any] = np.frombuffer(data[begin:], dtype)
                     shaped: NDArray[Any] = flat.reshape(shape).copy()
                     return shaped
-        raise DecodeError(f"{len(data)} bytes that begin with {bytes(data[:8])!r} are no array")
+        raise DecodeError(f"{len(data)} bytes are no array: {describe_start(data)}")
 
     def _head(self, data: memoryview, order: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
         if len(data) < 8:

@@ -119,7 +119,7 @@ def inspect(source: Location | Stream, *, samples: int = 3) -> DatasetInfo:
     with TemporaryDirectory() as folder:
         opened = stream.with_defaults(local=str(folder)).open()
         first = as_lines(stream, end=samples) if samples and opened.index.size else ()
-        info = describe(stream.url, opened.index, [json.loads(line) for line in first])
+        info = describe(opened.shown_url, opened.index, [json.loads(line) for line in first])
         return replace(info, version=opened.version)
 
 

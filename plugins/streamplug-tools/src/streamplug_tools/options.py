@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from streamplug.config import check_flags, parse_bytes, suggest_keywords, whole_number
 from streamplug.errors import ConfigError
 from streamplug.index import chosen_hashes
-from streamplug.interfaces import Engine
+from streamplug.interfaces import Engine, WritableFormat
 from streamplug.stream import Stream
 from streamplug_tools.bad_samples import BadSample
 from streamplug_tools.column_mapping import format_name
@@ -203,11 +203,17 @@ class Output:
     def like(self, table: Table) -> Output:
         """Fill in None from the options of a table."""
         first = next(schema for index in table.indexes for schema in index.schemas)
+        name = format_name(first.entry)
+        if self.format is None and not isinstance(first.format, WritableFormat):
+            raise ConfigError(
+                f"format {name.partition(':')[0]} can only be read; name another one with format=, such as "
+                "mds"
+            )
         compression = first.compression if self.compression is None else self.compression
         hashes = (first.entry.get("hashes") or None) if self.hashes is None else self.hashes
         return replace(
             self,
-            format=self.format or format_name(first.entry),
+            format=self.format or name,
             compression=None if compression == "none" else compression,
             hashes=chosen_hashes(hashes),
             size_limit=parse_bytes(self.size_limit, "size_limit"),

@@ -105,8 +105,8 @@ class Table:
 
     @property
     def url(self) -> str:
-        """URL of the first data set."""
-        return self._opened[0].stream.url
+        """URL of the first data set, or of its only file, see `OpenStream.shown_url`."""
+        return self._opened[0].shown_url
 
     @property
     def folders(self) -> set[str]:

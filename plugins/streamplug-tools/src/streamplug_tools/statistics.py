@@ -106,7 +106,8 @@ def collect_statistics(
     stream = whole_stream(source)
     with TemporaryDirectory() as folder:
         stream = cache_locally([stream], folder, whole=False)[0]
-        index = stream.open().index
+        opened = stream.open()
+        index = opened.index
         files = without_scan_files(index)
         raw, stored = files.raw_shard_bytes, files.stored_shard_bytes
         shards = _select_shards(
@@ -128,7 +129,7 @@ def collect_statistics(
             column.name for schema in index.schemas for column in schema.columns
         )
         return DatasetStatistics(
-            set=describe(stream.url, index),
+            set=describe(opened.shown_url, index),
             cells=tuple(_cells(index, raw, stored)),
             shard_samples=make_histogram(index.samples),
             shard_raw=make_histogram(raw),

@@ -153,7 +153,7 @@ def verify(
                 without += not checked.has_all_checksums
     unsafe = {c.name for schema in index.schemas for c in schema.columns if c.encoding.unsafe}
     return Verified(
-        url=fetched.url,
+        url=opened.shown_url,
         shards=len(index),
         samples=index.size,
         bytes=stored,

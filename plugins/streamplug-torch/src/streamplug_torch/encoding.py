@@ -10,7 +10,7 @@ import torch
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding
-from streamplug.plugin_kit import wrong_type_error
+from streamplug.plugin_kit import describe_start, wrong_type_error
 
 _CODES = {
     "uint8": 8,
@@ -113,7 +113,7 @@ class TensorEncoding(Encoding):
         if dtype is None:
             dtype = _DTYPES.get(data[0]) if len(data) else None
             if dtype is None:
-                raise DecodeError(f"no tensor of this torch begins with {bytes(data[:1])!r}")
+                raise DecodeError(f"not a tensor of this torch: {describe_start(data)}")
             start = 1
         if shape is None:
             shape, start = _unpack_shape(data, start)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import DecodeError, EncodeError
 from streamplug.interfaces import Encoding
-from streamplug.plugin_kit import large_value_error, wrong_type_error
+from streamplug.plugin_kit import describe_start, large_value_error, wrong_type_error
 
 _MAGIC = b"\x93NUMPY"
 _NPY = ".npy"
@@ -131,7 +131,7 @@ class Npz(Encoding):
 
 def _file(data: bytes, magic: bytes, kind: str) -> bytes:
     if not data.startswith(magic):
-        raise EncodeError(f"{kind}: not a .{kind} file, it begins with {data[:8]!r}")
+        raise EncodeError(f"{kind}: not a .{kind} file: {describe_start(data)}")
     return data
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding, GatherBuffer, VectorColumn
-from streamplug.plugin_kit import windows, wrong_type_error
+from streamplug.plugin_kit import describe_start, windows, wrong_type_error
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _CODES = {
@@ -107,7 +107,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
         if dtype is None:
             dtype = _DTYPES.get(data[0]) if len(data) else None
             if dtype is None:
-                raise DecodeError(f"no array begins with {bytes(data[:1])!r}")
+                raise DecodeError(f"not an array: {describe_start(data)}")
             start = 1
         if shape is None:
             shape, start = _unpack_shape(data, start)

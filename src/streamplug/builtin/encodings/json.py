@@ -40,7 +40,7 @@ class Json(Encoding):
 
 
 def _check_keys(value: object) -> None:
-    """Raise EncodeError if keys of a dict become the same text, of which a reader finds only one."""
+    """Raise ValueError if keys of a dict become the same text, of which a reader finds only one."""
     pending = [value]
     while pending:
         part = pending.pop()
@@ -55,8 +55,8 @@ def _check_keys(value: object) -> None:
                 for key in part:
                     text = str.__str__(key) if isinstance(key, str) else json.dumps(key)
                     if text in keys:
-                        raise EncodeError(
-                            f"json: the keys {keys[text]!r} and {key!r} of a dict are the same text; "
+                        raise ValueError(
+                            f"the keys {keys[text]!r} and {key!r} of a dict are the same text; "
                             "use keys that differ as text"
                         )
                     keys[text] = key

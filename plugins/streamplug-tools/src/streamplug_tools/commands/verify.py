@@ -105,7 +105,9 @@ def verify(
 
 def _show(result: Verified) -> None:
     for problem in result.problems:
-        sample = "" if problem.index is None else f", sample {problem.index}"
+        sample = "" if problem.index is None else f"sample {problem.index}"
+        # Most errors name their sample.
+        sample = "" if problem.error.startswith(sample) else f", {sample}"
         say(f"shard {problem.shard} ({problem.file}){sample}: {problem.error}")
     if result.undecoded:
         names = ", ".join(result.undecoded)
