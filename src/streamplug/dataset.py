@@ -82,7 +82,8 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
     Args:
         streams: The streams; alternatively pass `remote`, `local`, `split` for a single one.
         remote: URL or path of the data set; with a `format`, also of its files, as for `Stream`.
-        local: Cache directory for shards; the data set itself if there is no `remote`.
+        local: With `remote`, the directory in which its shards are cached. Without, the directory of the data
+            set itself, which is read in place.
         split: Sub-directory of both, for each stream without its own.
         download_retry: Number of retries of a failed download.
         download_timeout: Stall timeout of downloads in seconds.

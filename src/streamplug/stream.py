@@ -47,7 +47,8 @@ class Stream(SummaryRepr, Configurable):
         remote: URL or path of the data set; None if `local` is the data set itself. With a `format`, it may
             also be a pattern of files, with ``*``, ``**`` and ``{…}``, or a list of files and patterns. A
             file that is listed several times is read as often, and downloaded once.
-        local: Cache directory for shards. If it is None or equal to `remote`, a remote that is a local path
+        local: Directory of the data set itself, read in place, if there is no `remote`; otherwise the cache
+            directory for its shards. If it is None or equal to `remote`, a remote that is a local path
             is read in place; any other remote is cached in ``STREAMPLUG_CACHE_DIR``, else in the directory
             for temporary files, if it is None.
         split: Sub-directory of both, a relative path without ``..``.

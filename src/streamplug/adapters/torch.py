@@ -94,6 +94,12 @@ class StreamingDataset(dataset.StreamingDataset, IterableDataset):  # type: igno
 class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader"):  # type: ignore[type-arg]  # generic in its stubs only
     """A torch `DataLoader` that yields whole batches and has an exact state.
 
+    Each loop reads an epoch, or the rest of one after `load_state_dict`. A loop that is left by ``break`` is
+    over, and the next one reads the next epoch: to read the rest, keep ``iter(loader)``, or load the state.
+    ``len(loader)`` is the number of batches of a whole epoch on this rank. The last batch is filled with
+    samples from the start of the epoch, so that `drop_last` drops nothing; with ``partition_algo="orig"`` or
+    ``"relaxed"`` it may be short, and `len` counts it unless `drop_last` drops it.
+
     Workers read batches column by column into memory shared with this process. Its tensors are views of that
     memory until the last tensor of a batch is dropped here: pass a copy to a forked process that reads a
     batch later. With `collate_fn` or `transform`, samples are read one by one.
@@ -121,7 +127,9 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
         num_threads: Threads per reading process that read and decode ahead of use; 0 reads on demand.
         device: Device to which batches are copied. Copies to a CUDA device go through pinned memory, on a
             separate stream, one batch ahead of use. None leaves batches in host memory.
-        **kwargs: As for `torch.utils.data.DataLoader`; batches of limited cost are never dropped.
+        **kwargs: As for `torch.utils.data.DataLoader`; batches of limited cost are never dropped. Batches
+            always come in order: with ``in_order=False``, they would come as workers finish them, and a
+            state, which counts batches, would not say which were used.
 
     Raises:
         ConfigError: If the batch sizes differ, `in_order` is false, `timeout` lacks workers, or `num_threads`
@@ -161,7 +169,10 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
         num_threads = whole_number("num_threads", num_threads, 0) or 0
         collate_fn = own_collate(collate_fn)
         if not kwargs.get("in_order", True):
-            raise ConfigError("in_order=False: a state says how many batches were used, in order")
+            raise ConfigError(
+                "in_order=False: a state says how many batches were used, in order, and not which ones; "
+                "leave it out"
+            )
         if kwargs.get("timeout") and not kwargs.get("num_workers"):
             raise ConfigError("timeout= is of worker processes: give it with num_workers= above 0")
         if num_threads and (transform or collate_fn) is not None:
