@@ -13,7 +13,7 @@ from streamplug_testing import compression as kit
 from streamplug_testing.compression import CompressionTests
 
 from streamplug.builtin.compressions.gzip import Gzip
-from streamplug.errors import DecompressError
+from streamplug.errors import ConfigError, DecompressError
 from streamplug.plugin_kit.codec_errors import damaged_error, too_large_error
 
 FAILURES = (AssertionError, pytest.fail.Exception)
@@ -202,3 +202,44 @@ def test_golden_bytes_are_compared():
     suite = type("Suite", (CompressionTests,), {"cls": Gzip, "golden": {packed: b"wrong"}})()
     with pytest.raises(AssertionError):
         suite.test_golden_bytes()
+
+
+class OwnWords(Gzip):
+    """Raises the right errors in words of its own."""
+
+    def __init__(self, level=None):
+        try:
+            super().__init__(level)
+        except ConfigError:
+            raise ConfigError("no such thing") from None
+
+    @classmethod
+    def from_spec(cls, argument):
+        try:
+            return super().from_spec(argument)
+        except ConfigError:
+            raise ConfigError("no such thing") from None
+
+    def decompress(self, data, *, max_size):
+        try:
+            return super().decompress(data, max_size=max_size)
+        except DecompressError:
+            raise DecompressError("too much of a good thing") from None
+
+    def decompress_stream(self, source, target, *, max_size):
+        try:
+            return super().decompress_stream(source, target, max_size=max_size)
+        except DecompressError:
+            raise DecompressError("too much of a good thing") from None
+
+
+@pytest.mark.parametrize(
+    ("test", "arguments"),
+    [
+        *(("test_bad_level_is_refused", ()), ("test_bad_spec_is_refused", ("best",))),
+        *((f"test_{what}_is_exact", ()) for what in ("bound", "stream_bound")),
+        *((f"test_{what}_takes_no_memory", ()) for what in ("bomb", "stream_of_a_bomb")),
+    ],
+)
+def test_errors_may_be_worded_otherwise(test, arguments):
+    run(OwnWords, test, *arguments)

