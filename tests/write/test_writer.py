@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import io
 import json
@@ -921,3 +922,42 @@ def test_nothing_is_shown_unless_asked(tmp_path, capsys):
     write(tmp_path)
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
+
+
+@pytest.mark.parametrize("samples", [0, 3])
+def test_a_writer_that_is_dropped_without_an_index_warns(tmp_path, caplog, samples):
+    writer = MDSWriter(columns={"id": "int"}, out=tmp_path / "set")
+    for number in range(samples):
+        writer.write({"id": number})
+    del writer
+    gc.collect()
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    told = (
+        f"{tmp_path / 'set'}: the writer was dropped without finish(), so no index.json was written"
+    )
+    assert record.getMessage().startswith(told)
+
+
+def test_a_writer_that_ends_otherwise_does_not_warn(tmp_path, caplog):
+    with MDSWriter(columns={"id": "int"}, out=tmp_path / "finished") as writer:
+        writer.write({"id": 1})
+    aborted = MDSWriter(columns={"id": "int"}, out=tmp_path / "aborted")
+    with pytest.raises(RuntimeError), aborted:
+        raise RuntimeError
+    kept = MDSWriter(columns={"id": "int"}, out=tmp_path / "replaced")
+    MDSWriter(columns={"id": "int"}, out=tmp_path / "replaced", exist_ok=True).finish()
+    with pytest.raises(UnknownNameError):
+        MDSWriter(columns={"id": "itn"}, out=tmp_path / "never")
+    del writer, aborted, kept
+    gc.collect()
+    assert not [record for record in caplog.records if "dropped" in record.getMessage()]
+
+
+def test_a_program_that_ends_with_an_open_writer_is_told(tmp_path):
+    call = f"MDSWriter(columns={{'a': 'int'}}, out={str(tmp_path / 's')!r})"
+    program = f"from streamplug import MDSWriter\nwriter = {call}"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stderr.startswith(f"{tmp_path / 's'}: the writer was dropped without finish()")

@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakMethod
+from weakref import WeakMethod, finalize
 
 import numpy as np
 
@@ -97,6 +97,15 @@ def format_of(format_: object) -> WritableFormat:
             f"format {name} can only be read; name another one with format=, such as mds"
         )
     return format_
+
+
+def _warn_unfinished(url: str, process: int) -> None:
+    if process == os.getpid():  # a forked process has a copy of the writer
+        _LOG.warning(
+            "%s: the writer was dropped without finish(), so no index.json was written, and its samples "
+            "cannot be read; call finish(), or use a `with` statement",
+            url,
+        )
 
 
 class WriteProgress:
@@ -310,6 +319,8 @@ class Writer(Configurable, section="writer"):
         self._enter(_State.OPEN)
         self._destination.make_place = WeakMethod(self._make_place)
         self._new_shard()
+        # Not __del__: it also tells of writers that are alive when the program ends.
+        self._reminder = finalize(self, _warn_unfinished, self._destination.url, os.getpid())
         keep_freed_memory()
 
     def _open_destination(self, out: Any, **options: Any) -> Destination:
@@ -533,6 +544,7 @@ class Writer(Configurable, section="writer"):
         self._close(_State.REPLACED)
 
     def _close(self, state: _State) -> None:
+        self._reminder.detach()
         if not self._state.is_closed:
             self._enter(state)
         self._progress.close()
