@@ -47,7 +47,7 @@ def test_every_kind_can_be_provided(site):
     hook = f"@hookimpl\ndef streamplug_plugins(): return [{', '.join(providers)}]"
     classes = ["from streamplug.plugin.kinds import KINDS"]
     classes += [
-        f"class Mine_{kind}(KINDS[{kind!r}].interface_class()): pass\n"
+        f"class Mine_{kind}(KINDS[{kind!r}].interface_class()): suffix = 'mine'\n"
         f"Mine_{kind}.__abstractmethods__ = frozenset()"  # as if it defined them all
         for kind in KINDS
     ]

@@ -23,7 +23,7 @@ SAMPLE = {"id": 0, "text": "naïve", "ratio": 0.5}
     [
         ({"id": True}, "column 'id': int takes an int, got bool"),
         ({"id": 1.0}, "column 'id': int takes an int, got float"),
-        ({"id": 10**5000}, "column 'id': cannot encode int: ValueError"),
+        ({"id": 10**5000}, "column 'id': cannot encode (int|list): ValueError"),
         ({"id": np.timedelta64(1, "ns")}, "column 'id': int takes an int, got timedelta64"),
         ({"ratio": 1}, "column 'ratio': float takes a float, got int"),
         ({"text": b"a"}, "column 'text': str takes a str, got bytes"),

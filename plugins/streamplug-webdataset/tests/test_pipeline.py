@@ -806,7 +806,11 @@ def test_loops_after_a_state_of_a_loader_are_those_that_would_have_come(tmp_path
             next(outputs)
             states.append(json.loads(json.dumps(loader.state_dict())))
         assert next(outputs, None) is None
+        # Processes take long to start, and what they do between outputs is the same.
+        tried = {1, len(states) // 2, len(states)}
         for number, state in enumerate(states, 1):
+            if workers and number not in tried:
+                continue
             again = make()
             again.load_state_dict(state)
             assert list(again) == epochs[epoch][number:]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
+    from streamplug.adapters.accelerate import check_division as check_division
     from streamplug.adapters.collate import has_torch_dtype as has_torch_dtype
     from streamplug.adapters.rank_records import RankRecords as RankRecords
     from streamplug.adapters.rank_records import join_records as join_records
     from streamplug.adapters.rank_records import last_position as last_position
     from streamplug.adapters.torch import StreamingDataLoader as StreamingDataLoader
     from streamplug.adapters.torch import StreamingDataset as StreamingDataset
-    from streamplug.adapters.torch import check_division as check_division
     from streamplug.adapters.torch_batches import TransformedCollate as TransformedCollate
     from streamplug.adapters.torch_batches import own_collate as own_collate
     from streamplug.adapters.torch_device import find_device as find_device
@@ -29,9 +29,10 @@ else:
     __getattr__, __all__ = lazy_names(
         __name__,
         {
+            "accelerate": "check_division",
             "collate": "has_torch_dtype",
             "rank_records": "RankRecords join_records last_position",
-            "torch": "StreamingDataLoader StreamingDataset check_division",
+            "torch": "StreamingDataLoader StreamingDataset",
             "torch_batches": "TransformedCollate own_collate",
             "torch_device": "find_device move_batches",
             "torch_placement": "TorchPlacement worker_loop",

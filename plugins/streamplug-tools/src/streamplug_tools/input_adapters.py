@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from streamplug_files import maps_as_dicts, to_python
 
-from streamplug.config import whole_number
+from streamplug.config import suggest_keywords, whole_number
 from streamplug.errors import ConfigError
 
 Batch = dict[str, Any]
 """An array or a list of values for each column."""
 
 
+@suggest_keywords
 def iterate_batches(data: Any, size: int | None = None, *, arrow: bool = False) -> Iterator[Batch]:
     """Yield the samples of `data` in batches of columns.
 

@@ -190,8 +190,8 @@ def resolve_url(url: str, base_url: str, format_: str | None = None) -> str:
     if strip_client(base_url).startswith(("http://", "https://")):
         path, mark, query = path.partition("?")
         query = mark + query
-        # Views are written where paths are literal. Storages quote the names of files themselves.
-        url = quote(url) if format_ is None else url
+        # Views are written where paths are literal; of a format, they may be patterns.
+        url = quote(url, safe="/" if format_ is None else "/*?[]{}")
     joined = _join_lexically(path, url)
     is_same_host = joined.partition("/")[0] == path.partition("/")[0]
     return f"{scheme}://{joined}{query if is_same_host else ''}"
