@@ -67,6 +67,7 @@ class Recorder:
         self._root = root
         self._lock = threading.RLock()
         self._top = Node(root.stat().st_ino, {})
+        self._unnamed: dict[int, Node] = {}  # files that were synced before they had a name
         self.log: list[Write | Names | Sync] = []
 
     def __enter__(self) -> Recorder:
@@ -127,7 +128,12 @@ class Recorder:
             time.sleep(BACKGROUND_SECONDS)
         with self._lock:
             self._scan()
-            node = self._nodes().get(os.fstat(descriptor).st_ino)
+            status = os.fstat(descriptor)
+            node = self._nodes().get(status.st_ino)
+            if not status.st_nlink:
+                content = os.pread(descriptor, status.st_size, 0)
+                node = self._unnamed[status.st_ino] = Node(status.st_ino, content=content)
+                self.log.append(Write(node, content))
             if node is not None:
                 self.log.append(Sync(node))
 
@@ -154,7 +160,9 @@ class Recorder:
         for name, entry in sorted(entries.items()):
             node, is_folder = known.get(name), entry.is_dir(follow_symlinks=False)
             if node is None or node.inode != entry.inode():
-                node = nodes.get(entry.inode()) or Node(entry.inode(), {} if is_folder else None)
+                unnamed = self._unnamed.pop(entry.inode(), None)
+                node = nodes.get(entry.inode()) or (None if is_folder else unnamed)
+                node = node or Node(entry.inode(), {} if is_folder else None)
                 known[name] = node
                 self.log.append(Names(((folder, name, node),)))
             if is_folder:

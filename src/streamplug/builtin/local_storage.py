@@ -11,18 +11,15 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Any, BinaryIO
 
+from streamplug.builtin.staged_file import StagedFile, stage_beside
 from streamplug.errors import AccessDenied, AlreadyExists, ConfigError, NotFound, StorageError
 from streamplug.interfaces import Storage, replaced_error
 from streamplug.plugin_kit import (
     STAGING_PREFIX,
     SYSTEM_DIRECTORIES,
     check,
-    commit_file,
     make_directory,
-    staging_path,
     storage_error,
-    sync_directory,
-    sync_file,
 )
 from streamplug.types import Buffer, ObjectInfo
 
@@ -89,34 +86,29 @@ class LocalStorage(Storage):
                 raise replaced_error(self.url_of(key))
 
     def write(self, key: str, data: Buffer) -> None:
-        with self._replacing(key) as staging:
-            staging.write_bytes(data)
+        with self._replacing(key) as file:
+            file.write(data)
 
     def upload(self, path: Path, key: str) -> None:
         if not path.is_file():
             raise NotFound(f"{path} does not exist: it was to be uploaded to {self.url_of(key)}")
-        with (
-            self._replacing(key) as staging,
-            path.open("rb", buffering=0) as source,
-            staging.open("wb") as target,
-        ):
-            _copy(source, target)
+        with self._replacing(key) as file, path.open("rb", buffering=0) as source:
+            _copy(source, file)
 
     @contextmanager
-    def _replacing(self, key: str) -> Iterator[Path]:
-        """Yield the path of a staging file, which then replaces a file atomically."""
-        with self._staged(key) as (staging, target):
+    def _replacing(self, key: str) -> Iterator[BinaryIO]:
+        """Yield an empty file, which then replaces a file atomically."""
+        with self._staged(key) as (staged, target):
             if target.is_dir():
                 raise StorageError(f"{self.url_of(key)}: a directory has this name")
-            yield staging
-            commit_file(staging, target, durable=True)
+            yield staged.file
+            staged.replace(target)
 
     def create(self, key: str, data: Buffer) -> None:
-        with self._staged(key) as (staging, target):
-            staging.write_bytes(data)
-            sync_file(staging)
+        with self._staged(key) as (staged, target):
+            staged.file.write(data)
             try:
-                os.link(staging, target)  # unlike a rename, it never replaces a file
+                staged.create(target)
             except FileExistsError:
                 raise AlreadyExists(f"{self.url_of(key)} exists") from None
             except OSError as error:
@@ -126,11 +118,10 @@ class LocalStorage(Storage):
                     f"{self.url_of(key)}: its file system has no hard links, which concurrent commits need; "
                     "write to another one, or to the URL of the bucket if it is a mounted one"
                 ) from None
-            sync_directory(target.parent)
 
     @contextmanager
-    def _staged(self, key: str) -> Iterator[tuple[Path, Path]]:
-        """Yield the paths of a staging file and of the file in its directory, which is made."""
+    def _staged(self, key: str) -> Iterator[tuple[StagedFile, Path]]:
+        """Yield a file to write, and the path of the file in its directory, which is made."""
         with self.translated(key):
             target = Path(self.path(key))
             try:
@@ -139,11 +130,8 @@ class LocalStorage(Storage):
                 raise StorageError(
                     f"{self.url_of(key)}: a file has the name of its directory"
                 ) from None
-            staging = Path(staging_path(str(target)))
-            try:
-                yield staging, target
-            finally:
-                staging.unlink(missing_ok=True)
+            with stage_beside(target) as staged:
+                yield staged, target
 
     def stat(self, key: str) -> ObjectInfo:
         with self.translated(key):

@@ -3,14 +3,26 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
+import subprocess
+import sys
 import traceback
+from pathlib import Path
 
 import pytest
 from streamplug_testing.storage import StorageTests
 
 from streamplug.builtin import local_storage as local
+from streamplug.builtin import staged_file
 from streamplug.builtin.local_storage import LocalStorage
-from streamplug.errors import AccessDenied, ConfigError, NotFound, ObjectReplaced, StorageError
+from streamplug.errors import (
+    AccessDenied,
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    ObjectReplaced,
+    StorageError,
+)
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside
 
 
@@ -35,6 +47,94 @@ def test_what_a_killed_writer_left_is_no_object(tmp_path):
     (tmp_path / ".streamplug-0123").write_bytes(b"half")
     (tmp_path / "k").write_bytes(b"whole")
     assert [o.key for o in LocalStorage(str(tmp_path)).list()] == ["k"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from streamplug.builtin import local_storage
+
+root, operation = sys.argv[1:]
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def copy(source, target):
+    target.write(source.read(3))
+    target.flush()
+    kill()
+
+local_storage._copy, os.fsync = copy, kill
+storage = local_storage.LocalStorage(f"{root}/set")
+if operation == "upload":
+    storage.upload(Path(root, "source"), "k")
+else:
+    getattr(storage, operation)("k", b"newer")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="only Linux has unnamed files")
+@pytest.mark.parametrize("operation", ["upload", "write", "create"])
+def test_a_killed_writer_leaves_nothing(tmp_path, operation):
+    (tmp_path / "source").write_bytes(b"newer")
+    (tmp_path / "set").mkdir()
+    storage, old = LocalStorage(str(tmp_path / "set")), {}
+    if operation != "create":
+        old = {"k": b"old"}
+        storage.write("k", b"old")
+    command = [sys.executable, "-c", KILLED, str(tmp_path), operation]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    assert contents(tmp_path / "set") == old
+    storage.upload(tmp_path / "source", "k")
+    assert contents(tmp_path / "set") == {"k": b"newer"}
+
+
+def contents(folder):
+    """Return the content of each file of a directory."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("missing", ["in the system", "in the file system", "because of /proc"])
+def test_files_are_replaced_and_created_where_there_are_no_unnamed_ones(
+    tmp_path, monkeypatch, missing
+):
+    make, rename, sources = os.open, Path.replace, []
+
+    def refuse(path, flags, *args, **kwargs):
+        if flags & os.O_DIRECTORY and flags & os.O_RDWR:  # as those of O_TMPFILE
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return make(path, flags, *args, **kwargs)
+
+    def replace(source, target):
+        sources.append(source.read_bytes())
+        rename(source, target)
+
+    if missing == "in the system":
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    elif missing == "in the file system":
+        monkeypatch.setattr(os, "open", refuse)
+    else:
+        monkeypatch.setattr(staged_file, "_DESCRIPTORS", str(tmp_path / "proc"))
+    monkeypatch.setattr(Path, "replace", replace)
+    storage = LocalStorage(str(tmp_path / "set"))
+    (tmp_path / "source").write_bytes(b"newer")
+    storage.write("k", b"old")
+    storage.upload(tmp_path / "source", "k")
+    storage.create("other", b"first")
+    with pytest.raises(AlreadyExists, match="set/other exists"):
+        storage.create("other", b"second")
+    assert contents(tmp_path / "set") == {"k": b"newer", "other": b"first"}
+    assert sources == [b"old", b"newer"]
+
+
+def test_the_permissions_of_a_new_file_are_those_of_the_process(tmp_path):
+    storage, mask = LocalStorage(str(tmp_path)), os.umask(0o027)
+    try:
+        storage.write("k", b"data")
+        storage.create("other", b"data")
+    finally:
+        os.umask(mask)
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("k", "other")} == {0o640}
 
 
 def test_the_version_of_a_link_changes_with_its_target(tmp_path):
@@ -86,7 +186,7 @@ def test_a_path_with_colons_is_no_chain_of_protocols(tmp_path):
 def test_a_file_system_without_hard_links_is_named_where_a_file_must_not_exist(
     tmp_path, monkeypatch, number
 ):
-    def link(source, target):
+    def link(source, target, **_):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("os.link", link)
