@@ -1,4 +1,4 @@
-"""Records of ranks: what differs between them after an output, for a state that is the same on all ranks."""
+"""Records that ranks publish in torch's store, so that packs and pipelines have one state on all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StreamingDataset and StreamingDataLoader for torch."""
+"""`StreamingDataset` and `StreamingDataLoader` for torch: workers, collation and devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transfer of batches from a worker to the training loop by shared memory."""
+"""Part of a loop in a worker of our loader: reading, collation, and sending by shared memory."""
 
 from __future__ import annotations
 

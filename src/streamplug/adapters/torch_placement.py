@@ -1,4 +1,4 @@
-"""Place of a process that torch started, among ranks and the workers of loaders."""
+"""What torch knows of this process: its rank in the process group, and its worker in a `DataLoader`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collation and transfer of batches in the workers of torch's own `DataLoader`.
+"""Collation, and sending by shared memory, in a worker of torch's own `DataLoader`.
 
 torch makes a tensor of each array, and sends a file descriptor for each tensor of a batch, which takes 0.1 ms
 of processors or more. The hooks set here collate arrays by one copy, pickle small tensors, and pass large

@@ -1,4 +1,4 @@
-"""Workers of a loader, which are told what to read by tasks, and answer with messages of several batches.
+"""Worker processes of our loader: the tasks that they are sent, and their messages of several batches.
 
 A task says which loop to read for and how many batches to send; a worker keeps nothing that a state needs. If
 the world or the proportions change, or another loop begins, tasks have a new version, and the worker begins

@@ -1,4 +1,4 @@
-"""Local copies of data sets whose remote is unreachable."""
+"""The index in a cache whose remote is unreachable, and the warning about it."""
 
 from __future__ import annotations
 

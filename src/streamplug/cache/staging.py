@@ -1,4 +1,4 @@
-"""Staging files and reservations of a cache.
+"""Names of the staging files in a cache, and reservation of the space that they will need.
 
 They are in ``.streamplug/tmp``, named ``SLOT-BYTES-TOKEN``: SLOT is the lock slot that the owner holds, so
 that a process that can take this lock knows that the owner is dead. BYTES is the size of a reservation,

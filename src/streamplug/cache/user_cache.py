@@ -1,4 +1,4 @@
-"""The user's cache directory, for data sets that are read in place or have no `local=`.
+"""Default directory of caches without `local=`, below the user's.
 
 It is ``STREAMPLUG_CACHE_DIR``, else ``streamplug`` in ``XDG_CACHE_HOME``, else ``~/.cache/streamplug``.
 """

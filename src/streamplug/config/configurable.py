@@ -1,4 +1,4 @@
-"""Construction of objects from configuration files."""
+"""`from_config`: objects from a mapping or a configuration file."""
 
 from __future__ import annotations
 

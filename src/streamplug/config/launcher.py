@@ -1,4 +1,4 @@
-"""Detection of the world from the environment variables of launchers."""
+"""The world in the environment variables that launchers such as torchrun and Slurm set."""
 
 from __future__ import annotations
 

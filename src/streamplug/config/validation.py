@@ -1,4 +1,4 @@
-"""Validation of keywords and configuration values by the parameters of a class."""
+"""Checks of keywords and of configuration values by the parameters of a class, with suggestions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing and validation of sizes, counts and flags."""
+"""Parsing of single options: sizes such as `64mb`, counts, flags."""
 
 from __future__ import annotations
 

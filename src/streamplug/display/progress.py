@@ -1,4 +1,4 @@
-"""Progress line of downloads in a terminal or notebook."""
+"""The progress of downloads, as its callback tells it to a terminal or a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress lines in a terminal or a notebook."""
+"""Lines that are drawn again in place, in a terminal or a notebook."""
 
 from __future__ import annotations
 

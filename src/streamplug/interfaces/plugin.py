@@ -1,4 +1,4 @@
-"""Base class of the interfaces whose implementations are made from a spec."""
+"""`Plugin`: base class of the interfaces whose objects are made from a spec, such as `zstd:7`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fingerprint of the shards and token rows of a data set, which states save and compare."""
+"""Digest of what a data set consists of, which states save and compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs of one order over all streams, whose global batches are the same for every world."""
+"""The default order: one over all streams, whose global batches are the same for every world."""
 
 from __future__ import annotations
 

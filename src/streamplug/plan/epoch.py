@@ -1,4 +1,4 @@
-"""Sample ids of an epoch by step and rank, and the steps and ranks of a sample."""
+"""Interface of epochs: sample ids by step and rank, and the reverse; epochs of several segments."""
 
 from __future__ import annotations
 

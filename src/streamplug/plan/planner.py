@@ -1,4 +1,4 @@
-"""Interface of planners, which make the epochs of a run."""
+"""Interface of planners, which make the epochs of a run, and a further segment when something changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selections of the rows of a stream."""
+"""Selections of rows of a stream by its user (`select=`), as ranges and lists of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run stands, and what holds of it from a position on."""
+"""Positions and segments: what a run reads from a position on, such as other proportions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of an epoch as virtual shards.
+"""Which samples of each shard an epoch takes, as virtual shards: parts of shards, repeated or left out.
 
 A virtual shard is a complete shard or some of its samples. An order permutes the concatenation of the
 virtual shards; an entry is a position in it.

@@ -1,4 +1,4 @@
-"""State of a run, from which it resumes exactly."""
+"""The state of a run as a dict: written, checked and read, also those of earlier versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of our distributions, installed or not, for error messages."""
+"""Names of our own distributions, installed or not, so that an error can say what to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declarations of the names that plugins provide."""
+"""`Provider`: how a distribution declares the names that it provides."""
 
 from __future__ import annotations
 

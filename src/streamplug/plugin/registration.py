@@ -1,4 +1,4 @@
-"""Registration of classes without a distribution, for notebooks and private code.
+"""`register_encoding` and the like: classes without a distribution, for notebooks and private code.
 
 A registration is valid in this process and in its loader workers, with both fork and spawn.
 """

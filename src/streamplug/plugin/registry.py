@@ -1,4 +1,4 @@
-"""Lookup of classes by name, among registrations, built-ins and installed plugins."""
+"""From a name to a class or an object: registrations, built-ins, installed plugins, and suggestions."""
 
 from __future__ import annotations
 

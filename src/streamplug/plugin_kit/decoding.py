@@ -1,4 +1,4 @@
-"""Decoding of a column, with errors that name sample and column."""
+"""Decoding of many values of a column, with errors that name the sample; for authors of formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of disks that cannot be written to."""
+"""Texts about disks that are full, and what to do about the errors of the operating system."""
 
 from __future__ import annotations
 

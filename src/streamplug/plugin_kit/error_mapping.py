@@ -1,4 +1,4 @@
-"""Mapping of errors of files and connections to storage errors without credentials."""
+"""Storage errors, without credentials, for what clients raise; for authors of storages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge of the values of a column that were decoded apart."""
+"""One array or list of the values of a column of which parts were decoded apart, such as by shard."""
 
 from __future__ import annotations
 

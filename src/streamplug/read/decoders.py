@@ -1,4 +1,4 @@
-"""Replacement of columns' encodings by decoders of the user, and of their bounds."""
+"""A stream's `decoders=` and value limits, put in place of the encodings of its columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cache of open shards, which are memory mapped and validated."""
+"""Shards that are open: mapped into memory, checked, claimed by blocks, and closed when others need room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random access to samples by id, over the shards of all streams."""
+"""`Reader`: samples by id, single or as batches, over the shards of all streams; repairs damaged ones."""
 
 from __future__ import annotations
 

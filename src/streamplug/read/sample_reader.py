@@ -1,4 +1,4 @@
-"""Random access to samples by id: the protocol, and the selected rows of streams."""
+"""What a reader of samples offers to a run (a protocol), and a reader of the selected rows of streams."""
 
 from __future__ import annotations
 

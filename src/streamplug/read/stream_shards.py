@@ -1,4 +1,4 @@
-"""The shards of one stream, as a `Reader` opens them and fetches what samples need of them."""
+"""The shards of one stream: which file has a shard, and fetching what samples need of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that a program leaves alive end before the interpreter takes its modules apart."""
+"""Closing of the loops that a program leaves alive, before the interpreter takes its modules apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pass over a data set from a position on, which it owns."""
+"""A pass over a data set from a position on, which it owns: what it has handed out, its end, its rewinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics, callbacks and progress line of a data set."""
+"""Statistics, callbacks and the progress line of a data set, fed by its observer."""
 
 from __future__ import annotations
 

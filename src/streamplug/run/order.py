@@ -1,4 +1,4 @@
-"""Orders of samples by name, which make the epochs of a run, and the options that choose one."""
+"""`Order`: a kind of plugin that makes a planner of options and streams; the options that choose one."""
 
 from __future__ import annotations
 

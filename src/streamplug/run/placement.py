@@ -1,4 +1,4 @@
-"""Place of a process among the nodes, ranks and workers that read a data set."""
+"""Place of a process among nodes, ranks and workers: given, detected, or changed by `resize`."""
 
 from __future__ import annotations
 

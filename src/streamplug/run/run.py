@@ -1,4 +1,4 @@
-"""What all loops over a data set have in common: the order of its epochs, and where the next loop begins."""
+"""What all loops over a data set share: planner, segments, state, and where the next loop begins."""
 
 from __future__ import annotations
 

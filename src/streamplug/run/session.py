@@ -1,4 +1,4 @@
-"""A rank's reading of opened streams: samples, order, loops and statistics."""
+"""A data set at work on one rank: its reader, run, world and statistics; saves and loads its state."""
 
 from __future__ import annotations
 

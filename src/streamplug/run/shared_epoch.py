@@ -1,4 +1,4 @@
-"""Which epoch a loop reads that torch's own loader runs in workers, which nobody can tell anything.
+"""Which epoch the workers of torch's own loader read, by shared memory: nobody can tell them anything.
 
 Workers, persistent or not, start and exit without the rank's main process knowing, and one that is stopped
 early may never have started its epoch. So each worker has its own cell in shared memory. It writes there

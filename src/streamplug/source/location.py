@@ -1,4 +1,4 @@
-"""Location of a stream's data set and of its cache."""
+"""Where the data set and the cache of a stream are, from its `remote=`, `local=` and `split=`."""
 
 from __future__ import annotations
 

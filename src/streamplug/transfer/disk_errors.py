@@ -1,4 +1,4 @@
-"""Mapping of operating system errors of local files."""
+"""Errors of ours for those of local files: of the cache, of a writer's output, and beside a storage's."""
 
 from __future__ import annotations
 

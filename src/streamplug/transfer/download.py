@@ -1,4 +1,4 @@
-"""Download of a file with stall timeout, retries and cancellation."""
+"""Download of one file: whole or in parallel parts, with retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters and callbacks for the events of a data set, in every process and thread.
+"""Counters in shared memory and events of a data set, from every process and thread.
 
 `observer_context` sets the observer of the current thread; `emit` sends it an event, and does nothing in
 threads without one.

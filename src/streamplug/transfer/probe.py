@@ -1,4 +1,4 @@
-"""Storages with short timeouts for remotes with a local copy, and storages that cannot be opened."""
+"""Storages of remotes that may be unreachable, which are tried shortly; a local copy may replace them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Byte range reads: coalescing, retries, parallel parts of large files."""
+"""Byte ranges of a file: close ones read together, with retries; files made of parallel ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a scan wrote: its index, and those of each shard beside its data."""
+"""Names of the files that a scan of data without an index leaves in the cache, which reading needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification of local files against the index."""
+"""Comparison of a downloaded or stored file with the size and the digest in the index."""
 
 from __future__ import annotations
 
