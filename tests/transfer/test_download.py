@@ -47,6 +47,35 @@ class Far(LocalStorage):
         self.actions.pop(0)(path)
 
 
+class StallClock:
+    """The clock of stall timeouts, which stands still while no attempt hangs: slow ones are not given up."""
+
+    def __init__(self) -> None:
+        self._seconds, self._hangs = 0.0, False
+
+    def monotonic(self) -> float:
+        self._seconds += 1000.0 * self._hangs
+        return self._seconds
+
+    def hang(self, until: threading.Event) -> None:
+        self._hangs = True
+        until.wait()
+
+    def begin_attempt(self, _: object) -> float:
+        """Take the place of the function that returns the pause before a retry."""
+        self._hangs = False
+        return 0.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of stall timeouts in a test."""
+    found = StallClock()
+    monkeypatch.setattr("streamplug.transfer.stall_timeout.time", found)
+    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", found.begin_attempt)
+    return found
+
+
 @pytest.fixture
 def gate():
     opened = threading.Event()
@@ -58,7 +87,7 @@ def whole(path):
     path.write_bytes(b"whole")
 
 
-def get(far, tmp_path, retries=0, timeout=0.2, size=5, **more):
+def get(far, tmp_path, retries=0, timeout=60, size=5, **more):
     target = tmp_path / "part"
     download_file(
         far, FileInfo("shard", size, {}), target, retries=retries, timeout=timeout, **more
@@ -74,7 +103,7 @@ def test_an_object_arrives(tmp_path):
 def test_nothing_that_arrives_is_given_up(tmp_path, gate):
     began = time.monotonic()
     with pytest.raises(Transient) as caught:
-        get(Far(lambda path: gate.wait()), tmp_path)
+        get(Far(lambda path: gate.wait()), tmp_path, timeout=0.2)
     assert time.monotonic() - began >= 0.2
     assert str(caught.value).startswith("/far/shard: nothing arrived for 0.2 s, after 0 bytes; ")
     assert "download_timeout=" in str(caught.value)
@@ -82,44 +111,47 @@ def test_nothing_that_arrives_is_given_up(tmp_path, gate):
 
 
 def test_time_in_which_this_process_was_suspended_does_not_count(tmp_path, monkeypatch):
-    clock, looks = time.monotonic, []
+    looks, looked = itertools.count(1), threading.Event()
 
     def jump():
-        looks.append(clock())
-        return looks[-1] + 100 * (len(looks) > 2)
+        look = next(looks)
+        if look > 3:
+            looked.set()
+        return 100.0 * (look > 2)
 
     monkeypatch.setattr("streamplug.transfer.stall_timeout.time", SimpleNamespace(monotonic=jump))
-    assert get(Far(lambda path: (time.sleep(0.5), whole(path))), tmp_path, timeout=0.8) == b"whole"
-    assert len(looks) > 2
+    far = Far(lambda path: (looked.wait(60), whole(path)))
+    assert get(far, tmp_path, timeout=0.8) == b"whole"
+    assert looked.is_set()
 
 
-def test_an_attempt_that_was_given_up_does_not_disturb_the_next(tmp_path, gate):
+def test_an_attempt_that_was_given_up_does_not_disturb_the_next(tmp_path, gate, clock):
     late = threading.Event()
 
     def stall(path):
         with path.open("wb") as file:
             file.write(b"beginning")
             file.flush()
-            gate.wait()
+            clock.hang(gate)
             file.write(b"damage" * 1000)
         late.set()
 
-    assert get(Far(stall, whole), tmp_path, retries=1) == b"whole"
+    assert get(Far(stall, whole), tmp_path, retries=1, timeout=0.2) == b"whole"
     gate.set()
     assert late.wait(60)
     assert (tmp_path / "part").read_bytes() == b"whole"
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
-def test_what_an_attempt_begins_after_it_was_given_up_does_not_stay(tmp_path, gate):
+def test_what_an_attempt_begins_after_it_was_given_up_does_not_stay(tmp_path, gate, clock):
     threads = []
 
     def late(path):
         threads.append(threading.current_thread())
-        gate.wait()
+        clock.hang(gate)
         path.write_bytes(b"damage")
 
-    assert get(Far(late, whole), tmp_path, retries=1) == b"whole"
+    assert get(Far(late, whole), tmp_path, retries=1, timeout=0.2) == b"whole"
     assert threads[0].name == "streamplug-request"
     gate.set()
     threads[0].join(60)
@@ -163,6 +195,7 @@ def endless_in_blocks(path):
 
 
 @pytest.mark.parametrize("write", [endless, endless_in_blocks])
+@pytest.mark.usefixtures("clock")
 def test_what_is_far_larger_than_the_index_says_is_not_received(tmp_path, write):
     sizes = []
 
@@ -184,7 +217,7 @@ def test_what_is_far_larger_than_the_index_says_is_not_received(tmp_path, write)
 
 def test_no_thread_that_hangs_keeps_the_process_from_ending(tmp_path, gate):
     with pytest.raises(Transient):
-        get(Far(lambda path: gate.wait()), tmp_path)
+        get(Far(lambda path: gate.wait()), tmp_path, timeout=0.2)
     hanging = [t for t in threading.enumerate() if t.name == "streamplug-request"]
     assert hanging
     assert all(thread.daemon for thread in hanging)
@@ -365,8 +398,8 @@ def test_an_object_without_versions_comes_as_a_whole(tmp_path, small_parts):
 
 
 def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, caplog):
-    assert get(InParts(gate.wait, whole), tmp_path) == b"whole"
-    assert "nothing arrived for 0.2 s, after 0 bytes" in caplog.text
+    assert get(InParts(gate.wait, whole), tmp_path, timeout=1.0) == b"whole"
+    assert "nothing arrived for 1 s, after 0 bytes" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
