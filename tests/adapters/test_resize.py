@@ -243,14 +243,15 @@ def test_the_next_batch_comes_soon(folder):
     """How soon is measured by tests/faults/test_resize.py, with processes that are killed."""
     loader = load(make(folder), "persistent")
     seconds = []
-    loop = iter(loader)
+    loop, start = iter(loader), time.perf_counter()
     next(loop)
+    first = time.perf_counter() - start  # in which the workers are started
     for step in range(1, STEPS):
         start = time.perf_counter()
         loader.resize(World(1, 1 + step % 4))
         next(loop)
         seconds.append(time.perf_counter() - start)
-    assert np.median(seconds) < 0.1
+    assert np.median(seconds) < first, (first, seconds)  # on a busy machine, both take longer
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
