@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import time
 
 import pytest
-from streamplug_tools import Columns, Output, append, delete
+from streamplug_tools import Columns, Output, append, appending, delete
 
 from streamplug import StreamingDataset, Writer
 from streamplug.errors import ConfigError, OutputExistsError
@@ -73,6 +75,37 @@ def test_what_cannot_be_appended_to_is_refused(tmp_path, write):
     assert not list(other.glob("append-*"))
 
 
+def test_calls_at_once_all_add_their_samples(tmp_path, write, read, monkeypatch):
+    write(tmp_path / "set", range(5))
+    days = [write(tmp_path / f"day-{n}", range(n * 10, n * 10 + 10)) for n in range(1, 5)]
+    parse_index, context = appending.parse_index, multiprocessing.get_context("fork")
+
+    def parse_late(*args):
+        time.sleep(0.05)  # so that the calls overlap
+        return parse_index(*args)
+
+    monkeypatch.setattr(appending, "parse_index", parse_late)
+    calls = [context.Process(target=append, args=(day, to(tmp_path / "set"))) for day in days]
+    for call in calls:
+        call.start()
+    for call in calls:
+        call.join(60)
+    assert [call.exitcode for call in calls] == [0] * len(days)
+    assert sorted(read(tmp_path / "set")["id"]) == [*range(5), *range(10, 50)]
+
+
+def test_a_data_set_that_a_writer_has_is_not_changed(tmp_path, write, read):
+    columns = {"id": "int"}
+    place = write(tmp_path / "set", range(5), columns)
+    day = write(tmp_path / "day", range(5, 10), columns)
+    with Writer(columns=columns, out=place, append=True) as writer:
+        with pytest.raises(OutputExistsError, match="set is being written by another process"):
+            append(day, to(place))
+        writer.write({"id": 10})
+    assert append(day, to(place)).appended == 5
+    assert read(place)["id"].tolist() == [0, 1, 2, 3, 4, 10, 5, 6, 7, 8, 9]
+
+
 def test_an_appended_data_set_is_deleted_whole(tmp_path, write):
     write(tmp_path / "set", range(20))
     append(write(tmp_path / "day", range(5)), to(tmp_path / "set"))
@@ -80,3 +113,8 @@ def test_an_appended_data_set_is_deleted_whole(tmp_path, write):
     assert not delete(tmp_path / "set").kept
     delete(tmp_path / "set", dry_run=False)
     assert not (tmp_path / "set").exists()
+    cut_off = tmp_path / "first" / "append-0123456789abcdef"
+    cut_off.mkdir(parents=True)
+    (cut_off / "parts.json").write_text("{}")
+    delete(tmp_path / "first", dry_run=False)
+    assert not (tmp_path / "first").exists()

@@ -82,6 +82,16 @@ def test_nothing_is_removed_where_no_index_names_files(tmp_path, write):
     (tmp_path / "mine" / "parts.json").write_text("[]")
     with pytest.raises(NotFound):
         delete(tmp_path / "mine", dry_run=False)
+    shard = tmp_path / "mine" / "part-00000" / "shard.00000.mds"
+    shard.parent.mkdir()
+    shard.write_text("mine")
+    (tmp_path / "mine" / "parts.json").write_text(json.dumps({"parts": 3, "of": "a wheel"}))
+    with pytest.raises(NotFound, match="of streamplug"):
+        delete(tmp_path / "mine", dry_run=False)
+    (write(tmp_path / "set", range(20)) / "index.json").rename(tmp_path / "mine" / "index.json")
+    with pytest.raises(ConfigError, match=r"parts\.json is damaged, or no file of streamplug"):
+        delete(tmp_path / "mine", dry_run=False)
+    assert names(tmp_path / "mine") == ["index.json", "part-00000/shard.00000.mds", "parts.json"]
 
 
 def test_files_behind_links_stay(tmp_path, write):

@@ -7,7 +7,8 @@ then added to that of the data set, so a killed call can be repeated at any time
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2s
@@ -19,8 +20,14 @@ from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, Index, Schema, format_index, parse_index
 from streamplug.interfaces import Storage, public_urls
-from streamplug.plugin import join, open_storage, output_locations
-from streamplug.transfer import call_with_retries
+from streamplug.plugin import join, local_path, open_storage, output_locations
+from streamplug.transfer import (
+    call_with_retries,
+    file_lock,
+    make_temp_root,
+    map_disk_errors,
+    try_directory_lock,
+)
 from streamplug_tools.column_mapping import ColumnMapping, format_name, select_columns
 from streamplug_tools.copy import map_table_columns, real_location
 from streamplug_tools.dataset_files import find_reference
@@ -111,7 +118,8 @@ def append(
             return _result(home, existing[0], 0)
         to = replace(output, out=join(locations[0], folder))
         written = job.copy(SequentialOrder(job.table.size), mappings, to, ["append"])
-        index = _add_to_index(home, folder)
+        with _alone(home):
+            index = _add_to_index(home, folder)
         return _result(home, index, written.samples)
 
 
@@ -189,10 +197,29 @@ def _has_folder(index: Index, folder: str) -> bool:
     return any(name.startswith(f"{folder}/") for name in names)
 
 
+@contextmanager
+def _alone(home: Storage) -> Iterator[None]:
+    """Keep other calls and writers of this machine from replacing the index during a block.
+
+    Raises:
+        OutputExistsError: If a writer has the directory.
+    """
+    folder, lock = local_path(home.url), make_temp_root() / "appending.lock"
+    with ExitStack() as stack:
+        with map_disk_errors(lock):
+            stack.enter_context(file_lock(lock, f"to append to {home.url}"))
+        if folder is not None and not stack.enter_context(try_directory_lock(folder)):
+            raise OutputExistsError(
+                f"{home.url} is being written by another process: repeat the call when that has ended, which "
+                "then only replaces the index"
+            )
+        yield
+
+
 def _add_to_index(home: Storage, folder: str) -> Index:
     """Add the shards of a folder to the index, as it is now, and return it.
 
-    Shards of the folder have names of their own, so those that another call has added meanwhile stay.
+    Shards of the folder have names of their own, so those that another call has added before stay.
     """
     data, _ = merge_indexes([(home, folder)])
     latest = _read_index(home)

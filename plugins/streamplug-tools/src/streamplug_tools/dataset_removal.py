@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from streamplug_files import PLAN_NAME
 
-from streamplug.errors import InvalidIndexError, NotFound, OutputExistsError
+from streamplug.errors import ConfigError, InvalidIndexError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, parse_index
 from streamplug.interfaces import Storage
 from streamplug.plugin import local_path
@@ -54,7 +53,7 @@ def list_dataset(storage: Storage, *, with_reports: bool = True) -> list[str]:
     run or removal, and the reports of failed samples unless `with_reports` is False.
     """
     keys = [info.key for info in storage.list("")]
-    indexed = {*_indexed_names(storage, keys), *_planned_names(storage, keys)}
+    indexed = {*_indexed_names(storage, keys), *_planned_names(storage)}
     others = [
         key
         for key in keys
@@ -73,19 +72,27 @@ def list_named_files(storage: Storage) -> tuple[list[ObjectInfo], list[ObjectInf
     """Return the files that the index or the plan of a data set names, and the others in its directory.
 
     Raises:
-        NotFound: If there is neither.
+        NotFound: If there is neither, nor what an append that was cut off has left.
+        ConfigError: If there is a file of the plan's name that is none.
         InvalidIndexError: If the index is damaged, or is one of another library.
     """
     found = list(storage.list(""))
     keys = [info.key for info in found]
-    plan = _read_plan(storage, keys)
+    plan = read_plan(storage)
     if INDEX_NAME in keys:
         parse_index(storage.read(INDEX_NAME), storage.url_of(INDEX_NAME))  # so it is ours
-    elif not plan:
+    elif not is_plan(plan) and not any(map(_APPENDED_FILE.fullmatch, keys)):
         raise NotFound(
-            f"{storage.url} has neither an {INDEX_NAME} nor a {PLAN_NAME}: there is no data set"
+            f"{storage.url} has neither an {INDEX_NAME} nor a {PLAN_NAME} of streamplug: there is no data set"
         )
-    named = {*_indexed_names(storage, keys), *_planned_names(storage, keys)}
+    if plan is None:
+        plan = {}
+    elif not is_plan(plan):
+        raise ConfigError(
+            f"{storage.url_of(PLAN_NAME)} is damaged, or no file of streamplug, and would be overwritten: "
+            "nothing was removed; move it away"
+        )
+    named = {*_indexed_names(storage, keys), *_planned_names(storage)}
     parts = plan.get("parts", 0)
     num_parts = parts if isinstance(parts, int) else 0
     own: list[ObjectInfo] = []
@@ -156,22 +163,32 @@ def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
                 yield from (f"{name}/{metadata}" for metadata in _METADATA_NAMES)
 
 
-def _planned_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
+def _planned_names(storage: Storage) -> Iterator[str]:
     """Yield the files whose removal was cut off, or those of an unfinished copy."""
-    plan = _read_plan(storage, keys)
+    plan = read_plan(storage)
     for what in (REMOVED, COPIED):
-        names = plan.get(what)
+        names = plan.get(what) if isinstance(plan, dict) else None
         if isinstance(names, list):
             yield from (name for name in names if isinstance(name, str))
 
 
-def _read_plan(storage: Storage, keys: Sequence[str]) -> dict[str, Any]:
-    """Return the plan of a location; empty without one, or if it is damaged."""
-    with suppress(NotFound, ValueError, RecursionError):
-        plan = json.loads(storage.read(PLAN_NAME)) if PLAN_NAME in keys else None
-        if isinstance(plan, dict):
-            return plan
-    return {}
+def read_plan(storage: Storage) -> Any:
+    """Return the plan of a location, None without one; empty if it is damaged."""
+    try:
+        data = storage.read(PLAN_NAME)
+        return json.loads(data) if data.strip(b"\0") else {REMOVED: []}  # after a loss of power
+    except NotFound:
+        return None
+    except (ValueError, RecursionError):
+        return {}
+
+
+def is_plan(plan: Any) -> bool:
+    """Return whether a plan is that of parts, of a copy, of a removal that was cut off, or lost."""
+    if not isinstance(plan, dict):
+        return False
+    is_of_parts = plan.keys() >= {"parts_digest", "columns"} and isinstance(plan.get("parts"), int)
+    return is_of_parts or REMOVED in plan or COPIED in plan
 
 
 def _is_linked(storage: Storage, key: str) -> bool:

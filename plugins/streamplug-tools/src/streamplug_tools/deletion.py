@@ -56,7 +56,7 @@ def delete(
 
     Raises:
         NotFound: If there is no data set, nor an unfinished one.
-        ConfigError: If there is a view or a table.
+        ConfigError: If there is a view or a table, or a parts.json of somebody else.
         InvalidIndexError: If the index is damaged, or of another library, so that nothing names the files.
     """
     check_flags(dry_run=dry_run)

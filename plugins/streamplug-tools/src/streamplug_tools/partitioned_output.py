@@ -42,7 +42,9 @@ from streamplug_tools.dataset_removal import (
     COPIED,
     REMOVED,
     check_empty,
+    is_plan,
     list_dataset,
+    read_plan,
     remove_dataset,
     remove_files,
 )
@@ -102,7 +104,7 @@ class PartitionedOutput:
         """Write the plan, or check that it equals the existing ones; return where it was written."""
         old: dict[Storage, list[str]] = {}
         for home in self._homes:
-            existing = _read_plan(home)
+            existing = read_plan(home)
             if existing == plan and not again:
                 continue
             changed = None if again or not alone else changed_files(existing, plan)
@@ -208,25 +210,6 @@ def _lock_of(url: str) -> Iterator[bool]:
         path.parent.rmdir()
 
 
-def _read_plan(home: Storage) -> Any:
-    """Return the plan of a location, None without one; empty if it is damaged."""
-    try:
-        data = home.read(PLAN_NAME)
-        return json.loads(data) if data.strip(b"\0") else {REMOVED: []}  # after a loss of power
-    except NotFound:
-        return None
-    except (ValueError, RecursionError):
-        return {}
-
-
-def _is_ours(plan: Any) -> bool:
-    """Return whether a plan is that of parts, of a copy, of a removal that was cut off, or lost."""
-    if not isinstance(plan, dict):
-        return False
-    is_plan = plan.keys() >= {"parts_digest", "columns"} and isinstance(plan.get("parts"), int)
-    return is_plan or REMOVED in plan or COPIED in plan
-
-
 def _replaceable_files(
     home: Storage, existing: Any, plan: dict[str, Any], *, exist_ok: bool, alone: bool
 ) -> list[str]:
@@ -240,7 +223,7 @@ def _replaceable_files(
             f"{home.url} is being written by another process of this machine, as another data set; "
             "choose another place, or end that process"
         )
-    unfinished = not has_index and _is_ours(existing)
+    unfinished = not has_index and is_plan(existing)
     done = sum(_PART_INDEX.fullmatch(info.key) is not None for info in home.list("part-"))
     is_empty = unfinished and not done and COPIED not in existing
     if not (exist_ok or is_empty or (unfinished and REMOVED in existing)):
