@@ -119,6 +119,25 @@ def test_errors_name_the_file_and_the_row(source, tmp_path, job, named):
     assert "of the new data set" not in str(caught.value)
 
 
+def test_samples_without_a_partner_are_kept_if_the_first_of_others_is_bad(tmp_path, read):
+    left, right = tmp_path / "left", tmp_path / "right"
+    for place, ids, columns in (
+        (left, range(6), {"id": "int"}),
+        (right, (1, 3), {"id": "int", "text": "json"}),
+    ):
+        with Writer(columns=columns, out=place, hashes=[]) as writer:
+            for n in ids:
+                sample = {"id": n, "text": f"text {n}"}
+                writer.write({name: sample[name] for name in columns})
+    shard = right / "shard.00000.mds"
+    shard.write_bytes(shard.read_bytes().replace(b'"text 1"', b"'text 1'"))
+    joined = join([left, right], to(tmp_path / "out"), "id", how="left", skip_bad=1)
+    assert places(joined.bad) == [("shard.00000.mds", 0)]
+    found = read(tmp_path / "out")
+    assert found["id"].tolist() == [0, 2, 3, 4, 5]
+    assert found["text"] == [None, None, "text 3", None, None]
+
+
 def test_expressions_that_fail_leave_samples_out(source, tmp_path, read):
     columns = Columns(drop=["text"])
     chosen = select(source, to(tmp_path / "a"), "10 // (id - 63) == 0", columns=columns, skip_bad=1)

@@ -59,6 +59,7 @@ from streamplug_tools.row_access import (
     move_caches,
 )
 from streamplug_tools.selection_order import (
+    NO_SAMPLE,
     GaplessOrder,
     ListedOrder,
     SelectionOrder,
@@ -236,9 +237,9 @@ class CopyTask:
         """Return what `batches` yields for the sample at a position; None if it is bad."""
         together = []
         for table, source in zip(self._tables, self.inputs):
-            ids = _readable_order(source).ids(position, position + 1)
+            ids = source.order.ids(position, position + 1)
             try:
-                together.append((ids, table.take(ids)))
+                together.append((ids, {} if ids[0] == NO_SAMPLE else table.take(ids)))
             except BAD_SAMPLE_ERRORS as error:
                 bad.add(*table.place(int(ids[0])), error)
                 return None
@@ -256,6 +257,9 @@ class CopyTask:
         if self.key is not None:
             written[self.key] = [f"{n:09d}" for n in range(begin, begin + len(ids))]
         for (_, batch), source, convert in zip(together, self.inputs, self._conversions):
+            if not batch:  # of a single sample without a partner
+                written.update({c.name: [None] for c in source.columns})
+                continue
             values = {c.name: batch[c.source] for c in source.columns}
             values.update({name: one(values[name]) for name, one in convert.items()})
             if source.has_gaps:
