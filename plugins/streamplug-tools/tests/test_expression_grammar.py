@@ -284,14 +284,18 @@ def test_functions_of_the_sample(text, value):
         ("1 / (a - 2)", None),
         ("len(sample)", None),
         ("3", [3, 3, 3]),
+        ("math.pi > a", [True, True, True]),
+        ("sample['math.pi()'] + a", [8, 10, 12]),
+        ("+".join(["a"] * 280), None),  # too deep to be changed
     ],
 )
 def test_many_samples_at_once(text, expected):
-    columns = {"a": [1, 2, 3], "b c": [4, 5, 6]}
+    columns = {"a": [1, 2, 3], "b c": [4, 5, 6], "math.pi()": [7, 8, 9], "__debug__": [0, 0, 0]}
     assert Expression(text).of_columns([0, 1, 2], columns) == expected
     if expected is not None:
-        rows = [{"a": a, "b c": b} for a, b in zip(*columns.values())]
+        rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
         assert list(map(Expression(text), [0, 1, 2], rows)) == expected
+    assert Expression("__debug__").of_columns([0, 1, 2], columns) is None
 
 
 def test_an_expression_needs_its_columns_only():

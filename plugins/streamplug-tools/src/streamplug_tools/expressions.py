@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -258,12 +259,16 @@ class Expression:
         loops: dict[tuple[str, ...], Any] = self.__dict__.setdefault("_loops", {})
         if columns not in loops:
             whole = self.is_free or self._used is None or "sample" in columns
-            loops[columns] = None if whole else self._compile_loop(columns)
+            loops[columns] = None
+            # Nested as deeply as Python reads it, it may be too deep to be changed.
+            with suppress(RecursionError, SyntaxError):
+                loops[columns] = None if whole else self._compile_loop(columns)
         return cast("tuple[CodeType, list[str]] | None", loops[columns])
 
     def _compile_loop(self, columns: tuple[str, ...]) -> tuple[CodeType, list[str]]:
         body = _ItemsAsNames().visit(deepcopy(self._checked[0].body))
         used = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)}
+        used -= {*self._checked[1], *_BUILTINS}  # which no column can take the place of
         names = dict.fromkeys(["number", *columns, *(f"{name}[]" for name in columns)])
         targets = [name for name in names if name in used] or ["number"]
         target = ast.Tuple([ast.Name(name, ast.Store()) for name in targets], ast.Store())
