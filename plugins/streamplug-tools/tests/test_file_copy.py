@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from streamplug_fsspec import MemoryStorage
 from streamplug_tools import Output, convert, copy_files
 
 from streamplug import StreamingDataset, write_parts
@@ -96,6 +97,17 @@ def test_other_data_sets_and_files_are_not_overwritten(tmp_path, write):
     with pytest.raises(OutputExistsError, match=r"other files, such as 'notes\.txt'"):
         copy_files(source, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_one_url_at_two_endpoints_is_two_places(tmp_path, write, monkeypatch):
+    place = f"memory://{tmp_path.name}/set"
+    write(place, range(20))
+    with pytest.raises(ConfigError, match="is the source"):
+        copy_files(place, place)
+    endpoints = property(lambda storage: storage._options.get("endpoint_url", ""))
+    monkeypatch.setattr(MemoryStorage, "endpoint", endpoints, raising=False)
+    # Both endpoints have the same files here, so the copy is whole.
+    assert copy_files(place, place, storage_options={"endpoint_url": "http://b"}).copied == 0
 
 
 def test_what_has_no_index_of_its_own_is_refused_by_name(tmp_path, write):

@@ -101,7 +101,7 @@ class ObstoreS3(_Bucket):
     def translate(self, error: Exception, url: str) -> StorageError:
         refusal = refusal_of(error)
         if refusal.code == REDIRECT and not refusal.region:
-            refusal = Refusal(REDIRECT, region=find_region(self.endpoint, self._bucket))
+            refusal = Refusal.of(REDIRECT, "", find_region(self.endpoint, self._bucket))
             return error_of_code(refusal, url) or super().translate(error, url)
         return super().translate(error, url)
 

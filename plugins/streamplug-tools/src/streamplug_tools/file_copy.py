@@ -126,7 +126,9 @@ def copy_files(
 
 def _place(storage: Storage) -> str:
     path = local_path(storage.url)
-    return storage.url.rstrip("/") if path is None else str(path.resolve())
+    if path is not None:
+        return str(path.resolve())
+    return f"{storage.endpoint} {storage.url}".rstrip("/")
 
 
 def _is_complete(home: Storage, data: bytes) -> bool:
