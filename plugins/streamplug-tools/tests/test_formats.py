@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from streamplug_tools import Columns, Output, convert
 
-from streamplug import Stream
-from streamplug.errors import ConfigError, WriterError
+from streamplug import MDSWriter, Stream, StreamingDataset
+from streamplug.errors import ConfigError, StreamplugError, WriterError
 
 SIMPLE = {"id": "int", "name": "str", "score": "float32"}
 
@@ -41,7 +41,7 @@ def test_text_refuses_what_is_no_text(tmp_path, write):
     pytest.importorskip("streamplug_text")
     source = write(tmp_path / "source", range(5))
     with pytest.raises(
-        ConfigError, match=r"column 'vector' \(ndarray:int16:3\).*only str, int, fl"
+        ConfigError, match=r"columns 'vector' \(ndarray:int16:3\), 'x' .*only str, int, fl"
     ):
         convert(source, Output(tmp_path / "out", format="json"))
 
@@ -178,3 +178,79 @@ def test_files_that_are_only_read_become_another_format(tmp_path):
     with pytest.raises(ConfigError, match=r"can only be read.*format=, such as mds$"):
         convert(source, Output(tmp_path / "out"))
     assert convert(source, Output(tmp_path / "out", format="mds")).samples == 1
+
+
+def samples_of(folder):
+    dataset = StreamingDataset(local=str(folder), access="shard")
+    return [dataset[number] for number in range(dataset.size)]
+
+
+def test_arrays_and_lists_of_parquet_come_back_as_they_were(tmp_path):
+    pytest.importorskip("streamplug_parquet")
+    columns = {"a": "ndarray:int16", "f": "ndarray:float32:2,3", "n": "uint8", "s": "str"}
+    with MDSWriter(columns=columns, out=str(tmp_path / "mds")) as out:
+        for n in range(5):
+            floats = np.arange(6, dtype=np.float32).reshape(2, 3) + n
+            out.write({"a": np.arange(n, dtype=np.int16), "f": floats, "n": n, "s": f"{n}"})
+    convert(tmp_path / "mds", Output(tmp_path / "pq", format="parquet", processes=0))
+    convert(tmp_path / "pq", Output(tmp_path / "again", format="mds", processes=0))
+    for old, new in zip(samples_of(tmp_path / "mds"), samples_of(tmp_path / "again"), strict=True):
+        for name in columns:
+            assert np.asarray(old[name]).dtype == np.asarray(new[name]).dtype
+            assert np.array_equal(old[name], new[name])
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A Parquet file with lists, Boolean values and columns that MDS has no encoding for."""
+    pytest.importorskip("streamplug_parquet")
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    of_map = pa.map_(pa.string(), pa.int64())
+    columns = {
+        "ok": [True, False],
+        "list": pa.array([[1, 300], []], pa.list_(pa.int32())),
+        "flags": [[True], [False, True]],
+        "square": [[[1, 2], [3, 4]], [[5, 6], [7, 8]]],
+        "map": pa.array([[("a", 1)], []], of_map),
+        "words": [["a"], ["b", "c"]],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "table.parquet")
+    return Stream(remote=str(tmp_path / "table.parquet"), format="parquet")
+
+
+def test_lists_of_numbers_become_arrays_and_bools_numbers(table, tmp_path):
+    out = Output(tmp_path / "mds", format="mds", processes=0)
+    convert(table, out, columns=Columns(select=["ok", "list", "flags"]))
+    first, second = samples_of(tmp_path / "mds")
+    assert (first["ok"], first["ok"].dtype, second["ok"]) == (1, np.uint8, 0)
+    assert (first["list"].tolist(), first["list"].dtype) == ([1, 300], np.int32)
+    assert (second["list"].shape, second["list"].dtype) == ((0,), np.int32)
+    assert (second["flags"].tolist(), second["flags"].dtype) == ([0, 1], np.uint8)
+
+
+def test_other_lists_become_arrays_where_that_is_asked_for(table, tmp_path):
+    asked = Columns(
+        select=["square", "list"], encodings={"square": "ndarray:float32", "list": "ndarray"}
+    )
+    convert(table, Output(tmp_path / "mds", format="mds", processes=0), columns=asked)
+    first, second = samples_of(tmp_path / "mds")
+    assert (first["square"].tolist(), first["square"].dtype) == ([[1, 2], [3, 4]], np.float32)
+    assert (second["list"].tolist(), second["list"].dtype) == ([], np.int32)
+    for spec, said in (
+        ("list:ndarray:uint8", r"column 'list': .*300.* numbers that uint8 cannot hold"),
+        ("words:ndarray", "no array of numbers|takes a numpy array"),
+    ):
+        name, _, encoding = spec.partition(":")
+        wrong = Columns(select=[name], encodings={name: encoding})
+        with pytest.raises(StreamplugError, match=said):
+            convert(table, Output(tmp_path / name, format="mds", processes=0), columns=wrong)
+
+
+def test_all_columns_that_cannot_be_written_are_named_at_once(table, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        convert(table, Output(tmp_path / "mds", format="mds"))
+    for said in (
+        "columns 'map' (map<string, int64>?), 'square' (list<list<int64>>), 'words' (list<string>): ",
+        "(map:json,square:json,words:json), or leave the columns out",
+    ):
+        assert said.replace("columns 'map'", "'map'") in str(caught.value)

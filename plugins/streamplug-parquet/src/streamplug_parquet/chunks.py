@@ -295,7 +295,21 @@ def _raw(array: pa.Array, type_: pa.DataType, directory: FileDirectory | None) -
         starts = np.arange(len(array), dtype=np.int64) * width
         sizes = np.full(len(array), width, np.int64)
         return Pieces(memoryview(values.tobytes()), starts, sizes, None, _copied)
+    if of.is_list(type_) and fixed_of(type_.value_type) is not None:
+        return _number_lists(array, Fixed(type_.value_type, nullable=False))
     raise DecodeError(f"a decoder cannot be used for {type_}: its values are not bytes")
+
+
+def _number_lists(array: pa.Array, of: Fixed) -> Pieces:
+    """Return the bytes of the numbers of lists; lists that are missing stay so."""
+    items = array.flatten()
+    if items.null_count:
+        raise DecodeError(f"{items.null_count} numbers in lists are missing, which no array says")
+    numbers = np.ascontiguousarray(numbers_of(items, of))
+    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    sizes = lengths.astype(np.int64) * of.item.itemsize
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    return Pieces(memoryview(numbers.tobytes()), np.cumsum(sizes) - sizes, sizes, valid, _copied)
 
 
 def _copied(data: memoryview) -> memoryview:

@@ -49,16 +49,19 @@ def scanned(file: ScanSource) -> ScanResult:
         raise InvalidIndexError(f"it has the column {name!r} {count} times")
     chunks = chunks_of(footer)
     missing = _missing(chunks) | _uncounted(metadata, schema, chunks)
-    specs = {}
+    specs, unreadable = {}, []
     for field in schema:
         try:
             spec = spec_of(plain(field.type))
         except ConfigError as error:
-            raise InvalidIndexError(f"column {field.name!r}: {error}") from None
+            unreadable.append(f"column {field.name!r}: {error}")
+            continue
         maybe = field.name in missing and not _all_given(field)
         # Of this type, a file without rows says nothing of those of others.
         maybe |= spec == _NULL and metadata.num_rows > 0
         specs[field.name] = f"{spec}?" if maybe else spec
+    if unreadable:
+        raise InvalidIndexError("; ".join(unreadable))
     entry = {"columns": specs, "format": "parquet", "version": 2}
     return ScanResult(metadata.num_rows, entry)
 

@@ -256,6 +256,11 @@ class Lists(ArrowValue):
         self._of = Fixed(type_.value_type, nullable=False)
         self._count = self._of.width or 1
 
+    @property
+    def number(self) -> np.dtype[Any]:
+        """The dtype of an item of a list, which may itself have a shape."""
+        return self._of.item
+
     def copy_value(self, value: Any) -> tuple[Any, int]:
         body = self.encode(value)
         return body, HEAD + len(body) // self._of.item.itemsize * self._count

@@ -87,7 +87,7 @@ class ParquetWriter(ShardWriter):
             ConfigError: If Parquet cannot store them.
         """
         self._options = options
-        self._schema = pa.schema([_field(column) for column in columns])
+        self._schema = pa.schema(_fields(columns))
         self._collector = Collector(columns, self._schema)
         self.encode_pieces = self._collector.copy_row  # type: ignore[method-assign,assignment]  # names of arguments
         self._entry: dict[str, Any] = {
@@ -177,6 +177,19 @@ def _file(schema: pa.Schema, tables: Iterable[pa.Table], options: WriteOptions) 
         for table in tables:
             file.write_table(table, row_group_size=max(len(table), 1))
     return out.row_groups
+
+
+def _fields(columns: Sequence[Column]) -> list[pa.Field]:
+    """Return the fields of columns; one error names all that cannot be written."""
+    fields, errors = [], []
+    for column in columns:
+        try:
+            fields.append(_field(column))
+        except ConfigError as error:
+            errors.append(str(error))
+    if errors:
+        raise ConfigError("; ".join(errors))
+    return fields
 
 
 def _field(column: Column) -> pa.Field:

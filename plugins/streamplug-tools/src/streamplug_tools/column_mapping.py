@@ -15,6 +15,7 @@ from streamplug.index import make_encoding
 from streamplug.interfaces import Column, Format, WriteSettings
 from streamplug.plugin import is_known, list_names, make, split_spec
 from streamplug.write import format_of
+from streamplug_tools.array_values import array_specs
 from streamplug_tools.raw_values import same_encoding
 from streamplug_tools.time_values import encoding_choices, is_converted_alike, is_temporal
 
@@ -85,6 +86,9 @@ def map_columns(
     names = [new for _, new in both]
     check_names(f"columns={list(encodings)}", "the new data set", encodings, names)
     format_: Format = make("format", target)
+    found = [(columns[old][0], new) for old, new in both if new not in encodings]
+    if lacking := [(column, new) for column, new in found if _spec(column, format_) is None]:
+        raise _no_encodings(lacking, format_, target)
     return [
         _map_column(
             columns[old], new, encodings.get(new), (source, format_), target, decoded=old in decoded
@@ -142,14 +146,8 @@ def _map_column(
     old = columns[0].name
     is_default = spec is None
     spec = spec or _spec(columns[0], target)
-    if spec is None and is_temporal(columns[0].spec):
-        raise _no_encoding_of_time(columns[0], name, target, to)
     if spec is None:
-        has = target.encodings or list_names("encoding")
-        raise ConfigError(
-            f"column {old!r} ({columns[0].spec}): format {to} has no such encoding, only {', '.join(has)}; "
-            f"name one of these for it ({name}:{'json' if 'json' in has else '…'}), or leave the column out"
-        )
+        raise _no_encodings([(columns[0], name)], target, to)
     encoding = make_encoding(name, spec, target.encodings)
     _check_times(columns, name, spec)
     if is_default:
@@ -192,6 +190,34 @@ def _number_type(column: Column) -> np.dtype[Any] | None:
     return column.encoding.dtype or _TEXT_NUMBERS.get(column.spec)
 
 
+def _no_encodings(lacking: Sequence[tuple[Column, str]], target: Format, to: str) -> ConfigError:
+    """Return the error for all columns, each with its new name, that a format has no encoding for."""
+    lines = [
+        str(_no_encoding_of_time(column, name, target, to))
+        for column, name in lacking
+        if is_temporal(column.spec)
+    ]
+    if others := [(column, name) for column, name in lacking if not is_temporal(column.spec)]:
+        has = target.encodings or list_names("encoding")
+        named = ", ".join(f"{column.name!r} ({column.spec})" for column, _ in others)
+        chosen = ",".join(f"{name}:{_choice(column, target)}" for column, name in others)
+        many = len(others) > 1
+        lines.append(
+            f"column{'s' * many} {named}: format {to} has no such encoding{'s' * many}, only "
+            f"{', '.join(has)}; name one of these for {'each' if many else 'it'} ({chosen}), or leave the "
+            f"column{'s' * many} out"
+        )
+    return ConfigError("\n".join(lines))
+
+
+def _choice(column: Column, target: Format) -> str:
+    """Return the encoding to advise for a column; an ellipsis if any may be the right one."""
+    lists = "list<double>"
+    if column.spec == "ndarray" and target.encodings and lists in target.encodings:
+        return lists
+    return "json" if "json" in (target.encodings or list_names("encoding")) else "…"
+
+
 def _no_encoding_of_time(column: Column, name: str, target: Format, to: str) -> ConfigError:
     offered: dict[str, str] = {}
     for encoding, meaning in encoding_choices(column.spec).items():
@@ -220,6 +246,7 @@ def _spec(column: Column, target: Format) -> str | None:
         names += [dtype.name, _NUMBER_NAMES.get(dtype.kind, dtype.name)]
     if column.spec.startswith("decimal") and not column.spec.endswith("?"):
         names.append("str_decimal")  # lossless
+    names += array_specs(column.spec)
     return next((name for name in names if _can_store(target, name, dtype)), None)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamplug_files import PLAN_NAME
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError, UnsafeTypeError
+from streamplug.errors import ConfigError, EncodeError, UnsafeTypeError, prefix_errors
 from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Column, Encoding, Storage
 from streamplug.plugin import local_path, open_storage, output_locations
@@ -25,6 +25,7 @@ from streamplug.source import read_index
 from streamplug.stream import Stream
 from streamplug.transfer import TemporaryDirectory
 from streamplug.types import Int64
+from streamplug_tools.array_values import make_array_converter
 from streamplug_tools.bad_samples import (
     BAD_SAMPLE_ERRORS,
     BadSamples,
@@ -261,7 +262,9 @@ class CopyTask:
                 written.update({c.name: [None] for c in source.columns})
                 continue
             values = {c.name: batch[c.source] for c in source.columns}
-            values.update({name: one(values[name]) for name, one in convert.items()})
+            for name, one in convert.items():
+                with prefix_errors(f"column {name!r}", EncodeError):
+                    values[name] = one(values[name])
             if source.has_gaps:
                 numbers = source.order.ids(begin, begin + len(ids))
                 values = {name: with_gaps(column, numbers) for name, column in values.items()}
@@ -274,8 +277,11 @@ class CopyTask:
         conversions = []
         for table, source in zip(self._tables, self.inputs):
             plain = [column for column in source.columns if not column.stored]
+            specs = {c.name: _source_spec(table.columns[c.source]) for c in plain}
             converters = {
-                c.name: make_converter(_source_spec(table.columns[c.source]), c.spec) for c in plain
+                c.name: make_converter(specs[c.name], c.spec)
+                or make_array_converter(specs[c.name], c.spec)
+                for c in plain
             }
             conversions.append(
                 {name: convert for name, convert in converters.items() if convert is not None}
