@@ -83,6 +83,15 @@ def test_signed_urls_of_files(server, tmp_path):
     assert keys(renewed, tmp_path / "some") == ["a", "c c", "b"]
 
 
+def test_one_path_with_two_queries_is_refused(server, tmp_path):
+    """As those of a server that finds files by a number in the query."""
+    write_tar(server.root / "get.tar", "x")
+    url = f"{server.url}/get.tar"
+    with pytest.raises(ConfigError, match=r"get\.tar' is named twice, with two queries"):
+        keys([f"{url}?id=1", f"{url}?id=2"], tmp_path)
+    assert keys([f"{url}?id=1"], tmp_path) == ["x"]
+
+
 def test_files_with_a_content_encoding_are_read_as_they_are(server, tmp_path):
     server.root.mkdir()
     (server.root / "z.jsonl.gz").write_bytes(gzip.compress(json.dumps({"a": 1}).encode()))

@@ -68,7 +68,7 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
 
     Raises:
         ConfigError: If a location is invalid, or they have no common directory, or are not all files but
-            have several queries.
+            have several queries, or one path has two queries.
     """
     names = [locations] if isinstance(locations, str) else list(locations)
     if not names:
@@ -97,7 +97,13 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
             f"{public_url(names[0])!r} and others differ in the query of their URLs, such as a signature, "
             "and not all are files: name the files, or give each location its own stream in streams="
         )
-    by_name = {unescape(part): queries[number] for part, number in zip(parts, numbers)}
+    by_name: dict[str, str] = {}
+    for part, number in zip(parts, numbers):
+        if by_name.setdefault(unescape(part), queries[number]) != queries[number]:
+            raise ConfigError(
+                f"{public_url(names[number])!r} is named twice, with two queries, and the path of a file is "
+                "its name: give each its own stream in streams="
+            )
     return FileSet(root, tuple(parts), numbers, by_name)
 
 
