@@ -65,7 +65,7 @@ def test_is_named_and_laid_out_alike(folder):
     if folder.name in NO_PLUGINS:
         points, names = {}, names[1:]
     provided = found["project"].get("entry-points", {})
-    others = ("streamplug.commands", "streamplug.names")
+    others = ("streamplug.commands", "streamplug.names", "streamplug.sections")
     assert {group: of for group, of in provided.items() if group not in others} == points
     assert found["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [f"src/{module}"]
     for name in names:

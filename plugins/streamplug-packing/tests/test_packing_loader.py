@@ -393,6 +393,9 @@ def test_a_config_makes_a_loader(folder, run, tmp_path):
     )
     loader = PackingDataLoader.from_config(path, transform=transform)
     assert [digest(pack) for pack in loader] == run[0][:3]
+    loader = StreamingDataLoader.from_config(path, transform=transform)
+    assert type(loader) is PackingDataLoader
+    assert [digest(pack) for pack in loader] == run[0][:3]
 
 
 def unyielded(state):

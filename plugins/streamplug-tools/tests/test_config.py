@@ -8,10 +8,8 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 from streamplug_testing import isolated_plugins
-from streamplug_tools import config_sections
 from streamplug_tools.config_names import check_writer
 
-import streamplug
 from streamplug.cli import main
 from streamplug.errors import ConfigError
 from streamplug.plugin import Provider, hookimpl
@@ -32,13 +30,14 @@ def check(tmp_path):
 
 def test_rows_of_tokens_need_their_distribution(check, monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
-    monkeypatch.delitem(vars(streamplug), "TokenDataset", raising=False)
-    code, output = check({"dataset": {"local": "set", "tokens": {"column": "tokens"}}})
-    assert code == 2
-    assert output == (
-        "error: tokens: TokenDataset is in streamplug-tokens, which is not installed: "
-        "pip install streamplug-tokens\n"
-    )
+    section = {"local": "set", "tokens": {"column": "tokens"}}
+    for config, path in (({"dataset": section}, "dataset.tokens"), (section, "tokens")):
+        code, output = check(config)
+        assert code == 2
+        assert output == (
+            f"error: {path} is in streamplug-tokens, which is not installed: "
+            "pip install streamplug-tokens\n"
+        )
 
 
 def test_packs_have_keys_of_their_own(check, monkeypatch):
@@ -53,9 +52,7 @@ def test_packs_have_keys_of_their_own(check, monkeypatch):
     )
     code, output = check({"dataset": {"local": "set"}, "loader": {**loader, "size": 8}})
     assert (code, output) == (2, "error: loader.size=8: expected text\n")
-    monkeypatch.setattr(
-        config_sections, "find_spec", lambda name: None if "packing" in name else name
-    )
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
     assert "pip install streamplug-packing" in check({"loader": loader})[1]
 
 

@@ -1,7 +1,7 @@
 """Validation of options, sizes and counts; configuration files."""
 
 from streamplug.config.config_file import load, to_plain
-from streamplug.config.configurable import SECTIONS, Configurable
+from streamplug.config.configurable import SECTIONS, Configurable, configured_class
 from streamplug.config.launcher import detect_world
 from streamplug.config.signatures import REQUIRED, is_section, parameters
 from streamplug.config.validation import (
@@ -33,6 +33,7 @@ __all__ = [
     "check_keywords",
     "check_names",
     "check_seconds",
+    "configured_class",
     "detect_world",
     "file_types",
     "is_integer",

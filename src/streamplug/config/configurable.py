@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from typing import Any, ClassVar, TypeVar
 
-from streamplug.config.config_file import Source, load
+from streamplug.config.config_file import Source, join_key, load
 from streamplug.config.signatures import has_any_keywords, parameters
 from streamplug.config.validation import (
     suggest_keywords,
@@ -38,7 +38,7 @@ class Configurable:
 
     @classmethod
     def from_config(cls: type[C], config: Source, **more: Any) -> C:  # noqa: PYI019 - Python 3.10
-        """Construct an object from a configuration.
+        """Construct an object from a configuration, of a subclass if a distribution has one for a key of it.
 
         Args:
             config: A mapping, or the path of a TOML, YAML or JSON file. Its keys are parameter names, or
@@ -48,7 +48,8 @@ class Configurable:
                 overrides single arguments of it.
 
         Raises:
-            ConfigError: If a key is unknown, a value has the wrong type, or as for the constructor.
+            ConfigError: If a key is unknown or in a distribution that is not installed, a value has the
+                wrong type, or as for the constructor.
         """
         return _construct(cls, load(config), more)
 
@@ -64,12 +65,57 @@ class Configurable:
         """
         whole = load(config)
         section, key = _section(cls, whole)
-        names = {*section, *(_nested_classes(cls).keys() & whole.keys())}
-        validate_all_arguments(cls, section, key, names)
+        described = configured_class(cls, whole)
+        names = {*section, *(_nested_classes(described).keys() & whole.keys())}
+        validate_all_arguments(described, section, key, names)
+
+
+def configured_class(
+    cls: type[C], whole: dict[str, Any], overrides: Collection[str] = ()
+) -> type[C]:
+    """Return the class that a configuration describes: this one, or a subclass that has one of its keys.
+
+    Such as ``tokens``, by which the section ``dataset`` describes rows of tokens. Distributions declare keys
+    and classes by entry points of the group ``streamplug.sections``.
+
+    Args:
+        cls: Class of the section.
+        whole: The configuration, as `load` returns it.
+        overrides: Names of arguments that are passed besides.
+
+    Raises:
+        ConfigError: If the distribution of the subclass is not installed or cannot be imported, or the class
+            that it has for a key is no subclass of this one.
+    """
+    from streamplug.plugin import (
+        load_section,
+    )  # reading and writing without a config look for no plugins
+
+    section, key = _section(cls, whole)
+    for name in {**section, **dict.fromkeys(overrides)} if cls.config_section else ():
+        if name in parameters(cls):
+            continue
+        path = join_key(key, name)
+        try:
+            found = load_section(f"{cls.config_section}.{name}", path)
+        except ImportError as error:
+            raise ConfigError(
+                str(error) if str(error).startswith(path) else f"{path}: {error}"
+            ) from error
+        if found is None:
+            continue
+        if not issubclass(found, cls):
+            raise ConfigError(
+                f"{path}: a key of {found.__name__}, which {cls.__name__} is not; derive it from that"
+            )
+        subclass: type[C] = found
+        return subclass
+    return cls
 
 
 def _construct(cls: type[C], whole: dict[str, Any], overrides: Mapping[str, Any]) -> C:
     section, key = _section(cls, whole)
+    cls = configured_class(cls, whole, overrides)
     values = {name: value for name, value in section.items() if name not in overrides}
     names = {*section, *overrides, *(_nested_classes(cls).keys() & whole.keys())}
     arguments = {**validate_all_arguments(cls, values, key, names), **overrides}

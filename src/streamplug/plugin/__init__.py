@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from streamplug.plugin.discovery import excluded_reason as excluded_reason
     from streamplug.plugin.discovery import hookimpl as hookimpl
     from streamplug.plugin.discovery import inventory as inventory
+    from streamplug.plugin.discovery import load_section as load_section
     from streamplug.plugin.discovery import normalize as normalize
+    from streamplug.plugin.discovery import section_keys as section_keys
     from streamplug.plugin.kinds import KINDS as KINDS
     from streamplug.plugin.location import absolute_location as absolute_location
     from streamplug.plugin.location import is_http as is_http
@@ -58,7 +60,7 @@ else:
         {
             "catalog": "load_catalog load_manifests",
             "discovery": "AMBIGUOUS BROKEN OK PROJECT PluginEntry REJECTED disabled_reason "
-            "distribution_of excluded_reason hookimpl inventory normalize",
+            "distribution_of excluded_reason hookimpl inventory load_section normalize section_keys",
             "kinds": "KINDS",
             "lazy": "lazy_names",
             "location": "absolute_location is_http is_url join local_path open_storage "

@@ -11,7 +11,9 @@ from typing import Any
 
 @cache
 def load_catalog() -> Mapping[str, Mapping[str, str]]:
-    """Return the distribution by kind and name; kinds are those of plugins, ``name`` and ``command``.
+    """Return the distribution by kind and name.
+
+    Kinds are those of plugins, ``name``, ``command`` and ``section``.
 
     ``.ci/register`` writes it from what the distributions declare.
     """

@@ -39,6 +39,9 @@ UNNAMED = "(unnamed)"
 _DISTRIBUTION = re.compile(rf"[A-Za-z0-9._-]+|{re.escape(UNNAMED)}")
 NAMES_GROUP = "streamplug.names"
 """Entry point group of the names; values are ``module:attribute``."""
+SECTIONS_GROUP = "streamplug.sections"
+"""Entry point group of the classes that sections of configs describe if they have a key, such as
+``dataset.tokens``; values are ``module:attribute``."""
 
 
 @hookspec
@@ -277,18 +280,45 @@ def load_name(name: str) -> Any:
         AttributeError: If no distribution of ours has the name.
         ImportError: If its distribution is not installed, is disabled, or cannot be imported.
     """
-    points = [
-        point for point in importlib.metadata.entry_points(group=NAMES_GROUP) if point.name == name
-    ]
+    found = _load_added(NAMES_GROUP, "name", name, name)
+    if found is None:
+        raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
+    return found
+
+
+def load_section(name: str, shown: str) -> Any:
+    """Return the class that a section of a config describes if it has a key; None if nothing is known of it.
+
+    Args:
+        name: Section and key, such as ``dataset.tokens``.
+        shown: Path of the key in the config, for errors.
+
+    Raises:
+        ImportError: If its distribution is not installed, is disabled, or cannot be imported.
+    """
+    return _load_added(SECTIONS_GROUP, "section", name, shown)
+
+
+def section_keys() -> list[str]:
+    """Return the sections and keys, such as ``dataset.tokens``, for which classes are installed."""
+    points = importlib.metadata.entry_points(group=SECTIONS_GROUP)
+    return sorted({point.name for point in points if not disabled_reason(distribution_of(point))})
+
+
+def _load_added(group: str, kind: str, name: str, shown: str) -> Any:
+    """Return the object of the only entry point of a name; None if no distribution of ours has the name."""
+    points = [point for point in importlib.metadata.entry_points(group=group) if point.name == name]
     if len(points) > 1:
         providers = " and ".join(sorted(map(distribution_of, points)))
-        raise ImportError(f"streamplug.{name} is in {providers}: uninstall one")
+        raise ImportError(f"{shown} is in {providers}: uninstall one")
     for point in points:
         if reason := disabled_reason(distribution_of(point)):
-            raise ImportError(f"{name} is in {distribution_of(point)}, which is disabled: {reason}")
+            raise ImportError(
+                f"{shown} is in {distribution_of(point)}, which is disabled: {reason}"
+            )
         return point.load()
-    if distribution := load_catalog().get("name", {}).get(name):
+    if distribution := load_catalog().get(kind, {}).get(name):
         raise ImportError(
-            f"{name} is in {distribution}, which is not installed: pip install {distribution}"
+            f"{shown} is in {distribution}, which is not installed: pip install {distribution}"
         )
-    raise AttributeError(f"module 'streamplug' has no attribute {name!r}")
+    return None

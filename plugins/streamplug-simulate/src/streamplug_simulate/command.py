@@ -136,7 +136,8 @@ def simulate(
     """Simulate a run: what it downloads, when it waits, and what that costs.
 
     CONFIG is a config file that StreamingDataset.from_config accepts, or the URL or directory of a data set.
-    The command reads only the index.
+    The command reads only the index. For rows of tokens, it also counts the tokens of the documents, as
+    TokenDataset does.
     """
     if as_json and serve:
         raise click.UsageError("give --json or --serve, not both")

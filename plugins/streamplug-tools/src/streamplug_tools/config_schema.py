@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ _ENVIRONMENT = {"$ref": "#/$defs/environment"}
 
 
 def json_schema(
-    sections: Mapping[str, type], subclasses: Mapping[str, type] | None = None
+    sections: Mapping[str, type], subclasses: Mapping[str, Sequence[type]] | None = None
 ) -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of a configuration with these sections, or of a data set.
 
     Args:
         sections: Class of each section.
-        subclasses: Subclasses that sections may also describe; keys that only these have are optional.
+        subclasses: Subclasses that each section may also describe; keys that only these have are optional.
     """
     subclasses = subclasses or {}
     only_sections = {"propertyNames": {"enum": ["$schema", *sections]}}
@@ -44,7 +44,7 @@ def json_schema(
         "properties": {
             "$schema": {"type": "string"},
             **{
-                name: _object(subclasses.get(name, cls), nested, sections, parameters(cls))
+                name: _object([cls, *subclasses.get(name, ())], nested, sections)
                 for name, cls in sections.items()
             },
         },
@@ -56,10 +56,12 @@ def json_schema(
 
 
 def _object(
-    cls: type, nested: dict[str, Any], sections: Collection[str], of_base: Collection[str]
+    classes: Sequence[type], nested: dict[str, Any], sections: Collection[str]
 ) -> dict[str, Any]:
-    properties, required = {}, []
-    for name, parameter in parameters(cls).items():
+    """Return the schema of the keys of a class, and of its subclasses, whose own ones are optional."""
+    properties, required, of_base = {}, [], parameters(classes[0])
+    known = {name: of for cls in reversed(classes) for name, of in parameters(cls).items()}
+    for name, parameter in known.items():
         kinds = [hint for hint in file_types(parameter.hint) if hint is not type(None)]
         if not kinds or name in sections:
             continue
@@ -100,5 +102,5 @@ def _alternatives(hint: Any, nested: dict[str, Any]) -> list[dict[str, Any]]:
         return [lists, named] if is_section(item) else [lists]
     if hint.__name__ not in nested:
         nested[hint.__name__] = {}  # for recursive types
-        nested[hint.__name__] = _object(hint, nested, (), parameters(hint))
+        nested[hint.__name__] = _object([hint], nested, ())
     return [{"$ref": f"#/$defs/{hint.__name__}"}]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import streamplug
 from streamplug.config import Configurable
-from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError
+from streamplug.plugin import load_section, section_keys
 
 
 def section_classes() -> dict[str, type[Configurable]]:
@@ -19,39 +17,14 @@ def section_classes() -> dict[str, type[Configurable]]:
     return {"dataset": streamplug.StreamingDataset, **loader, "writer": streamplug.Writer}
 
 
-def subclasses() -> dict[str, type[Configurable]]:
-    """Return the installed classes of sections with keys of their own."""
-    found: dict[str, type[Configurable]] = {}
-    if find_spec("streamplug_tokens"):
-        found["dataset"] = streamplug.TokenDataset
-    if find_spec("torch") and find_spec("streamplug_packing"):
-        found["loader"] = import_module("streamplug_packing").PackingDataLoader
+def subclasses() -> dict[str, list[type[Configurable]]]:
+    """Return the installed classes that have keys of their own, by section."""
+    found: dict[str, list[type[Configurable]]] = {name: [] for name in section_classes()}
+    for key in section_keys():
+        section = key.partition(".")[0]
+        if section in found:
+            found[section].append(load_section(key, key))
     return found
-
-
-def dataset_class(config: Mapping[str, Any]) -> type[StreamingDataset]:
-    """Return the class of the configured data set, which has rows of tokens if there is a key `tokens`."""
-    section = config.get("dataset", config)
-    if not (isinstance(section, Mapping) and "tokens" in section):
-        return streamplug.StreamingDataset
-    try:
-        return streamplug.TokenDataset
-    except ImportError as error:
-        raise ConfigError(f"tokens: {error}") from None
-
-
-def loader_class(config: Mapping[str, Any]) -> type[Configurable]:
-    """Return the class of the configured loader, which yields packs if there is a key `length`."""
-    section = config.get("loader")
-    if not (isinstance(section, Mapping) and "length" in section):
-        return streamplug.StreamingDataLoader
-    if find_spec("streamplug_packing") is None:
-        raise ConfigError(
-            "loader.length: PackingDataLoader is in streamplug-packing, which is not installed: pip install "
-            "streamplug-packing"
-        )
-    loader: type[Configurable] = import_module("streamplug_packing").PackingDataLoader
-    return loader
 
 
 def check_loader(config: Mapping[str, Any]) -> None:
@@ -61,4 +34,4 @@ def check_loader(config: Mapping[str, Any]) -> None:
         ConfigError: If a key is unknown, or a value has the wrong type.
     """
     if "loader" in config and find_spec("torch"):
-        loader_class(config).check_config(config)
+        streamplug.StreamingDataLoader.check_config(config)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from streamplug_tools.config_sections import check_loader
 
 from streamplug.cache import parse_cache_limit
-from streamplug.config import load, whole_number
+from streamplug.config import configured_class, load, whole_number
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
 from streamplug.plan import Epoch
@@ -29,6 +29,8 @@ from streamplug_simulate.model.shards import ShardSizes
 class SimulatedDataset(StreamingDataset):
     """Data set that reads only its index, into a directory of its own, as if it were remote.
 
+    `open_dataset` derives it from the class of the configured data set, whose rows it then has.
+
     Args:
         folder: Directory of the index.
         **kwargs: Arguments of `StreamingDataset`.
@@ -41,11 +43,14 @@ class SimulatedDataset(StreamingDataset):
         ConfigError: If it is read by ranges, or as `StreamingDataset`.
     """
 
+    _counts_rows: ClassVar[bool] = False
+    """Whether rows are made of samples that are read to count them, such as rows of tokens."""
+
     def __init__(self, *, folder: str, **kwargs: Any) -> None:
         self._folder, self._options = folder, kwargs
         self._loader: Mapping[str, Any] = {}
         changes: dict[str, Any] = {"callbacks": (), "progress_bar": False, "world": World()}
-        if kwargs.get("batch_budget") is None:
+        if kwargs.get("batch_budget") is None and not self._counts_rows:
             changes["allow_unsafe_types"] = True  # nothing is decoded
         super().__init__(**{**kwargs, **changes})
 
@@ -75,7 +80,7 @@ class SimulatedDataset(StreamingDataset):
         if any(stream.shard_files.store is None for stream in opened):
             raise ConfigError("shards read by ranges are not cached: there is nothing to simulate")
         self.shards = ShardSizes(opened.indexes, self._caches, self._directories, self._keeps)
-        return opened.make_reader(columns)
+        return super().make_reader(opened, columns)
 
     def set_loader_config(self, loader: Mapping[str, Any]) -> None:
         """Store the loader section of a config."""
@@ -229,7 +234,9 @@ def plan_process_blocks(
 
 @contextmanager
 def open_dataset(config: Mapping[str, Any] | str, **more: Any) -> Iterator[SimulatedDataset]:
-    """Open a data set for simulation; only its index is read.
+    """Open a data set for simulation; only its index is read, and what its rows depend on.
+
+    Those of tokens depend on the lengths of the documents, which are counted as in training.
 
     Args:
         config: As `StreamingDataset.from_config`; of the section ``loader``, workers and batches are used.
@@ -241,10 +248,20 @@ def open_dataset(config: Mapping[str, Any] | str, **more: Any) -> Iterator[Simul
     whole = load(config)
     check_loader(whole)
     with TemporaryDirectory() as folder:
-        plan = SimulatedDataset.from_config(whole, folder=str(folder), **more)
+        plan = _simulated(configured_class(StreamingDataset, whole, more)).from_config(
+            whole, folder=str(folder), **more
+        )
         loader = whole.get("loader") if "dataset" in whole else None
         plan.set_loader_config(loader if isinstance(loader, Mapping) else {})
         yield plan
+
+
+def _simulated(cls: type[StreamingDataset]) -> type[SimulatedDataset]:
+    """Return the class that simulates a run of data sets of a class."""
+    if cls is StreamingDataset:
+        return SimulatedDataset
+    # `SimulatedDataset` is before `cls` in the MRO, so that its `make_reader` calls that of `cls`.
+    return type(SimulatedDataset.__name__, (SimulatedDataset, cls), {"_counts_rows": True})
 
 
 def _number(loader: Mapping[str, Any], name: str) -> Any:

@@ -8,17 +8,12 @@ from typing import Any
 import click
 
 from streamplug.cli import examples
-from streamplug.config import SECTIONS, Mistakes, load
+from streamplug.config import SECTIONS, Mistakes, configured_class, load
 from streamplug.display import say
 from streamplug.errors import ConfigError
 from streamplug_tools.config_names import check_dataset, check_writer
 from streamplug_tools.config_schema import json_schema
-from streamplug_tools.config_sections import (
-    dataset_class,
-    loader_class,
-    section_classes,
-    subclasses,
-)
+from streamplug_tools.config_sections import section_classes, subclasses
 
 
 @click.command(
@@ -51,18 +46,17 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
         click.echo(json.dumps(json_schema(section_classes(), subclasses()), indent=2))
         return
     settings = load(file)
-    classes: dict[str, Any] = {**section_classes(), "dataset": dataset_class(settings)}
-    if "loader" in classes:
-        classes["loader"] = loader_class(settings)
+    classes: dict[str, Any] = section_classes()
     named = [name for name in SECTIONS if name in settings]
     mistakes = Mistakes()
     for name in named or ["dataset"]:
         with mistakes.collected():
             if name not in classes:
                 raise ConfigError(f"{name}: needs torch, which is not installed: pip install torch")
-            classes[name].check_config(settings)
+            cls = configured_class(classes[name], settings)
+            cls.check_config(settings)
             if name == "dataset":
-                check_dataset(settings, classes[name], "dataset" if named else "")
+                check_dataset(settings, cls, "dataset" if named else "")
             elif name == "writer":
                 check_writer(settings["writer"], "writer")
     mistakes.raise_all()
