@@ -511,6 +511,7 @@ def test_arguments_that_mean_nothing_are_refused(arguments, text):
 
 
 def test_a_list_of_files_may_get_its_format_and_be_shown_before(tmp_path):
+    pytest.importorskip("streamplug_text")
     files = ["http://me:secret@host/set/a.jsonl", "http://me:secret@host/set/b.jsonl"]
     stream = Stream(remote=files, local=str(tmp_path / "cache"), cache_limit="1mb")
     shown = "http://host/set/a.jsonl, http://host/set/b.jsonl"

@@ -15,6 +15,7 @@ from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, NotFound
 
 pytest.importorskip("aiohttp")
+pytest.importorskip("streamplug_webdataset")
 
 
 def write_tar(path, *names):

@@ -199,7 +199,7 @@ def test_the_name_may_be_that_of_the_distribution(tmp_path, given):
     command = ["new-plugin", given, "--kind", "encoding", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, command)
     folder = tmp_path / "streamplug-tiny-uuid"
-    assert result.stdout == f"{folder}\n", result.stderr
+    assert result.stdout.startswith(f"{folder}: created; next:\n"), result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["streamplug-tiny-uuid"]
     text = (folder / "src/streamplug_tiny_uuid/plugin.py").read_text()
     assert '"encoding",\n            "tiny-uuid",' in text

@@ -9,6 +9,7 @@ import pytest
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError
+from tests.mixing import needs_mixing
 
 SIZE, BATCH = 40, 4
 
@@ -111,7 +112,9 @@ def test_a_loop_begins_with_its_first_batch(dataset):
     assert read(loops[1]) == order(dataset, 2)
 
 
-@pytest.mark.parametrize("event", ["state", "resize", "proportions"])
+@pytest.mark.parametrize(
+    "event", ["state", "resize", pytest.param("proportions", marks=needs_mixing)]
+)
 def test_a_loop_that_has_yielded_its_last_batch_ends_whatever_comes_then(tmp_path, event):
     with MDSWriter(columns={"n": "int"}, out=tmp_path / "set") as writer:
         writer.write_batch({"n": list(range(SIZE))})

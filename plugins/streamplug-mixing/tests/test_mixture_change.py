@@ -10,6 +10,7 @@ import pytest
 
 from streamplug import Stream, StreamingDataset, World
 from streamplug.errors import ConfigError
+from streamplug.plan import Position, Segment
 from tests.run.numbered_streams import write_numbered
 from tests.states import values
 
@@ -49,6 +50,21 @@ def epoch_of(runs):
 
 def state_at(run, epoch, step):
     return json.loads(json.dumps(run.session.state_at(epoch, step)))
+
+
+def test_a_changed_run_keeps_its_global_batch(folders):
+    run = make(folders)
+    run.set_proportions([0, 1, 1])
+    with pytest.raises(ConfigError, match="the global batch of 16 becomes 12, which needs"):
+        run.resize(World(), batch_size=12)
+    assert len(next(run.batches())["n"]) == 16
+
+
+def test_a_batch_by_device_has_the_unit_of_the_run(folders):
+    run = make(folders, batching_method="device_per_stream")
+    segments = [Segment(Position(), World(1, 4), 14, 2)]
+    with pytest.raises(ConfigError, match="a global batch of 14 is no multiple of 3"):
+        run.session.run.planner.epoch(0, segments)
 
 
 @pytest.mark.parametrize("method", METHODS)
