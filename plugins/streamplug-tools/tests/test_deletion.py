@@ -5,7 +5,7 @@ import json
 import pytest
 from streamplug_tools import delete
 
-from streamplug import StreamingDataset, merge_index, write_parts
+from streamplug import StreamingDataset, Writer, merge_index, write_parts
 from streamplug.errors import ConfigError, InvalidIndexError, NotFound, WriterError
 from streamplug.plugin import open_storage
 
@@ -62,6 +62,27 @@ def test_an_unfinished_data_set_is_removed(tmp_path):
         kept = ["part-00001/notes.txt", "part-00007/shard.00000.mds"]
         assert sorted(result.kept) == kept
         assert sorted(info.key for info in storage.list("")) == kept
+
+
+def test_what_is_being_written_is_not_removed(tmp_path, write):
+    place = write(tmp_path / "set", range(20), {"id": "int"})
+    before = names(place)
+    with Writer(columns={"id": "int"}, out=place, append=True) as writer:
+        writer.write({"id": 20})
+        with pytest.raises(ConfigError, match="set is being written by another process"):
+            delete(place, dry_run=False)
+        assert set(before) <= set(delete(place).files)
+
+    def make(part):
+        yield {"n": part}
+        for out in (tmp_path / "parts", f"memory://{tmp_path.name}/parts"):
+            if open_storage(str(out)).exists("parts.json"):
+                with pytest.raises(ConfigError, match="parts is being written by another process"):
+                    delete(out, dry_run=False)
+
+    for out in (tmp_path / "parts", f"memory://{tmp_path.name}/parts"):
+        write_parts(make, range(3), columns={"n": "int"}, out=out, processes=0)
+        delete(out, dry_run=False)
 
 
 def test_nothing_is_removed_where_no_index_names_files(tmp_path, write):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
@@ -13,9 +13,11 @@ from streamplug.config import check_flags, suggest_keywords
 from streamplug.errors import ConfigError
 from streamplug.interfaces import Storage
 from streamplug.plugin import local_path, open_storage
+from streamplug.transfer import try_directory_lock
 from streamplug_tools.dataset_files import find_reference
 from streamplug_tools.dataset_removal import list_named_files, remove_files
 from streamplug_tools.options import Location
+from streamplug_tools.partitioned_output import lock_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ def delete(
 
     Raises:
         NotFound: If there is no data set, nor an unfinished one.
-        ConfigError: If there is a view or a table, or a parts.json of somebody else.
+        ConfigError: If there is a view or a table, or a parts.json of somebody else, or another process of
+            this machine is writing there.
         InvalidIndexError: If the index is damaged, or of another library, so that nothing names the files.
     """
     check_flags(dry_run=dry_run)
@@ -66,11 +69,14 @@ def delete(
             f"{home.url} is a {kind}, whose versions share files: nothing was removed; views have "
             "streamplug view expire, tables the tools of their library"
         )
-    own, others = list_named_files(home)
-    names = [info.key for info in own]
-    if not dry_run:
-        remove_files(home, names)
-        _remove_empty_directories(home, names)
+    with ExitStack() as stack:
+        if not dry_run:
+            stack.enter_context(_alone(home))
+        own, others = list_named_files(home)
+        names = [info.key for info in own]
+        if not dry_run:
+            remove_files(home, names)
+            _remove_empty_directories(home, names)
     return DeleteResult(
         home.url,
         not dry_run,
@@ -78,6 +84,26 @@ def delete(
         sum(info.size for info in own),
         [info.key for info in others],
     )
+
+
+@contextmanager
+def _alone(home: Storage) -> Iterator[None]:
+    """Keep other processes of this machine from writing in a location during a block.
+
+    Raises:
+        ConfigError: If one does.
+    """
+    folder = local_path(home.url)
+    with ExitStack() as stack:
+        is_alone = stack.enter_context(lock_output(home.url))
+        if folder is not None and folder.is_dir():
+            is_alone &= stack.enter_context(try_directory_lock(folder))
+        if not is_alone:
+            raise ConfigError(
+                f"{home.url} is being written by another process of this machine: nothing was removed; wait "
+                "for its end, or end it"
+            )
+        yield
 
 
 def _remove_empty_directories(home: Storage, names: Sequence[str]) -> None:

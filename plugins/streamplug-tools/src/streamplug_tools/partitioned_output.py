@@ -78,7 +78,7 @@ class PartitionedOutput:
         folders = [local_path(home.url) for home in self._homes]
         made_folders = [folder for folder in folders if folder is not None and not folder.exists()]
         with ExitStack() as stack:
-            locked = [stack.enter_context(_lock_of(home.url)) for home in self._homes]
+            locked = [stack.enter_context(lock_output(home.url)) for home in self._homes]
             again = exist_ok and not keep and self.storage.exists(INDEX_NAME)
             made = self._start(plan, exist_ok=exist_ok, again=again, alone=all(locked))
             try:
@@ -191,7 +191,7 @@ class PartitionedOutput:
 
 
 @contextmanager
-def _lock_of(url: str) -> Iterator[bool]:
+def lock_output(url: str) -> Iterator[bool]:
     """Lock a location, and yield whether no other process of this machine holds the lock."""
     local = local_path(url)
     url = url if local is None else os.path.realpath(local)  # links lead to the same place
