@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import multiprocessing.util
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -93,4 +94,24 @@ def _no_waiting_for_disks() -> Iterator[None]:
     """Sync nothing, which takes minutes in all; tests of power losses record what would be synced."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> Iterator[None]:
+    """Let SIGINT interrupt the processes of tests, also where the tests run in a shell's background."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_workers() -> Iterator[None]:
+    """Let torch's own loaders wait a second for each of their workers, which may block after an error."""
+    loaders = sys.modules.get("torch.utils.data._utils")
+    with pytest.MonkeyPatch.context() as patch:
+        if loaders is not None:
+            patch.setattr(loaders, "MP_STATUS_CHECK_INTERVAL", 1.0)
         yield

@@ -123,7 +123,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@programs(40, 1_500)
+@programs(20, 1_500)
 @given(steps=PROGRAM, name=st.sampled_from(sorted(LOOPS)))
 def test_loops_in_this_process_do_what_the_model_says(folders, kind, steps, name):
     others = {"batches": Loops, "threads": Threaded, "by sample": Samples}

@@ -311,7 +311,7 @@ def test_verify_names_the_file_of_a_folder(tmp_path):
     result = CliRunner().invoke(
         main, ["verify", str(tmp_path / "tree"), "--format", "folder:images"]
     )
-    assert "shard 0 (b/4.ppm), sample 9: " in result.output
+    assert "shard 0 (b/4.ppm): sample 9 (b/4.ppm), column 'image': " in result.output
     assert (result.exit_code, "_bundles" in result.output) == (1, False)
 
 
