@@ -72,7 +72,7 @@ VALUES: dict[str, list[Any]] = {
     **{f"ndarray:{dtype}": arrays(dtype, (2,), (2, 3), (256,)) for dtype in ARRAY_DTYPES},
     **{f"ndarray:{dtype}:2,3": arrays(dtype, (2, 3)) for dtype in ARRAY_DTYPES},
     "ndarray:uint16:7": arrays("uint16", (7,)),
-    "pil": [image(mode) for mode in ("RGB", "L", "1", "RGBA", "I", "F", "P")],
+    "pil": [image(mode) for mode in ("RGB", "L", "1", "RGBA", "I", "F")],
     "jpeg": JPEGS,
     "png": PNGS,
     "jpeg_array": [JPEGS[:1], JPEGS[:2]],
