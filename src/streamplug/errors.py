@@ -168,6 +168,11 @@ def add_note(error: BaseException, note: str) -> None:
         error.add_note(note)
 
 
+def class_name(cls: type) -> str:
+    """Return the name of a class with its module, as errors about plugins name it."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 @contextmanager
 def prefix_errors(place: str, kind: type[StreamplugError] = StreamplugError) -> Iterator[None]:
     """Prefix the messages of errors of a kind, such as with the URL of a data set.

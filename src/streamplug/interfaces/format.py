@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from streamplug.errors import PluginError
+from streamplug.errors import (
+    PluginError,
+    class_name,
+)
 from streamplug.interfaces.encoding import Encoding, GatherBuffer
 from streamplug.interfaces.plugin import Plugin
 from streamplug.interfaces.storage import Storage
@@ -36,7 +39,7 @@ class Column:
     def __post_init__(self) -> None:
         dtype, size = self.encoding.dtype, self.encoding.size
         if dtype is not None and dtype.itemsize != size:
-            kind = f"{type(self.encoding).__module__}.{type(self.encoding).__qualname__}"
+            kind = class_name(type(self.encoding))
             raise PluginError(
                 f"column {self.name!r} ({self.spec}): {kind} has size={size} and dtype={dtype}, whose values "
                 f"have {dtype.itemsize} bytes; set size = dtype.itemsize, or dtype = None"

@@ -10,7 +10,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from streamplug.errors import ConfigError, PluginError
+from streamplug.errors import (
+    ConfigError,
+    PluginError,
+    class_name,
+)
 from streamplug.types import Int64, World
 
 
@@ -189,7 +193,7 @@ def checked_batches(epoch: Epoch, world: World, steps: Int64, size: int) -> tupl
         PluginError: If they are not, or the offsets are not those of their batches.
     """
     result: object = epoch.ids(world, steps)  # unchecked so far
-    kind = f"{type(epoch).__module__}.{type(epoch).__qualname__}"
+    kind = class_name(type(epoch))
     if not (isinstance(result, tuple) and len(result) == 2):
         raise PluginError(
             f"{kind}: ids() returned {type(result).__name__}: expected ids and offsets"

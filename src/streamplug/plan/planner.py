@@ -9,7 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streamplug.errors import ConfigError, PluginError
+from streamplug.errors import (
+    ConfigError,
+    PluginError,
+    class_name,
+)
 from streamplug.plan.epoch import Epoch
 from streamplug.plan.segment import Position, Segment
 from streamplug.plan.streams import Streams
@@ -155,7 +159,7 @@ def checked_epoch(planner: Planner, number: int, segments: Sequence[Segment]) ->
         PluginError: If it is none, or lacks its attributes.
     """
     epoch: Any = planner.epoch(number, segments)  # unchecked so far
-    kind = f"{type(planner).__module__}.{type(planner).__qualname__}"
+    kind = class_name(type(planner))
     if not isinstance(epoch, Epoch):
         raise PluginError(f"{kind}: epoch() returned {type(epoch).__name__}: expected an Epoch")
     units, size = getattr(epoch, "units", None), getattr(epoch, "global_batch", None)
@@ -177,7 +181,7 @@ def checked_identity(planner: Planner, segment: Segment) -> Any:
     try:
         return json.loads(json.dumps(identity))
     except (TypeError, ValueError) as error:
-        kind = f"{type(planner).__module__}.{type(planner).__qualname__}"
+        kind = class_name(type(planner))
         raise PluginError(
             f"{kind}: identity() returned {identity!r:.100}, which is not made of JSON values: {error}"
         ) from None

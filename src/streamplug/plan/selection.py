@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import PluginError
+from streamplug.errors import (
+    PluginError,
+    class_name,
+)
 from streamplug.interfaces import Permutation, canonical_node_bounds, mix_bits
 from streamplug.types import Int64
 
@@ -270,7 +273,7 @@ class OrderedSamples:
         """
         ids: Int64 = self._order.at(node, positions)
         result: object = ids  # unchecked so far
-        kind = f"the order {type(self._order).__module__}.{type(self._order).__qualname__}"
+        kind = f"the order {class_name(type(self._order))}"
         if not isinstance(result, np.ndarray):
             raise PluginError(f"{kind}: at() returned {type(result).__name__}, not an array of ids")
         if ids.shape != positions.shape or ids.dtype.kind not in "iu":

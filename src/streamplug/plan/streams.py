@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from streamplug.errors import class_name
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan.mixture import Mixture, WeightedMixture
 from streamplug.plan.selection import OrderedSamples, Selection
@@ -122,4 +123,4 @@ def _describe_algorithm(algorithm: object) -> str:
     The text of an option may differ between processes, which then only misses a cached plan.
     """
     options = sorted(getattr(algorithm, "__dict__", {}).items())
-    return f"{type(algorithm).__module__}.{type(algorithm).__qualname__} {options}"
+    return f"{class_name(type(algorithm))} {options}"

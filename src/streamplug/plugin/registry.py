@@ -15,6 +15,7 @@ from streamplug.errors import (
     PluginError,
     StreamplugError,
     UnknownNameError,
+    class_name,
 )
 from streamplug.plugin.catalog import load_catalog
 from streamplug.plugin.kinds import KINDS
@@ -148,19 +149,15 @@ def make(kind: str, spec: str) -> Any:
         raise
     except Exception as error:
         raise PluginError(
-            f"{kind} {spec!r}: {_method(cls)} raised {type(error).__name__}: {error}"
+            f"{kind} {spec!r}: {class_name(cls)}.from_spec raised {type(error).__name__}: {error}"
         ) from error
     base = KINDS[kind].interface_class()
     if not isinstance(made, base):
         raise PluginError(
-            f"{kind} {spec!r}: {_method(cls)} returned {type(made).__name__}: {made!r:.80}; expected an "
-            f"instance of {base.__name__}"
+            f"{kind} {spec!r}: {class_name(cls)}.from_spec returned {type(made).__name__}: {made!r:.80}; "
+            f"expected an instance of {base.__name__}"
         )
     return made
-
-
-def _method(cls: type[Any]) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}.from_spec"
 
 
 def split_spec(kind: str, spec: str) -> tuple[str, str | None]:

@@ -11,6 +11,7 @@ from streamplug.errors import (
     DecompressError,
     EncodeTypeError,
     StreamplugError,
+    class_name,
 )
 
 
@@ -63,9 +64,8 @@ def naming_codec(codec: object) -> Iterator[None]:
     except (StreamplugError, OSError, MemoryError):
         raise
     except Exception as error:
-        cls = type(codec)
         raise DecompressError(
-            f"{cls.__module__}.{cls.__qualname__} raised {type(error).__name__}: {error}"
+            f"{class_name(type(codec))} raised {type(error).__name__}: {error}"
         ) from error
 
 

@@ -26,6 +26,7 @@ from streamplug.errors import (
     PluginError,
     StorageError,
     StreamplugError,
+    class_name,
 )
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardInfo, ShardReader, lazy_values
@@ -145,7 +146,7 @@ class OpenShard:
     def check_counts(self, values: Sequence[Any], count: int) -> None:
         """Raise `PluginError` unless there is a list of `count` values for each column."""
         if len(values) != len(self.columns):
-            kind = f"{type(self.reader).__module__}.{type(self.reader).__qualname__}"
+            kind = class_name(type(self.reader))
             raise PluginError(
                 f"{self.where}: {kind} returned {len(values)} columns; expected {len(self.columns)}"
             )
@@ -156,7 +157,7 @@ class OpenShard:
             except TypeError:  # no sequence
                 size = -1
             if size != count:
-                kind = f"{type(column.encoding).__module__}.{type(column.encoding).__qualname__}"
+                kind = class_name(type(column.encoding))
                 what = type(of_column).__name__ if size < 0 else f"{size} values"
                 raise PluginError(
                     f"{self.where}: column {column.name!r} ({column.spec}): {kind} returned {what} for "

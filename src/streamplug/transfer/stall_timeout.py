@@ -11,7 +11,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
-from streamplug.errors import CorruptShardError, PluginError, StorageError, Transient
+from streamplug.errors import (
+    CorruptShardError,
+    PluginError,
+    StorageError,
+    Transient,
+    class_name,
+)
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit import (
     OversizeError,
@@ -282,9 +288,8 @@ class TimeoutStorage(StorageWrapper):
     def _size(self, part: object) -> int:
         """Return the bytes of a part that the storage returned."""
         if not isinstance(part, (bytes, bytearray, memoryview)):
-            cls = type(self._storage)
             raise PluginError(
-                f"{self.url}: {cls.__module__}.{cls.__qualname__} returned {type(part).__name__} for a "
+                f"{self.url}: {class_name(type(self._storage))} returned {type(part).__name__} for a "
                 "range; expected bytes"
             )
         return len(part)

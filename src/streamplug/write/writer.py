@@ -15,7 +15,14 @@ from weakref import WeakMethod, finalize
 import numpy as np
 
 from streamplug.config import Configurable, check_flags, parse_bytes, suggest_keywords, whole_number
-from streamplug.errors import ConfigError, EncodeError, PluginError, StreamplugError, WriterError
+from streamplug.errors import (
+    ConfigError,
+    EncodeError,
+    PluginError,
+    StreamplugError,
+    WriterError,
+    class_name,
+)
 from streamplug.heap import keep_freed_memory
 from streamplug.index import chosen_hashes, digests, file_entry, format_index, make_encoding
 from streamplug.interfaces import (
@@ -168,8 +175,7 @@ def write_shard_file(
 
 
 def _compress(compression: Compression, data: bytes, basename: str) -> bytes:
-    cls = type(compression)
-    what = f"{basename}: {cls.__module__}.{cls.__qualname__}.compress"
+    what = f"{basename}: {class_name(type(compression))}.compress"
     try:
         compressed: object = compression.compress(data)  # unchecked so far
     except (StreamplugError, MemoryError):

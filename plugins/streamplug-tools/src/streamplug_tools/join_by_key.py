@@ -125,10 +125,10 @@ def join(
             if gap is not None:
                 where = f"sample {gap} of {tables[0].url} has no partner in {tables[n].url}"
                 _check_none(mine, str(output.format), where)
-                # None is encoded, so the others are as well.
-                mine = [replace(column, stored=False) for column in mine]  # noqa: PLW2901 - with gaps
+            # None is encoded, so the others are as well.
+            taken = mine if gap is None else [replace(column, stored=False) for column in mine]
             order = lists.orders[str(n)]
-            inputs.append(CopyInput(source, order, mine, folder, has_gaps=gap is not None))
+            inputs.append(CopyInput(source, order, taken, folder, has_gaps=gap is not None))
         return copy(
             inputs,
             tables,

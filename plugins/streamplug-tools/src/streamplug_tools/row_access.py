@@ -86,7 +86,7 @@ class Table:
         self._reader = self._opened.make_reader(names)
         self.size = int(self._reader.starts[-1])
         self._source = Feed.of(self._opened, self._reader, None)
-        # As for threads, which take no more memory than the blocks of `rows`.
+        # Only for threads are blocks of values that are decoded on first use limited in bytes.
         self.rows = self._source.rows_of_batches(num_threads=1)
         self.row_bytes = self._source.row_bytes
 

@@ -170,7 +170,7 @@ def sort_by_key(
     missing = [np.empty(0, np.int64)]
     try:
         for numbers, keys in values:
-            if _NoneType in set(map(type, keys)):
+            if type(None) in set(map(type, keys)):
                 has_key = np.array([key is not None for key in keys], bool)
                 missing.append(numbers[~has_key])
                 run.add(numbers[has_key], [key for key in keys if key is not None])
@@ -205,8 +205,7 @@ class _Run:
 
     def add(self, numbers: Int64, keys: list[Any]) -> None:
         types = set(map(type, keys))
-        may_have_nan = bool(np.isnan(keys).any()) if types == {float} else types - _ORDERED_TYPES
-        if may_have_nan:
+        if np.isnan(keys).any() if types == {float} else not types <= _ORDERED_TYPES:
             for number, key in zip(numbers.tolist(), keys):
                 if _has_nan(key):
                     raise ConfigError(
@@ -241,7 +240,6 @@ class _Run:
         return len(keys) - 1 - keys[::-1].argsort(kind="stable")[::-1]
 
 
-_NoneType = type(None)
 _ORDERED_TYPES = {bool, bytes, int, str}
 """Types without NaN."""
 _KEY = itemgetter(0)
