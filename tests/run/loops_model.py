@@ -27,6 +27,7 @@ class ModelLoop:
     epoch: int = -1
     done: int = 0
     is_ended: bool = False  # by a change, which it finds at its next batch
+    is_over: bool = False  # for the run, which does not know of a loop that cannot follow a change
     trainer: int | None = None  # epoch of the trainer in which it was advanced last
 
     @property
@@ -113,7 +114,7 @@ class Model:
     def warns(self) -> bool:
         """Return whether `state_dict()` warns, which it does once, of another loop that may go on."""
         others = (loop for loop in self.loops if loop is not self.latest)
-        warns = any(loop.status == "running" and not loop.is_ended for loop in others)
+        warns = any(loop.status == "running" and not loop.is_over for loop in others)
         is_first, self.has_warned = warns and not self.has_warned, warns or self.has_warned
         return is_first
 
@@ -131,8 +132,9 @@ class Model:
     def _end_loops(self, follower: ModelLoop | None = None) -> None:
         """End the loops that run but one, which follows a change."""
         for loop in self.loops:
-            if loop.status == "running" and not (loop is follower and self.follows):
-                loop.is_ended = True
+            if loop.status == "running":
+                loop.is_over |= loop is not follower
+                loop.is_ended |= loop is not follower or not self.follows
 
     def set_epoch(self, epoch: int) -> None:
         """Begin with the epoch of a trainer, or end the epoch of a state if the trainer's was over."""

@@ -51,6 +51,7 @@ from streamplug.interfaces.shuffle import (
     ShuffleAlgorithm,
     canonical_node_bounds,
     locate_entry,
+    merge_bounds,
     mix_bits,
 )
 from streamplug.interfaces.storage import Storage, public_url, public_urls, replaced_error
@@ -102,6 +103,7 @@ __all__ = [
     "canonical_node_bounds",
     "lazy_values",
     "locate_entry",
+    "merge_bounds",
     "mix_bits",
     "public_url",
     "public_urls",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamplug.interfaces import canonical_node_bounds
+from streamplug.interfaces import canonical_node_bounds, merge_bounds
 from streamplug.types import Int64
 
 
@@ -52,8 +52,7 @@ def cut(starts: Int64, sizes: Int64, canonical_nodes: int) -> tuple[Int64, Int64
     """
     ends = np.cumsum(sizes)
     bounds = canonical_node_bounds(int(ends[-1]) if len(ends) else 0, canonical_nodes)
-    edges = np.union1d(ends, bounds)
-    edges = np.union1d(edges, [0])
+    edges = merge_bounds(ends, bounds)
     span = np.searchsorted(ends, edges[:-1], side="right")
     begin = starts[span] + edges[:-1] - (ends - sizes)[span]
     return begin, np.diff(edges), np.searchsorted(edges, bounds).tolist()

@@ -17,7 +17,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.interfaces import Permutation, ShuffleAlgorithm, canonical_node_bounds
+from streamplug.interfaces import (
+    Permutation,
+    ShuffleAlgorithm,
+    canonical_node_bounds,
+    merge_bounds,
+)
 from streamplug.types import Int64
 
 # Uses of random streams: part of the key, so that no two uses of one shuffle share a stream.
@@ -178,7 +183,7 @@ class WindowOrder(Permutation):
         self._group_starts = ends - sizes[self._group_order]
         self._bounds = canonical_node_bounds(int(ends[-1]) if len(ends) else 0, canonical_nodes)
         # A piece is the part of one group in one canonical node.
-        self._edges = np.union1d(np.union1d(ends, self._bounds), np.zeros(1, np.int64))
+        self._edges = merge_bounds(ends, self._bounds)
         self._piece_groups = np.searchsorted(ends, self._edges[:-1], side="right")
         self._first_pieces = np.searchsorted(self._edges, self._bounds)
         self._seed, self._epoch, self._block = seed, epoch, block_size
