@@ -23,6 +23,7 @@ from streamplug.errors import (
 )
 from streamplug.plugin_kit.cancellation import Cancelled, OversizeError, current
 from streamplug.transfer import ranges as ranged
+from streamplug.transfer import retry, stall_timeout
 from streamplug.transfer.download import download_file
 from streamplug.transfer.locks import cache_lock
 from streamplug.transfer.pool import ThreadPool
@@ -401,6 +402,48 @@ def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, cap
     assert get(InParts(gate.wait, whole), tmp_path, timeout=1.0) == b"whole"
     assert "nothing arrived for 1 s, after 0 bytes" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_no_stall_timeout_runs_between_attempts_at_parts(tmp_path, small_parts, monkeypatch):
+    requests, pauses, timers = [], [], []
+    wait = stall_timeout._wait
+
+    def count(*arguments):
+        timers.append(1)
+        try:
+            wait(*arguments)
+        finally:
+            timers.pop()
+
+    def read():
+        requests.append(1)
+        if len(requests) == 2:
+            error = Transient("/far/shard: busy")
+            error.retry_after = 40.0
+            raise error
+
+    monkeypatch.setattr(stall_timeout, "_wait", count)
+    monkeypatch.setattr(retry, "sleep", lambda seconds: pauses.append((seconds, len(timers))))
+    far = InParts(read)
+    assert get(far, tmp_path, retries=1, timeout=20) == b"whole"
+    assert (pauses, len(requests), far.paths) == ([(40.0, 0)], 4, [])
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+@pytest.mark.parametrize("tries", [0, 1])
+def test_parts_that_a_busy_server_refuses_are_an_error_after_the_retries(
+    tmp_path, small_parts, tries
+):
+    requests = []
+
+    def refuse():
+        requests.append(1)
+        raise Transient("/far/shard: busy")
+
+    far = InParts(refuse)
+    with pytest.raises(Transient, match=f"^/far/shard: busy; gave up after {tries + 1} attempt"):
+        get(far, tmp_path, retries=tries)
+    assert (len(requests), far.paths, list(tmp_path.iterdir())) == (tries + 1, [], [])
 
 
 def test_the_whole_object_comes_when_ranges_are_served_no_more(tmp_path, small_parts):

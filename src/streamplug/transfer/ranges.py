@@ -1,11 +1,12 @@
-"""Byte ranges of a file: close ones read together, with retries; files made of parallel ranges."""
+"""Byte ranges of a file: files made of parallel ranges, and checks of what a storage returns for them."""
 
 from __future__ import annotations
 
 import io
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +19,6 @@ from streamplug.errors import (
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit import check
 from streamplug.transfer.disk_errors import map_storage_errors
-from streamplug.transfer.retry import call_with_retries
 from streamplug.types import Buffer, FileInfo
 
 PARALLEL_DOWNLOAD_BYTES = (64 << 20) + 1
@@ -28,11 +28,26 @@ PARTS_IN_FLIGHT = 4
 _LOG = logging.getLogger("streamplug.transfer")
 
 
-def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -> None:
-    """Download a file to `path` in parallel parts of one version, from a storage that serves ranges.
+Parts = tuple[Sequence[Buffer], str]
+"""Parts of a file, and the version that they are of."""
 
-    The file is downloaded as a whole if the storage finds that it does not, cannot tell versions, or another
-    version replaces that of the first parts.
+NO_PARTS: Parts = [], ""
+"""The file is to be downloaded as a whole."""
+
+
+def download_parts(
+    storage: Storage, file: FileInfo, path: Path, request: Callable[[Callable[[], Parts]], Parts]
+) -> bool:
+    """Download a file to `path` in parallel parts of one version; False if it must be downloaded as a whole.
+
+    That is so if the storage does not serve ranges, or cannot tell versions, if another version replaces that
+    of the first parts, or if `request` returns `NO_PARTS`.
+
+    Args:
+        storage: The storage of the file.
+        file: The file.
+        path: Local file to write.
+        request: Calls a function that reads some of the parts, and returns them; retries it if it fails.
 
     Raises:
         TruncatedFileError: If the file is shorter than the index says.
@@ -41,41 +56,30 @@ def download_parts(storage: Storage, file: FileInfo, path: Path, retries: int) -
     version = ""
     with path.open("wb") as target:
         for start in range(0, file.bytes, PART_BYTES * PARTS_IN_FLIGHT):
-            check()
-            if start and not storage.serves_ranges(file.basename):
-                break  # each part would transfer the whole file
             stop = min(start + PART_BYTES * PARTS_IN_FLIGHT, file.bytes)
             ranges = [(at, min(at + PART_BYTES, stop)) for at in range(start, stop, PART_BYTES)]
-            parts, version = _read_version(storage, file, ranges, version, retries)
+            parts, version = request(partial(_read_version, storage, file, ranges, version))
             if not version:
-                break
+                return False
             for part in parts:
                 target.write(part)
-        else:
-            return
-    call_with_retries(lambda: storage.download(file.basename, path), retries)
+    return True
 
 
 def _read_version(
-    storage: Storage,
-    file: FileInfo,
-    ranges: Sequence[tuple[int, int]],
-    version: str,
-    retries: int,
-) -> tuple[Sequence[Buffer], str]:
-    """Read parts of a version of a file, with retries; nothing if it was replaced, or has no versions."""
+    storage: Storage, file: FileInfo, ranges: Sequence[tuple[int, int]], version: str
+) -> Parts:
+    """Read parts of a version of a file; `NO_PARTS` if it was replaced, or has no versions."""
     url = storage.url_of(file.basename)
-
-    def attempt() -> tuple[Sequence[Buffer], str]:
-        try:
-            with map_storage_errors(url):
-                parts, found = storage.read_version(file.basename, ranges, version)
-        except ObjectReplaced as error:  # its parts before would be replaced as well
-            _LOG.warning("%s; downloading it as a whole", error)
-            return [], ""
-        return (check_parts(storage, file, ranges, parts), found) if found else ([], "")
-
-    return call_with_retries(attempt, retries)
+    try:
+        with map_storage_errors(url):
+            if not storage.serves_ranges(file.basename):
+                return NO_PARTS  # each part would transfer the whole file
+            parts, found = storage.read_version(file.basename, ranges, version)
+    except ObjectReplaced as error:  # its parts before would be replaced as well
+        _LOG.warning("%s; downloading it as a whole", error)
+        return NO_PARTS
+    return (check_parts(storage, file, ranges, parts), found) if found else NO_PARTS
 
 
 class TruncatedFileError(CorruptShardError):

@@ -34,6 +34,7 @@ class FileServer(http.server.ThreadingHTTPServer):
         lie: Called with path, range and content; returns the content to send instead, or None for
             status 416.
         refuses: Called with method and target of a request; returns the status to answer with, or 0.
+        refusal_headers: Further headers of these answers, such as Retry-After.
         headers: Further headers of responses with content.
         holds: Returns whether responses for a path pause half-way until `gate` is set.
         gate: Resumes paused responses.
@@ -51,6 +52,7 @@ class FileServer(http.server.ThreadingHTTPServer):
         self.ranges = self.tags = self.conditions = True
         self.lie: Callable[[str, tuple[int, int] | None, bytes], bytes | None] = _truth
         self.refuses: Callable[[str, str], int] = lambda _method, _target: 0
+        self.refusal_headers: dict[str, str] = {}
         self.headers: dict[str, str] = {}
         self.holds: Callable[[str], bool] = lambda _: False
         self.gate = threading.Event()
@@ -91,7 +93,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             server.requests.append((self.command, where, byte_range))
         time.sleep(server.seconds)
         if status := server.refuses(self.command, self.path):
-            self.send_error(status)
+            self._refuse(status)
             return
         path = server.root / where
         if not path.is_file():
@@ -101,6 +103,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         self.do_GET()
+
+    def _refuse(self, status: int) -> None:
+        self.send_response(status)
+        for name, value in self.server.refusal_headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", "0")
+        self.send_header("Connection", "close")
+        self.end_headers()
 
     def _answer(self, path: Path, where: str, byte_range: tuple[int, int] | None) -> None:
         status = path.stat()
