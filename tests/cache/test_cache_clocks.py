@@ -14,6 +14,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import Transient
 from streamplug.transfer.locks import STATE_DIR, cache_lock, lock_slot
 from streamplug.transfer.retry import call_with_retries
+from tests.stall_clock import StallClock
 
 FIRST, DAY = "shard.00000.mds", 86400
 SHARDS = 12
@@ -109,8 +110,9 @@ def test_leftovers_are_told_by_their_locks_and_not_by_their_age(tmp_path, stamp)
     assert list(folder.iterdir()) == []
 
 
-def test_a_server_that_stops_sending_is_given_up_all_the_same(place, clock):
-    gate = threading.Event()
+@pytest.mark.usefixtures("clock")
+def test_a_server_that_stops_sending_is_given_up_all_the_same(place, monkeypatch):
+    stalls, gate = StallClock(monkeypatch), threading.Event()
 
     def stall(handler):
         handler.send_response(200)
@@ -118,6 +120,7 @@ def test_a_server_that_stops_sending_is_given_up_all_the_same(place, clock):
         handler.end_headers()
         handler.wfile.write(b"x" * 20_000)
         handler.wfile.flush()
+        stalls.hang(FIRST)
         gate.wait(600)
         handler.close_connection = True
         return True

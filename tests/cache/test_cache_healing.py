@@ -7,6 +7,7 @@ import gzip
 import os
 import shutil
 import subprocess
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from streamplug.errors import (
     Transient,
 )
 from streamplug.transfer.prefetch import PrefetchLimits
+from tests.stall_clock import StallClock
 
 FIRST = "shard.00000.mds"
 
@@ -377,11 +379,9 @@ def test_a_shard_that_is_read_for_long_is_not_the_first_to_go(place, monkeypatch
 
 
 @pytest.mark.parametrize("sent", [0, 3000])
-def test_a_server_that_stops_sending_is_given_up(place, sent):
-    import threading
-
+def test_a_server_that_stops_sending_is_given_up(place, sent, monkeypatch):
     place.write()
-    gate = threading.Event()
+    clock, gate = StallClock(monkeypatch), threading.Event()
 
     def stall(handler):
         handler.send_response(200)
@@ -389,6 +389,7 @@ def test_a_server_that_stops_sending_is_given_up(place, sent):
         handler.end_headers()
         handler.wfile.write((place.far / FIRST).read_bytes()[:sent])
         handler.wfile.flush()
+        clock.hang(FIRST)
         gate.wait(600)
         handler.close_connection = True
         return True
@@ -399,7 +400,7 @@ def test_a_server_that_stops_sending_is_given_up(place, sent):
             place.open(download_timeout=0.3, download_retry=1)[0]
         assert place.gets == 2
         place.server.hooks.clear()
-        place.read(download_timeout=30.0)
+        place.read()
     finally:
         gate.set()
 

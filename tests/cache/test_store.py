@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from streamplug.interfaces import Format
 from streamplug.transfer.locks import cache_lock
 from streamplug.transfer.observer import Observer
 from streamplug.types import FileInfo
+from tests.stall_clock import StallClock
 
 RAW = [b"first shard " * 100, b"second shard " * 50]
 
@@ -116,6 +118,41 @@ class Place:
     def names(self) -> list[str]:
         found = (p.relative_to(self.near) for p in self.near.rglob("*") if p.is_file())
         return sorted(str(p) for p in found if p.parts[0] != ".streamplug")
+
+
+class LockClock:
+    """The clock of those who wait for a lock: it stands still between steps of the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._seconds, self._looks, self._looked = 0.0, 0, threading.Condition()
+        clock = SimpleNamespace(monotonic=self._tell, time_ns=time.time_ns)
+        monkeypatch.setattr("streamplug.transfer.locks.time", clock)
+
+    def _tell(self) -> float:
+        with self._looked:
+            self._looks += 1
+            self._looked.notify_all()
+            return self._seconds
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass in steps; at each, wait until who waits for the lock has seen what its holder did."""
+        for _ in range(4):
+            with self._looked:
+                self._seconds += seconds / 4
+                seen = (
+                    self._looks + 2
+                )  # a look at the time is followed by one at the holder's files
+                assert self._looked.wait_for(lambda seen=seen: self._looks >= seen, 60)
+
+
+@pytest.fixture
+def stalls(monkeypatch: pytest.MonkeyPatch) -> StallClock:
+    return StallClock(monkeypatch)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> LockClock:
+    return LockClock(monkeypatch)
 
 
 @pytest.fixture
@@ -231,8 +268,9 @@ def test_a_passing_failure_is_tried_again(plain):
     assert plain.remote.downloads == {"shard.0": 3}
 
 
-def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypatch, caplog):
-    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", lambda _: 1.0)
+@pytest.mark.usefixtures("stalls")
+def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypatch, caplog, waits):
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: waits.advance(60.0))
     failed = threading.Event()
 
     def fail_once(key: str, path: Path) -> None:
@@ -241,11 +279,11 @@ def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypa
             raise Transient(f"{key}: busy")
 
     plain.remote.hook = fail_once
-    store = plain.store(retries=1, timeout=0.6)
+    store = plain.store(retries=1, timeout=0.5)
     thread = threading.Thread(target=store.ensure, args=(0,))
     thread.start()
-    assert failed.wait(10)
-    assert plain.store(retries=1, timeout=0.6).ensure(0)["data"].read_bytes() == RAW[0]
+    assert failed.wait(60)
+    assert plain.store(retries=1, timeout=0.5).ensure(0)["data"].read_bytes() == RAW[0]
     thread.join()
     assert plain.remote.downloads == {"shard.0": 2}
     assert not [message for message in caplog.messages if "has been held by" in message]
@@ -253,31 +291,31 @@ def test_a_process_that_waits_for_its_next_attempt_is_waited_for(plain, monkeypa
 
 @pytest.mark.parametrize("answers", [False, True])
 def test_a_process_whose_attempts_fail_one_after_another_is_waited_for(
-    plain, monkeypatch, caplog, answers
+    plain, monkeypatch, caplog, stalls, waits, answers
 ):
-    monkeypatch.setattr("streamplug.cache.store.max_pause_seconds", lambda _: 0.6)
+    monkeypatch.setattr("streamplug.cache.store.max_pause_seconds", lambda _: 30.0)
+    monkeypatch.setattr("streamplug.transfer.retry.sleep", lambda _: waits.advance(20.0))
     started, ended = threading.Event(), threading.Event()
 
     def fail_thrice(key: str, path: Path) -> None:
         started.set()
         if plain.remote.downloads[key] <= 3:
             if answers:
-                error = Transient(f"{key}: busy")
-                error.retry_after = 0.6
-                raise error
-            ended.wait(10)  # no byte arrives
+                raise Transient(f"{key}: busy")
+            stalls.hang(key)
+            ended.wait(60)  # no byte arrives
 
     plain.remote.hook = fail_thrice
-    options = {"retries": 3, "timeout": 0.6}
+    options = {"retries": 3, "timeout": 0.5}
     thread = threading.Thread(target=plain.store(**options).ensure, args=(0,))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     assert plain.store(**options).ensure(0)["data"].read_bytes() == RAW[0]
     ended.set()
     thread.join()
     assert plain.remote.downloads == {"shard.0": 4}
     assert not [message for message in caplog.messages if "has been held by" in message]
-    deadline = time.monotonic() + 10  # the attempts that were given up end in threads of their own
+    deadline = time.monotonic() + 60  # the attempts that were given up end in threads of their own
     while (
         left := list((plain.near / ".streamplug" / "tmp").iterdir())
     ) and time.monotonic() < deadline:
@@ -553,6 +591,7 @@ def hold_and_stop(place, quota_lock):
     place.store().ensure(0)
 
 
+@pytest.mark.usefixtures("stalls")
 @pytest.mark.parametrize("quota_lock", [False, True])
 @pytest.mark.parametrize("limit", [None, 2500])
 def test_a_process_that_is_stopped_holds_nobody_up(plain, monkeypatch, caplog, quota_lock, limit):
@@ -568,7 +607,7 @@ def test_a_process_that_is_stopped_holds_nobody_up(plain, monkeypatch, caplog, q
         for shard, raw in enumerate(RAW):
             assert store.ensure(shard)["data"].read_bytes() == raw
         assert store.ensure(0)["data"].read_bytes() == RAW[0]
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 60
         [message] = [m for m in caplog.messages if "has been held by" in m]
         assert f"held by process {process.pid} on {socket.gethostname()} for 0.2 s" in message
     finally:
@@ -583,23 +622,24 @@ def test_a_process_that_is_stopped_holds_nobody_up(plain, monkeypatch, caplog, q
     assert not list(plain.near.glob("shard*"))
 
 
-def test_a_slow_holder_of_a_lock_is_waited_for(plain, caplog):
+@pytest.mark.usefixtures("stalls")
+def test_a_slow_holder_of_a_lock_is_waited_for(plain, caplog, waits):
     held, done = threading.Event(), threading.Event()
 
     def write() -> None:
         with cache_lock(plain.near, "shard.0"), staging_path(plain.near, "shard.0") as part:
             held.set()
-            for _ in range(20):
+            for _ in range(5):
                 with part.open("ab") as stream:
                     stream.write(b"x")
-                time.sleep(0.05)
+                waits.advance(0.4)
             (plain.near / "shard.0").write_bytes(RAW[0])
         done.set()
 
     thread = threading.Thread(target=write)
     thread.start()
     assert held.wait(60)
-    assert plain.store(timeout=0.5).ensure(0)["data"].read_bytes() == RAW[0]
+    assert plain.store(timeout=0.5, retries=0).ensure(0)["data"].read_bytes() == RAW[0]
     assert done.wait(60)
     thread.join()
     assert not plain.remote.downloads

@@ -165,4 +165,4 @@ def test_others_go_on_with_the_very_next_step(tmp_path, figures):
     print(found, flush=True)
     if figures is not None:
         figures["resize"] = found
-    assert np.median(seconds) < 0.1  # others may keep the machine busy
+    assert np.median(seconds) < 5  # no rank starts anew, which takes longer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from streamplug_testing import http
@@ -13,6 +14,7 @@ from streamplug_testing.http import serving
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import Transient
 from streamplug.index import INDEX_NAME
+from tests.stall_clock import StallClock
 
 pytest.importorskip("aiohttp")
 
@@ -41,8 +43,8 @@ def server(root, monkeypatch):
 class Stalls:
     """Lets answers about a file stop, before their first byte or half-way, so many times."""
 
-    def __init__(self, server, name, *, times=10**9, half_way=True):
-        self.name, self.times, self.asked = name, times, 0
+    def __init__(self, server, clock, name, *, times=10**9, half_way=True):
+        self.name, self.times, self.asked, self.clock = name, times, 0, clock
         self.gate = server.gate
         if half_way:
             server.holds = self.now
@@ -51,7 +53,10 @@ class Stalls:
 
     def now(self, path):
         self.asked += path.endswith(self.name)
-        return path.endswith(self.name) and self.asked <= self.times
+        if not path.endswith(self.name) or self.asked > self.times:
+            return False
+        self.clock.hang(self.name)
+        return True
 
     def silent(self, path, wanted, data):
         if self.now(path):
@@ -69,14 +74,19 @@ def far(server, timeout=0.3, retries=1, **wishes):
     )
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    return StallClock(monkeypatch)
+
+
 def whole(dataset):
     return [sample["n"] for sample in dataset] == list(range(COUNT))
 
 
 @pytest.mark.parametrize("half_way", [True, False])
 @pytest.mark.parametrize("access", ["shard", "range"])
-def test_an_index_that_does_not_come_is_an_error(server, tmp_path, access, half_way):
-    stalls = Stalls(server, INDEX_NAME, half_way=half_way)
+def test_an_index_that_does_not_come_is_an_error(server, clock, tmp_path, access, half_way):
+    stalls = Stalls(server, clock, INDEX_NAME, half_way=half_way)
     local = {} if access == "range" else {"local": str(tmp_path / "near")}
     with pytest.raises(Transient, match=r"set/index.json: nothing arrived for 0.3 s"):
         far(server, access=access, **local)
@@ -91,7 +101,18 @@ def test_an_index_that_comes_slowly_arrives(server, root, tmp_path, monkeypatch)
     index.write_text(index.read_text() + " " * 400_000)
     monkeypatch.setattr(http, "_CHUNK", 10_000)
     server.gate.set()
-    server.holds = lambda path: path.endswith(INDEX_NAME) and time.sleep(0.1) is None
+    passed = 0.0
+    clock = SimpleNamespace(monotonic=lambda: passed)
+    monkeypatch.setattr("streamplug.transfer.stall_timeout.time", clock)
+
+    def slow(path):
+        nonlocal passed
+        if path.endswith(INDEX_NAME):
+            time.sleep(0.1)
+            passed += 0.1
+        return True
+
+    server.holds = slow
     assert whole(far(server, timeout=1.0, retries=0, local=str(tmp_path / "near")))
     # One that was read in memory had to be given up.
     asked = [request[0] for request in server.requests if request[1].endswith(INDEX_NAME)]
@@ -99,10 +120,10 @@ def test_an_index_that_comes_slowly_arrives(server, root, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("half_way", [True, False])
-def test_samples_by_range_that_do_not_come_are_an_error(server, half_way):
+def test_samples_by_range_that_do_not_come_are_an_error(server, clock, half_way):
     dataset = far(server, access="range")
     first = int(dataset._reader.starts[1])
-    stalls = Stalls(server, SHARD, half_way=half_way)
+    stalls = Stalls(server, clock, SHARD, half_way=half_way)
     with pytest.raises(Transient, match=rf"set/{SHARD}: nothing arrived for 0.3 s"):
         dataset[first]
     assert stalls.asked == 2
@@ -116,8 +137,8 @@ def test_samples_by_range_that_do_not_come_are_an_error(server, half_way):
     assert whole(dataset)
 
 
-def test_what_was_given_up_leaves_nothing(server, tmp_path):
-    Stalls(server, INDEX_NAME)
+def test_what_was_given_up_leaves_nothing(server, clock, tmp_path):
+    Stalls(server, clock, INDEX_NAME)
     near = tmp_path / "near"
     with pytest.raises(Transient):
         far(server, local=str(near))

@@ -28,6 +28,7 @@ from streamplug.transfer.download import download_file
 from streamplug.transfer.locks import cache_lock
 from streamplug.transfer.pool import ThreadPool
 from streamplug.types import FileInfo, ObjectInfo
+from tests.stall_clock import StallClock
 
 
 @pytest.fixture(autouse=True)
@@ -48,33 +49,9 @@ class Far(LocalStorage):
         self.actions.pop(0)(path)
 
 
-class StallClock:
-    """The clock of stall timeouts, which stands still while no attempt hangs: slow ones are not given up."""
-
-    def __init__(self) -> None:
-        self._seconds, self._hangs = 0.0, False
-
-    def monotonic(self) -> float:
-        self._seconds += 1000.0 * self._hangs
-        return self._seconds
-
-    def hang(self, until: threading.Event) -> None:
-        self._hangs = True
-        until.wait()
-
-    def begin_attempt(self, _: object) -> float:
-        """Take the place of the function that returns the pause before a retry."""
-        self._hangs = False
-        return 0.0
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock of stall timeouts in a test."""
-    found = StallClock()
-    monkeypatch.setattr("streamplug.transfer.stall_timeout.time", found)
-    monkeypatch.setattr("streamplug.transfer.retry.backoff_seconds", found.begin_attempt)
-    return found
+    return StallClock(monkeypatch)
 
 
 @pytest.fixture
@@ -133,7 +110,8 @@ def test_an_attempt_that_was_given_up_does_not_disturb_the_next(tmp_path, gate, 
         with path.open("wb") as file:
             file.write(b"beginning")
             file.flush()
-            clock.hang(gate)
+            clock.hang("shard")
+            gate.wait()
             file.write(b"damage" * 1000)
         late.set()
 
@@ -149,7 +127,8 @@ def test_what_an_attempt_begins_after_it_was_given_up_does_not_stay(tmp_path, ga
 
     def late(path):
         threads.append(threading.current_thread())
-        clock.hang(gate)
+        clock.hang("shard")
+        gate.wait()
         path.write_bytes(b"damage")
 
     assert get(Far(late, whole), tmp_path, retries=1, timeout=0.2) == b"whole"
@@ -398,9 +377,13 @@ def test_an_object_without_versions_comes_as_a_whole(tmp_path, small_parts):
     assert requests == []
 
 
-def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, caplog):
-    assert get(InParts(gate.wait, whole), tmp_path, timeout=1.0) == b"whole"
-    assert "nothing arrived for 1 s, after 0 bytes" in caplog.text
+def test_parts_that_stall_give_way_to_the_whole(tmp_path, small_parts, gate, clock, caplog):
+    def hang():
+        clock.hang("shard")
+        gate.wait()
+
+    assert get(InParts(hang, whole), tmp_path, timeout=0.2) == b"whole"
+    assert "nothing arrived for 0.2 s, after 0 bytes" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 

@@ -342,7 +342,7 @@ def test_a_connection_that_breaks_is_transient(recorder, anonymous):
 @pytest.mark.parametrize("operation", ["read", "stat", "list", "delete"])
 @pytest.mark.usefixtures("anonymous")
 def test_a_server_that_stalls_is_transient(recorder, operation):
-    recorder.wait = 1.0
+    recorder.wait = 60.0
     url = recorder.url
     storage = AzureStorage("az://c/set", endpoint_url=url, anon=True, read_timeout=0.2)
     with pytest.raises(Transient, match="az://c/set"):

@@ -260,7 +260,7 @@ def test_a_connection_that_breaks_is_transient(recorder):
 
 @pytest.mark.usefixtures("impatient")
 def test_a_server_that_stalls_is_transient(recorder):
-    recorder.wait = 1.0
+    recorder.wait = 60.0
     storage = GCSStorage("gs://b", endpoint_url=recorder.url, anon=True, read_timeout=0.2)
     with pytest.raises(Transient, match="gs://b/k"):
         storage.read("k")

@@ -420,7 +420,7 @@ def test_several_threads_may_lose_a_connection_at_once(server, between):
 
 def test_a_server_that_stalls_is_transient(server, between):
     (server.root / "k").write_bytes(b"data")
-    storage = through(between, server, read_timeout=0.5)
+    storage = through(between, server, read_timeout=3)
     assert storage.read("k") == b"data"
     between.stalled.set()
     with pytest.raises(Transient):
@@ -434,12 +434,12 @@ def test_what_moves_slowly_takes_longer_than_the_timeout(server, between, tmp_pa
     monkeypatch.setattr(storage_module, "_BLOCK_BYTES", 32 << 10)
     data = os.urandom(1 << 20)
     (server.root / "slow").write_bytes(data)
-    storage = through(between, server, read_timeout=0.6)
+    storage = through(between, server, read_timeout=2)
     assert storage.read_range("slow", 0, 3) == data[:3]
-    between.bytes_per_second = 1_000_000
+    between.bytes_per_second = 450_000
     began = time.monotonic()
     assert storage.read_ranges("slow", [(5, 1 << 20), (0, 9)]) == [data[5:], data[:9]]
-    assert time.monotonic() - began > 0.8
+    assert time.monotonic() - began > 2
     storage.download("slow", tmp_path / "slow")
     assert (tmp_path / "slow").read_bytes() == data
     storage.write("written", data)

@@ -14,6 +14,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -107,17 +108,26 @@ def test_bytes_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
     assert ids(tmp_path / "set", local=str(tmp_path / "cache")) == list(range(5 * SIZE))
 
 
-def slow(part):
+def halting(part, seen):
+    """Halt until the path `seen` exists."""
     yield from halves(part)
-    time.sleep(0.5)
+    deadline = time.monotonic() + 60
+    while not seen.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
     yield {"id": [part], "text": [""]}
 
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_samples_and_bytes_are_counted_while_parts_are_written(tmp_path, processes):
-    seen = []
+    seen, mark = [], tmp_path / "mark"
     options = {**OPTIONS, "batched": True, "processes": processes, "out": tmp_path / "set"}
-    write_parts(slow, range(2), on_counts=seen.append, **options)
+
+    def note(counts):
+        seen.append(counts)
+        if SIZE in counts[:, 0]:
+            mark.touch()
+
+    write_parts(partial(halting, seen=mark), range(2), on_counts=note, **options)
     assert any(SIZE in counts[:, 0] for counts in seen)  # a part that is not finished
     assert seen[-1][:, 0].tolist() == [SIZE + 1, SIZE + 1]
     index = json.loads((tmp_path / "set" / "index.json").read_text())

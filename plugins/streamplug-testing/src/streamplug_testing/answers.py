@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import socket
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -59,7 +58,7 @@ class Recorder:
         requests: Method, path and headers of each request.
         answers: Status and body of each response; the last one repeats. Status 0 drops the connection.
         headers: Sent with each response.
-        wait: Delay before each response, in seconds.
+        wait: Delay before each response, in seconds; it ends with the block that the server is for.
         missing: Bytes by which bodies are shorter than their Content-Length, except those of errors.
     """
 
@@ -73,6 +72,7 @@ class Recorder:
 
 class _Server(http.server.ThreadingHTTPServer):
     recorder: Recorder
+    ended: threading.Event
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors: some tests have clients that disconnect."""
@@ -93,7 +93,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         request = SimpleNamespace(command=self.command, path=self.path, headers=self.headers)
         recorder.requests.append(request)
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        time.sleep(recorder.wait)
+        self.server.ended.wait(recorder.wait)
         status, body = recorder.answers[0]
         if len(recorder.answers) > 1:
             recorder.answers.pop(0)
@@ -118,12 +118,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def recording() -> Iterator[Recorder]:
     """Run a recording server during a block; after it, connections are refused."""
     server = _Server(("127.0.0.1", 0), _Handler)
+    server.ended = threading.Event()
     server.recorder = Recorder(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield server.recorder
     finally:
+        server.ended.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -214,7 +216,7 @@ class AnswerTests(ConformanceBase):
         self._check_transient(storage, "read")
 
     def test_a_server_that_stalls_is_transient(self, server: Recorder) -> None:
-        server.wait = 1.0
+        server.wait = 60.0
         storage = self.make_storage(server.url, read_timeout=0.2)
         self._check_transient(storage, "read")
         storage.close()
