@@ -119,6 +119,25 @@ def test_errors_name_the_file_and_the_row(source, tmp_path, job, named):
     assert "of the new data set" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        lambda s, o: convert(s, o, columns=Columns(encodings={"text": "json"})),
+        lambda s, o: sort(s, o, "text"),
+        lambda s, o: select(s, o, "len(text) > 3"),
+        lambda s, o: process(s, o, {"raw": "text.encode()"}),
+        lambda s, o: process_with(s, o, [sys.executable, "-c", ""]),
+    ],
+)
+def test_errors_name_the_file_the_row_and_the_column_once(source, tmp_path, job):
+    with pytest.raises(StreamplugError) as caught:
+        job(source, to(tmp_path / "out"))
+    place = f"{source}/shard.00001.mds, row 10: DecodeError: column 'text': not UTF-8"
+    assert str(caught.value).startswith(place)
+    assert str(caught.value).count("shard") == 1
+    assert "sample 10" not in str(caught.value)
+
+
 def test_samples_without_a_partner_are_kept_if_the_first_of_others_is_bad(tmp_path, read):
     left, right = tmp_path / "left", tmp_path / "right"
     for place, ids, columns in (

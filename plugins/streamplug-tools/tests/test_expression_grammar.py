@@ -331,6 +331,29 @@ def test_keywords_in_quotes_are_not_taken_for_columns():
         Expression("x == 'class' y")
 
 
+@pytest.mark.parametrize(
+    ("text", "compared"),
+    [
+        ("label='cat'", "label=='cat'"),
+        ("n > 1 and label = 'a=b'", "n > 1 and label == 'a=b'"),
+        ("(n=1) or len(label)=3", "(n==1) or len(label)==3"),
+        ("sample['a=b']=\"it's\"", "sample['a=b']==\"it's\""),
+        ("n >= 1 and n != 2 and n=3", "n >= 1 and n != 2 and n==3"),
+    ],
+)
+def test_a_single_equals_sign_is_told_from_a_comparison(text, compared):
+    with pytest.raises(ConfigError) as caught:
+        Expression(text)
+    assert str(caught.value).endswith(f"write == to compare: {compared!r}")
+    assert Expression(compared).columns(["n", "label", "a=b"])
+
+
+@pytest.mark.parametrize("text", ["n = ", "n =< 3", "user id = 3", "n := 3", "'a=b' n"])
+def test_what_two_equals_signs_would_not_repair_is_another_error(text):
+    with pytest.raises(ConfigError, match=r"no Python expression: .*sample\['user id'\]"):
+        Expression(text)
+
+
 # -- places -----------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -59,7 +60,8 @@ class BadSamples:
         Raises:
             BadSampleError: If there are too many.
         """
-        self.found.append(BadSample(file, row, f"{type(error).__name__}: {error}"))
+        reason = f"{type(error).__name__}: {_without_place(str(error), file, row)}"
+        self.found.append(BadSample(file, row, reason))
         if self.remaining < 0:
             raise self._too_many(self.found[-1]) from error
 
@@ -72,6 +74,12 @@ class BadSamples:
     def _too_many(self, last: BadSample) -> BadSampleError:
         before = f"{self.limit:,} samples were left out before; " if self.limit else ""
         return BadSampleError(f"{before}{last.file}, row {last.row}: {last.reason}{_HINT}")
+
+
+def _without_place(message: str, file: str, row: int) -> str:
+    """Return a message about a sample without the file and the row that it begins with."""
+    named = re.escape(file)
+    return re.sub(rf"^(shard \d+ \({named}\)|{named}): (sample {row}(, |: ))?", "", message)
 
 
 def write_report(home: Storage, part: int, bad: BadSamples) -> None:

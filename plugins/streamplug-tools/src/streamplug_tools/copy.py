@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamplug_files import PLAN_NAME
 
 from streamplug.config import parse_bytes
-from streamplug.errors import ConfigError, EncodeError, UnsafeTypeError, prefix_errors
+from streamplug.errors import ConfigError, DataError, EncodeError, UnsafeTypeError, prefix_errors
 from streamplug.index import INDEX_NAME, make_encoding
 from streamplug.interfaces import Column, Encoding, Storage
 from streamplug.plugin import local_path, open_storage, output_locations
@@ -295,7 +295,10 @@ class CopyTask:
         decoded: Batch = {}
         for name in self.change.columns:
             encoding, values = self._raw_encodings.get(name), batch[name]
-            decoded[name] = values if encoding is None else decode_values(encoding, list(values))
+            if encoding is not None:
+                with prefix_errors(f"column {name!r}", DataError):
+                    values = decode_values(encoding, list(values))
+            decoded[name] = values
         return decoded
 
     @cached_property

@@ -53,6 +53,8 @@ _OTHER_KEYWORDS = {*kwlist} - {
 _OTHER_KEYWORDS -= {"not", "or"}
 """Keywords of Python that no expression has, as `class`: they stand for columns."""
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
+_LITERAL = re.compile(f"({_QUOTED.pattern})")
+_ASSIGNED = re.compile(r"(?<![=!<>:])=(?!=)")
 _COLUMN_NAME = re.compile(r"\w[\w .:/@#-]*")
 """Column names, which need not be Python names."""
 
@@ -129,6 +131,10 @@ class Expression:
                     f"{what}: {word} is a keyword of Python; write the column of this name as "
                     f"sample[{word!r}]"
                 )
+        if (compared := _with_comparisons(text)) is not None:
+            return ConfigError(
+                f"{what}: a single = compares nothing; write == to compare: {compared!r:.200}"
+            )
         return ConfigError(
             f"{what}: {getattr(error, 'msg', error)}; write a column whose name has spaces or other marks in "
             "it as sample['user id']"
@@ -290,6 +296,20 @@ class Expression:
     def _error(self, number: int, error: Exception) -> DataError:
         kind = type(error).__name__
         return DataError(f"{self.text!r:.200} for sample {number}: {kind}: {error}")
+
+
+def _with_comparisons(text: str) -> str | None:
+    """Return an expression with ``==`` in place of each ``=``; None if it has none, or is still invalid."""
+    parts = _LITERAL.split(text.strip())  # every second one is a literal
+    parts[::2] = [_ASSIGNED.sub("==", part) for part in parts[::2]]
+    compared = "".join(parts)
+    if compared == text.strip():
+        return None
+    try:
+        ast.parse(compared, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return compared
 
 
 class _ItemsAsNames(ast.NodeTransformer):
