@@ -193,17 +193,16 @@ def test_requester_pays(recorder, pays, wanted):
     assert (f"userProject={wanted}" in path) if wanted else ("userProject" not in path)
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    """gcsfs tries six times, and waits half a minute in between."""
+@pytest.fixture(autouse=True)
+def without_retries_of_gcsfs(monkeypatch):
+    """Fail if gcsfs tries again, after a pause."""
 
-    async def at_once(seconds):
-        pass
+    async def pause(seconds):
+        raise AssertionError("gcsfs tries again")
 
-    monkeypatch.setattr("gcsfs.retry.asyncio", type("asyncio", (), {"sleep": at_once}))
+    monkeypatch.setattr("gcsfs.retry.asyncio", type("asyncio", (), {"sleep": pause}))
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("status", "wanted"),
     [
@@ -230,6 +229,32 @@ def test_answers_become_our_errors(recorder, status, wanted, body):
             operation()
         assert type(caught.value) is wanted
         assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(StorageError, match="gs://b/set/k"):
+        storage.write("k", b"x")
+    assert len(recorder.requests) == 3
+
+
+def test_a_download_is_asked_for_once(recorder, tmp_path):
+    recorder.answers = [(503, b"busy")]
+    with pytest.raises(Transient, match="gs://b/k"):
+        GCSStorage("gs://b", endpoint_url=recorder.url, anon=True).download("k", tmp_path / "k")
+    assert len(recorder.requests) == 1
+
+
+def test_a_server_without_tls_is_not_asked_again(recorder, tmp_path):
+    url = recorder.url.replace("http:", "https:")
+    storage = GCSStorage("gs://b", endpoint_url=url, anon=True)
+    for operation in (
+        lambda: storage.read("k"),
+        lambda: storage.download("k", tmp_path / "k"),
+        lambda: storage.write("k", b"x"),
+        lambda: list(storage.list()),
+    ):
+        with pytest.raises(
+            StorageError, match=r"gs://b.*: the server does not speak TLS"
+        ) as caught:
+            operation()
+        assert type(caught.value) is StorageError
 
 
 def test_that_the_requester_must_pay_is_told(recorder):
@@ -245,20 +270,17 @@ def test_without_credentials_the_ways_to_give_them_are_told(recorder):
         GCSStorage("gs://b", endpoint_url=recorder.url).read("k")
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_connection_that_is_refused_is_transient(refusing):
     with pytest.raises(Transient, match="gs://b/k"):
         GCSStorage("gs://b", endpoint_url=refusing, anon=True).read("k")
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_connection_that_breaks_is_transient(recorder):
     recorder.answers = [(0, b"")]
     with pytest.raises(Transient, match="gs://b/k"):
         GCSStorage("gs://b", endpoint_url=recorder.url, anon=True).read("k")
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_server_that_stalls_is_transient(recorder):
     recorder.wait = 60.0
     storage = GCSStorage("gs://b", endpoint_url=recorder.url, anon=True, read_timeout=0.2)

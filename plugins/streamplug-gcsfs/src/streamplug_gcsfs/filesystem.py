@@ -1,4 +1,4 @@
-"""gcsfs file system that receives objects as they are stored."""
+"""gcsfs file system that receives objects as they are stored, and makes no retries of its own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ STORED = {"Accept-Encoding": "gzip"}
 others than sizes and ranges are of, and ignores ranges.
 """
 
+# Without `retry_request` of gcsfs, in which it wraps them.
+_REQUEST = GCSFileSystem._request.__wrapped__  # noqa: SLF001
+_GET_FILE_REQUEST = GCSFileSystem._get_file_request.__wrapped__  # noqa: SLF001
+
 
 class FileSystem(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
     """The class of gcsfs that uses HTTP alone, without decompression.
 
     The class that gcsfs registers looks up the bucket type over gRPC before it reads, which takes up to a
-    minute where only HTTP is reachable; and gRPC does not survive a fork.
+    minute where only HTTP is reachable; and gRPC does not survive a fork. Each request is made once: gcsfs
+    makes six attempts in 35 seconds, also after errors that cannot pass, beneath the retries of streamplug.
     """
 
     def __init__(self, *, session_kwargs: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -46,4 +51,7 @@ class FileSystem(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
     ) -> Any:
         if path.startswith(f"{self._location}/download/"):
             headers = {**STORED, **(headers or {})}
-        return await super()._request(method, path, *args, headers=headers, **kwargs)
+        return await _REQUEST(self, method, path, *args, headers=headers, **kwargs)
+
+    async def _get_file_request(self, *args: Any, **kwargs: Any) -> Any:
+        return await _GET_FILE_REQUEST(self, *args, **kwargs)

@@ -101,7 +101,7 @@ class GCSStorage(FsspecStorage):
                 yield ObjectInfo(name[len(root) :], int(info["size"]), version_of(info))
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
-        from gcsfs.retry import ChecksumError, NonRetryableError
+        from gcsfs.retry import ChecksumError, HttpError, NonRetryableError
         from google.auth.exceptions import GoogleAuthError, TransportError
         from requests.exceptions import RequestException
 
@@ -119,7 +119,7 @@ class GCSStorage(FsspecStorage):
             return Transient(f"{url}: {type(error).__name__}; it may be tried again")
         if isinstance(error, (GoogleAuthError, NonRetryableError)):
             return AccessDenied(f"the credentials for {url} do not work; {_WAYS}")
-        if isinstance(error, ValueError) and "requester pays" in str(error):
+        if isinstance(error, (ValueError, HttpError)) and "requester pays" in str(error):
             return AccessDenied(
                 f"whoever reads {url} pays for it; pass storage_options={{'requester_pays': True}}, "
                 "or the project that pays in place of True"
