@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pytest
-from streamplug_tools import Columns, Output, convert
+from streamplug_tools import Columns, Output, append, convert
 from streamplug_tools.row_access import Table
 
-from streamplug import Stream, Writer, merge_index, register_encoding
+from streamplug import Stream, Writer, merge_index, register_encoding, register_storage
+from streamplug.builtin.local_storage import LocalStorage
 from streamplug.builtin.mds import MDS
 from streamplug.errors import (
     ConfigError,
@@ -270,6 +271,42 @@ def test_a_source_is_not_replaced_by_itself_under_another_name(source, read, url
         with pytest.raises(ConfigError, match="is or contains a source"):
             convert(names[0], Output(names[1], exist_ok=True))
     assert len(read(source)["id"]) == 200
+
+
+class AtEndpoint(LocalStorage):
+    """A bucket of a server, whose files are in a folder named after the server's address."""
+
+    def __init__(self, url, endpoint_url):
+        server, path = endpoint_url.rstrip("/").rpartition("/")[2], url.removeprefix("bucket://b")
+        super().__init__(f"{os.environ['SERVERS']}/{server}{path}")
+        self.url, self._endpoint = url, endpoint_url
+
+    @property
+    def endpoint(self):
+        return self._endpoint
+
+
+def test_one_url_at_two_endpoints_is_two_places(tmp_path, write, read, monkeypatch):
+    monkeypatch.setenv("SERVERS", str(tmp_path))
+    register_storage("bucket", AtEndpoint)
+    try:
+        write(tmp_path / "a", range(20))
+        source = Stream(remote="bucket://b", storage_options={"endpoint_url": "http://a"})
+        for same in ("http://a", "http://a/"):
+            out = Output("bucket://b", storage_options={"endpoint_url": same})
+            with pytest.raises(ConfigError, match="is or contains a source"):
+                convert(source, replace(out, exist_ok=True))
+            with pytest.raises(ConfigError, match="is a source"):
+                append(source, out)
+        out = Output("bucket://b", processes=0, storage_options={"endpoint_url": "http://b"})
+        assert convert(source, out).samples == 20
+        assert append(Stream(local=str(tmp_path / "a")), out).appended == 20
+        both = [source, Stream(remote="bucket://b", storage_options=out.storage_options)]
+        assert convert(both, Output(tmp_path / "c", processes=0)).samples == 60
+    finally:
+        registry.unregister("storage", "bucket")
+    assert read(tmp_path / "a")["id"].tolist() == [*range(20)]
+    assert read(tmp_path / "b")["id"].tolist() == [*range(20)] * 2
 
 
 def test_files_that_a_source_links_to_are_not_replaced(source, tmp_path, read):

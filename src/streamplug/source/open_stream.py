@@ -92,11 +92,11 @@ class OpenStream:
         return f"{self.version} {self.index.digest} {digest}".strip() if self.version else digest
 
     @property
-    def folders(self) -> set[str]:
-        """URLs of the directories that its shards lie in, which may be those of other data sets."""
+    def folders(self) -> set[tuple[str, str]]:
+        """Endpoints and URLs of the directories of its shards, which may be those of other data sets."""
         storage, shards = self.stream.storage, range(len(self.index))
         names = (table.basenames[n] for table in self.index.tables.values() for n in shards)
-        return {storage.url_of(name.rpartition("/")[0]) for name in names}
+        return {(storage.endpoint, storage.url_of(name.rpartition("/")[0])) for name in names}
 
     @property
     def file_versions(self) -> str:

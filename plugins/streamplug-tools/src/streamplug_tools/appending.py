@@ -29,7 +29,7 @@ from streamplug.transfer import (
     try_directory_lock,
 )
 from streamplug_tools.column_mapping import ColumnMapping, format_name, select_columns
-from streamplug_tools.copy import map_table_columns, real_location
+from streamplug_tools.copy import map_table_columns
 from streamplug_tools.dataset_files import find_reference
 from streamplug_tools.dataset_removal import APPENDED_PREFIX, check_only_appended
 from streamplug_tools.index_merge import check_columns, merge_indexes
@@ -42,6 +42,7 @@ from streamplug_tools.options import (
     Sources,
     ignore_progress,
 )
+from streamplug_tools.real_location import RealLocation
 from streamplug_tools.selection_order import SequentialOrder
 
 _DIGEST_BYTES = 8
@@ -103,7 +104,8 @@ def append(
         raise ConfigError(f"{home.url} is a {kind}; append to a data set with an index.json")
     existing = _read_index(home)
     with open_job(sources, columns, on_progress) as job:
-        if real_location(home.url) in map(real_location, job.table.folders):
+        place = RealLocation.of(home.endpoint, home.url)
+        if any(place.is_same(RealLocation.of(*folder)) for folder in job.table.folders):
             raise ConfigError(f"{home.url} is a source; append other data sets to it")
         if existing is None:
             check_only_appended(home)

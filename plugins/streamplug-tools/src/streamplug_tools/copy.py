@@ -51,6 +51,7 @@ from streamplug_tools.options import (
 from streamplug_tools.part_sizes import samples_per_part
 from streamplug_tools.partitioned import write_parts
 from streamplug_tools.raw_values import RawFormat, decode_values, same_encoding
+from streamplug_tools.real_location import RealLocation
 from streamplug_tools.row_access import (
     ROWS_PER_STEP,
     Batch,
@@ -521,11 +522,12 @@ def _digest(what: object) -> str:
 def _check_apart(output: Output, tables: Sequence[Table]) -> None:
     """Refuse to write over or above a source, or among other files."""
     folders = {folder for table in tables for folder in table.folders}
-    sources = {real_location(folder) for folder in folders.union(*map(_link_targets, folders))}
+    targets = {("", target) for _, url in folders for target in _link_targets(url)}
+    sources = {RealLocation.of(*folder) for folder in folders | targets}
     for place in output_locations(output.out):
         storage = open_storage(place, output.storage_options)
-        url = real_location(storage.url)
-        if any(source.startswith(url) for source in sources):
+        location = RealLocation.of(storage.endpoint, storage.url)
+        if any(location.contains(source) for source in sources):
             raise ConfigError(f"{storage.url} is or contains a source; choose another location")
         if not (storage.exists(PLAN_NAME) or storage.exists(INDEX_NAME)):
             check_empty(storage)
@@ -538,13 +540,6 @@ def _link_targets(url: str) -> set[str]:
         return set()
     with os.scandir(path) as entries:
         return {str(Path(entry.path).resolve().parent) for entry in entries if entry.is_symlink()}
-
-
-def real_location(url: str) -> str:
-    """Return the resolved location of a data set, with a trailing slash."""
-    url = url.rpartition("::")[2]  # of a chain such as simplecache::file:///data
-    path = local_path(url)
-    return f"{url if path is None else path.resolve()}".rstrip("/") + "/"
 
 
 def _written(output: Output, parts: int, bad: BadSamples) -> WriteResult:

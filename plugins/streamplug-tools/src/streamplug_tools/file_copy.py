@@ -42,6 +42,7 @@ from streamplug_tools.options import (
     ignore_progress,
     whole_stream,
 )
+from streamplug_tools.real_location import RealLocation
 
 _FILES_PER_THREAD = 16  # submitted at a time
 
@@ -98,7 +99,8 @@ def copy_files(
     index, data = read_own_index(stream)
     files = stored_files(index)
     home = open_storage(fspath(out), storage_options)
-    if _place(stream.storage) == _place(home):
+    places = [RealLocation.of(s.endpoint, s.url) for s in (stream.storage, home)]
+    if places[0].is_same(places[1]):
         raise ConfigError(f"{home.url} is the source; choose another location")
     result = CopyResult(home.url, len(files), sum(file.bytes for file in files), 0)
     plan = json.dumps(
@@ -122,13 +124,6 @@ def copy_files(
     call_with_retries(partial(home.write, INDEX_NAME, data))
     _remove_plan(home, plan)
     return CopyResult(result.url, result.files, result.bytes, len(missing))
-
-
-def _place(storage: Storage) -> str:
-    path = local_path(storage.url)
-    if path is not None:
-        return str(path.resolve())
-    return f"{storage.endpoint} {storage.url}".rstrip("/")
 
 
 def _is_complete(home: Storage, data: bytes) -> bool:

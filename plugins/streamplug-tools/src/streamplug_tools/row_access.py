@@ -110,10 +110,10 @@ class Table:
         return self._opened[0].shown_url
 
     @property
-    def folders(self) -> set[str]:
-        """URLs of the directories of the data sets, and of those that their shards lie in."""
-        urls = {opened.stream.url for opened in self._opened}
-        return urls.union(*(opened.folders for opened in self._opened))
+    def folders(self) -> set[tuple[str, str]]:
+        """Endpoints and URLs of the directories of the data sets, and of those that their shards lie in."""
+        own = {(opened.stream.storage.endpoint, opened.stream.url) for opened in self._opened}
+        return own.union(*(opened.folders for opened in self._opened))
 
     def take(self, ids: Int64) -> Batch:
         """Return samples as a batch.

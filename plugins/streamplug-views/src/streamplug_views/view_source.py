@@ -175,7 +175,7 @@ class OpenView(OpenStream):
         return any(source.opened.downloads for source in self.snapshot.sources)
 
     @property
-    def folders(self) -> set[str]:
+    def folders(self) -> set[tuple[str, str]]:
         return {folder for source in self.snapshot.sources for folder in source.opened.folders}
 
     @property
