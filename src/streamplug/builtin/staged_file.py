@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from hashlib import blake2s
 from pathlib import Path
 from typing import BinaryIO
 
-from streamplug.plugin_kit import staging_path, sync_directory, sync_file
+from streamplug.plugin_kit import STAGING_PREFIX, staging_path, sync_directory, sync_file
 
 _DESCRIPTORS = "/proc/self/fd"
 """Directory of the links to open files, by which one without a name gets a name."""
@@ -17,8 +19,9 @@ _DESCRIPTORS = "/proc/self/fd"
 class StagedFile:
     """A file that replaces another one, or creates one, when it is complete.
 
-    On Linux it is an unnamed file, of which the system leaves nothing behind if the process is killed. Where
-    the file system has none, it has the name of a staging file from the start.
+    On Linux it is an unnamed file, of which the system leaves nothing behind if the process is killed, except
+    at the moment between the two steps of a replacement: the next one of the same target removes that. Where
+    the file system has no unnamed files, it has the name of a staging file from the start.
 
     Attributes:
         file: The empty file, to be written.
@@ -34,9 +37,10 @@ class StagedFile:
             OSError: If it cannot be synced or renamed.
         """
         self._complete()
-        if not self._is_named:
-            self._link(self._staging)  # a link, unlike a rename, never replaces a file
-        self._staging.replace(target)
+        if self._is_named:
+            self._staging.replace(target)
+        else:
+            self._replace_by_link(target)
         sync_directory(target.parent)
 
     def create(self, target: Path) -> None:
@@ -59,6 +63,27 @@ class StagedFile:
         else:
             os.fsync(self.file.fileno())
 
+    def _replace_by_link(self, target: Path) -> None:
+        link = self._link_beside(target)
+        try:
+            link.replace(target)
+        except BaseException:
+            link.unlink(missing_ok=True)
+            raise
+
+    def _link_beside(self, target: Path) -> Path:
+        """Link the unnamed file to a name that depends on the target, or to another one if that is in use."""
+        name = blake2s(os.fsencode(target.name), digest_size=16).hexdigest()
+        link = target.with_name(f"{STAGING_PREFIX}{name}")
+        with suppress(OSError):  # it is locked, or the file system has no locks
+            fcntl.flock(self.file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if link.exists():
+                _remove_unlocked(link)
+            self._link(link)  # a link, unlike a rename, never replaces a file
+            return link
+        self._link(self._staging)
+        return self._staging
+
     def _link(self, path: Path) -> None:
         if self._is_named:
             os.link(self._staging, path)
@@ -66,6 +91,19 @@ class StagedFile:
             descriptor = self.file.fileno()
             # Without a directory, `os.link` would not follow the link to the file.
             os.link(f"{_DESCRIPTORS}/{descriptor}", path, src_dir_fd=descriptor)
+
+
+def _remove_unlocked(link: Path) -> None:
+    """Remove the link of a writer that was killed: one that is alive has its file locked.
+
+    Raises:
+        OSError: If it is locked, or cannot be removed.
+    """
+    with link.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Who holds the lock of a file alone changes its link; by now, the link may be that of another file.
+        if os.path.samestat(os.fstat(file.fileno()), link.stat()):
+            link.unlink()
 
 
 @contextmanager
@@ -82,7 +120,8 @@ def stage_beside(target: Path) -> Iterator[StagedFile]:
         with staging.open("xb") if descriptor is None else os.fdopen(descriptor, "wb") as file:
             yield StagedFile(file, staging, is_named=is_named)
     finally:
-        staging.unlink(missing_ok=True)
+        if is_named:
+            staging.unlink(missing_ok=True)
 
 
 def _open_unnamed(directory: Path) -> int | None:

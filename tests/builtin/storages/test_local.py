@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import io
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from streamplug_testing.storage import StorageTests
 from streamplug.builtin import local_storage as local
 from streamplug.builtin import staged_file
 from streamplug.builtin.local_storage import LocalStorage
+from streamplug.builtin.staged_file import StagedFile
 from streamplug.errors import (
     AccessDenied,
     AlreadyExists,
@@ -87,6 +89,66 @@ def test_a_killed_writer_leaves_nothing(tmp_path, operation):
     assert contents(tmp_path / "set") == old
     storage.upload(tmp_path / "source", "k")
     assert contents(tmp_path / "set") == {"k": b"newer"}
+
+
+def write_and_die(root):
+    """Write a file in a process that is killed when it would rename the complete file."""
+    Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    LocalStorage(root).write("k", b"newer")
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="only Linux has unnamed files")
+def test_what_a_writer_left_that_was_killed_before_the_rename_is_removed_by_the_next(tmp_path):
+    storage, folder = LocalStorage(str(tmp_path / "set")), tmp_path / "set"
+    storage.write("k", b"old")
+    for _ in range(2):
+        process = multiprocessing.get_context("fork").Process(
+            target=write_and_die, args=(str(folder),)
+        )
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+        left = contents(folder)
+        assert left.pop("k") == b"old"
+        assert list(left.values()) == [b"newer"]  # one, however many were killed
+    storage.write("other", b"x")
+    assert [o.key for o in storage.list()] == ["k", "other"]
+    storage.write("k", b"newest")
+    assert contents(folder) == {"k": b"newest", "other": b"x"}
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="only Linux has unnamed files")
+@pytest.mark.parametrize("at", ["rename", "link"])
+def test_writers_of_one_file_at_once_take_turns(tmp_path, monkeypatch, at):
+    storage, rename, link = LocalStorage(str(tmp_path)), Path.replace, StagedFile._link
+    turns = iter([True])
+
+    def write_between():
+        if next(turns, False):
+            storage.write("k", b"of another writer")
+
+    def replace(source, target):
+        write_between()
+        return rename(source, target)
+
+    def link_then_write(staged, path):
+        link(staged, path)
+        write_between()
+
+    if at == "rename":
+        monkeypatch.setattr(Path, "replace", replace)
+    else:
+        monkeypatch.setattr(StagedFile, "_link", link_then_write)
+    storage.write("k", b"of the last one")
+    assert contents(tmp_path) == {"k": b"of the last one"}
+
+
+def test_a_file_that_cannot_get_its_name_is_removed(tmp_path):
+    storage = LocalStorage(str(tmp_path))
+    (tmp_path / "k").mkdir()
+    with pytest.raises(StorageError, match="/k"):
+        storage.write("k", b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["k"]
 
 
 def contents(folder):
