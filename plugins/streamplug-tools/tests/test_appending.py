@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import signal
 import time
 
 import pytest
-from streamplug_tools import Columns, Output, append, appending, delete
+from streamplug_fsspec import MemoryStorage
+from streamplug_tools import Columns, Output, append, append_lock, appending, delete
 
 from streamplug import StreamingDataset, Writer
 from streamplug.errors import ConfigError, OutputExistsError
@@ -104,6 +107,127 @@ def test_a_data_set_that_a_writer_has_is_not_changed(tmp_path, write, read):
         writer.write({"id": 10})
     assert append(day, to(place)).appended == 5
     assert read(place)["id"].tolist() == [0, 1, 2, 3, 4, 10, 5, 6, 7, 8, 9]
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Look three times at the lock of another machine; return what is called before each further look."""
+    before = []
+    monkeypatch.setattr(append_lock, "_MAX_LOOKS", 3)
+    monkeypatch.setattr(append_lock, "sleep", lambda _: [act() for act in before])
+    return before
+
+
+def lock_of(machine):
+    return json.dumps({"host": "other", "process": 7, "machine": machine, "token": "t"}).encode()
+
+
+def test_calls_of_another_machine_are_waited_for_and_then_refused(
+    place, tmp_path, write, read, impatient
+):
+    write(place, range(5))
+    day, home = write(tmp_path / "day", range(5, 10)), open_storage(place)
+    home.write("append.lock", lock_of("other 0"))
+    with pytest.raises(
+        OutputExistsError, match=r"appended to by process 7 on other: .*append\.lock"
+    ):
+        append(day, to(place))
+    assert home.read("append.lock") == lock_of("other 0")
+    impatient.append(lambda: home.delete("append.lock"))
+    assert append(day, to(place)).appended == 5
+    assert read(place)["id"].tolist() == [*range(10)]
+    assert not home.exists("append.lock")
+
+
+def test_one_call_after_another_of_other_machines_is_waited_for(place, tmp_path, write, impatient):
+    write(place, range(5))
+    day, home, turns = write(tmp_path / "day", range(5, 10)), open_storage(place), iter(range(10))
+
+    def next_turn():
+        turn = next(turns)
+        if turn < 9:
+            home.write("append.lock", lock_of(f"other {turn}"))
+        else:
+            home.delete("append.lock")
+
+    next_turn()
+    impatient.append(next_turn)
+    assert append(day, to(place)).appended == 5
+
+
+def die_with_the_lock(day, place):
+    appending.format_index = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    append(day, to(place))
+
+
+def test_the_lock_of_a_killed_call_is_taken_over(tmp_path, write, read, impatient):
+    place, day = write(tmp_path / "set", range(5)), write(tmp_path / "day", range(5, 10))
+    call = multiprocessing.get_context("fork").Process(
+        target=die_with_the_lock, args=(str(day), str(place))
+    )
+    call.start()
+    call.join(60)
+    assert call.exitcode == -signal.SIGKILL
+    assert (tmp_path / "set" / "append.lock").exists()
+    assert append(day, to(place)).appended == 5
+    assert not (tmp_path / "set" / "append.lock").exists()
+    assert read(place)["id"].tolist() == [*range(10)]
+    (tmp_path / "set" / "append.lock").write_bytes(b"")
+    delete(tmp_path / "set", dry_run=False)
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_calls_of_two_machines_at_once_lose_no_samples(
+    tmp_path, write, read, monkeypatch, impatient, locks
+):
+    place = f"memory://{tmp_path.name}/set"
+    days = [write(tmp_path / f"day-{n}", range(n * 10, n * 10 + 10)) for n in range(3)]
+    append(days[0], to(place))
+    monkeypatch.setattr(MemoryStorage, "can_create", locks)
+    with_shards, turns, refused = appending._with_shards, iter([True]), []
+
+    def while_another_machine_appends(*args):
+        data = with_shards(*args)
+        if next(turns, False):
+            with monkeypatch.context() as other:
+                (tmp_path / "other").mkdir()
+                other.setattr(append_lock, "make_temp_root", lambda: tmp_path / "other")
+                try:
+                    append(days[2], to(place))
+                except OutputExistsError as error:
+                    refused.append(str(error))
+        return data
+
+    monkeypatch.setattr(appending, "_with_shards", while_another_machine_appends)
+    assert append(days[1], to(place)).appended == 10
+    if locks:
+        assert f"being appended to by process {os.getpid()}" in refused[0]
+        assert append(days[2], to(place)).appended == 10
+    assert sorted(read(place)["id"]) == [*range(30)]
+    assert not open_storage(place).exists("append.lock")
+
+
+def test_an_index_that_another_machine_replaces_at_once_is_seen(tmp_path, write, read, monkeypatch):
+    place = f"memory://{tmp_path.name}/set"
+    days = [write(tmp_path / f"day-{n}", range(n * 10, n * 10 + 10)) for n in range(2)]
+    append(days[0], to(place))
+    earlier, write_object = open_storage(place).read("index.json"), MemoryStorage.write
+    turns = iter([True])
+
+    def write_then_lose(storage, key, data):
+        write_object(storage, key, data)
+        if key == "index.json" and storage.url.endswith("/set") and next(turns, False):
+            write_object(storage, key, earlier)
+
+    monkeypatch.setattr(MemoryStorage, "can_create", False)
+    monkeypatch.setattr(MemoryStorage, "write", write_then_lose)
+    assert append(days[1], to(place)).appended == 10
+    assert read(place)["id"].tolist() == [*range(20)]
+    monkeypatch.setattr(appending, "_is_changed", lambda *_: True)
+    write(tmp_path / "more", range(20, 25))
+    with pytest.raises(OutputExistsError, match="changed by others each time"):
+        append(tmp_path / "more", to(place))
 
 
 def test_an_appended_data_set_is_deleted_whole(tmp_path, write):

@@ -7,8 +7,7 @@ then added to that of the data set, so a killed call can be repeated at any time
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2s
@@ -20,14 +19,9 @@ from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError, NotFound, OutputExistsError
 from streamplug.index import INDEX_NAME, Index, Schema, format_index, parse_index
 from streamplug.interfaces import Storage, public_urls
-from streamplug.plugin import join, local_path, open_storage, output_locations
-from streamplug.transfer import (
-    call_with_retries,
-    file_lock,
-    make_temp_root,
-    map_disk_errors,
-    try_directory_lock,
-)
+from streamplug.plugin import join, open_storage, output_locations
+from streamplug.transfer import call_with_retries
+from streamplug_tools.append_lock import append_lock
 from streamplug_tools.column_mapping import ColumnMapping, format_name, select_columns
 from streamplug_tools.copy import map_table_columns
 from streamplug_tools.dataset_files import find_reference
@@ -46,6 +40,8 @@ from streamplug_tools.real_location import RealLocation
 from streamplug_tools.selection_order import SequentialOrder
 
 _DIGEST_BYTES = 8
+_MAX_REPLACEMENTS = 20
+"""Times that the index is replaced until a call is refused as others have replaced it each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,8 @@ def append(
 
     Raises:
         ConfigError: If the columns or the format differ from the existing ones, or a source is the data set.
-        OutputExistsError: If the location has other files, or an unfinished data set.
+        OutputExistsError: If the location has other files, or an unfinished data set, or others write to it
+            that must end first.
         StreamplugError: As for `convert`.
     """
     if output.exist_ok:
@@ -120,8 +117,8 @@ def append(
             return _result(home, existing[0], 0)
         to = replace(output, out=join(locations[0], folder))
         written = job.copy(SequentialOrder(job.table.size), mappings, to, ["append"])
-        with _alone(home):
-            index = _add_to_index(home, folder)
+        with append_lock(home) as is_alone:
+            index = _add_to_index(home, folder, is_alone=is_alone)
         return _result(home, index, written.samples)
 
 
@@ -199,44 +196,49 @@ def _has_folder(index: Index, folder: str) -> bool:
     return any(name.startswith(f"{folder}/") for name in names)
 
 
-@contextmanager
-def _alone(home: Storage) -> Iterator[None]:
-    """Keep other calls and writers of this machine from replacing the index during a block.
-
-    Raises:
-        OutputExistsError: If a writer has the directory.
-    """
-    folder, lock = local_path(home.url), make_temp_root() / "appending.lock"
-    with ExitStack() as stack:
-        with map_disk_errors(lock):
-            stack.enter_context(file_lock(lock, f"to append to {home.url}"))
-        if folder is not None and not stack.enter_context(try_directory_lock(folder)):
-            raise OutputExistsError(
-                f"{home.url} is being written by another process: repeat the call when that has ended, which "
-                "then only replaces the index"
-            )
-        yield
-
-
-def _add_to_index(home: Storage, folder: str) -> Index:
+def _add_to_index(home: Storage, folder: str, *, is_alone: bool) -> Index:
     """Add the shards of a folder to the index, as it is now, and return it.
 
-    Shards of the folder have names of their own, so those that another call has added before stay.
+    Shards of the folder have names of their own, so those that another call has added before stay. Unless it
+    `is_alone`, the index is compared before it is replaced, and read again afterwards.
+
+    Raises:
+        OutputExistsError: If other calls replace the index again and again.
     """
-    data, _ = merge_indexes([(home, folder)])
-    latest = _read_index(home)
+    added, _ = merge_indexes([(home, folder)])
+    for _ in range(_MAX_REPLACEMENTS):
+        latest = _read_index(home)
+        if latest is not None and _has_folder(latest[0], folder):
+            return latest[0]
+        data = _with_shards(home, folder, latest, added)
+        if not is_alone and _is_changed(home, latest):
+            continue
+        call_with_retries(partial(home.write, INDEX_NAME, data))
+        if is_alone or not _is_changed(home, (parse_index(data, home.url_of(INDEX_NAME)), data)):
+            return parse_index(data, home.url_of(INDEX_NAME))
+    raise OutputExistsError(
+        f"{home.url} was changed by others each time that shards were added to its index: repeat the call "
+        "when they have ended, which then only replaces the index"
+    )
+
+
+def _with_shards(
+    home: Storage, folder: str, latest: tuple[Index, bytes] | None, added: bytes
+) -> bytes:
+    """Return the index.json with the shards that were `added` in a folder."""
     document: Mapping[str, Any] = {"shards": []}
-    if latest is not None and not _has_folder(latest[0], folder):
-        for schema in parse_index(data, home.url_of(folder)).schemas:
+    if latest is not None:
+        for schema in parse_index(added, home.url_of(folder)).schemas:
             for first in latest[0].schemas:
                 check_columns(home.url_of(folder), schema, home.url, first)
         document = json.loads(latest[1])
-    elif latest is not None:
-        return latest[0]
     extra = {key: value for key, value in document.items() if key not in ("shards", "version")}
-    data = format_index([*document["shards"], *json.loads(data)["shards"]], extra)
-    call_with_retries(partial(home.write, INDEX_NAME, data))
-    return parse_index(data, home.url_of(INDEX_NAME))
+    return format_index([*document["shards"], *json.loads(added)["shards"]], extra)
+
+
+def _is_changed(home: Storage, known: tuple[Index, bytes] | None) -> bool:
+    found = _read_index(home)
+    return (found and found[1]) != (known and known[1])
 
 
 def _result(home: Storage, index: Index, appended: int) -> AppendResult:

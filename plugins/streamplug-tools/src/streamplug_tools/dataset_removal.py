@@ -36,9 +36,11 @@ _APPENDED_FILE = re.compile(
     rf"{APPENDED_PREFIX}[0-9a-f]{{16}}/(?:{re.escape(PLAN_NAME)}|{re.escape(INDEX_NAME)}"
     rf"|{re.escape(ATTEMPTS)}/.+|part-[0-9]{{5,18}}/(?:shard\.[0-9]+\.[^/]+|index\.[^/]+))"
 )
+APPEND_LOCK = "append.lock"
+"""Name of the file that is there while a call replaces the index."""
 _STATE_FOLDERS = (STATE_DIR, ATTEMPTS)
 _MAX_NAMES_IN_ERROR = 3
-_METADATA_NAMES = frozenset((INDEX_NAME, PLAN_NAME, _OLD_INDEX_NAME))
+_METADATA_NAMES = frozenset((APPEND_LOCK, INDEX_NAME, PLAN_NAME, _OLD_INDEX_NAME))
 
 
 def remove_dataset(storage: Storage, *, with_reports: bool = True) -> None:
@@ -130,7 +132,8 @@ def check_empty(storage: Storage) -> None:
 def check_only_appended(storage: Storage) -> None:
     """Raise OutputExistsError if there are other files than those of appends that were cut off."""
     keys = (info.key for info in storage.list(""))
-    _refuse(storage, (key for key in keys if not _APPENDED_FILE.fullmatch(key)))
+    others = (key for key in keys if key != APPEND_LOCK and not _APPENDED_FILE.fullmatch(key))
+    _refuse(storage, others)
 
 
 def _refuse(storage: Storage, keys: Iterable[str]) -> None:
