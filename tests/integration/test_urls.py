@@ -12,10 +12,12 @@ import pytest
 from streamplug_testing.http import serving
 
 from streamplug import StreamingDataset
-from streamplug.errors import ConfigError, NotFound
+from streamplug.errors import AccessDenied, ConfigError, NotFound, Transient
+from streamplug.plugin import open_storage
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("streamplug_webdataset")
+MemoryStorage = pytest.importorskip("streamplug_fsspec").MemoryStorage
 
 
 def write_tar(path, *names):
@@ -91,6 +93,54 @@ def test_one_path_with_two_queries_is_refused(server, tmp_path):
     with pytest.raises(ConfigError, match=r"get\.tar' is named twice, with two queries"):
         keys([f"{url}?id=1", f"{url}?id=2"], tmp_path)
     assert keys([f"{url}?id=1"], tmp_path) == ["x"]
+
+
+SPECIAL = ["a[1]", "a{1}", "a{1,2}", "a]", "a}", "[[]{"]
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    """A storage in memory, which has objects with special characters, and others that these match."""
+    storage = open_storage(f"memory://{tmp_path.name}/set")
+    for name in [*SPECIAL, "a1", "a2", "[{", "in[1]/a{b}", "in1/a{b}", "stars/s*", "stars/q?"]:
+        write_tar(tmp_path / "x.tar", name)
+        storage.write(f"{name}.tar", (tmp_path / "x.tar").read_bytes())
+    return storage
+
+
+@pytest.mark.parametrize("name", [*SPECIAL, "in[1]/a{b}"])
+def test_an_object_is_taken_by_its_name_whatever_characters_it_has(bucket, name, tmp_path):
+    assert keys(bucket.url_of(f"{name}.tar"), tmp_path) == [name]
+
+
+@pytest.mark.parametrize("name", ["s*", "s[*]", "q?"])
+def test_objects_whose_names_no_index_can_have_are_refused_by_name(bucket, name, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"set/stars: the file '[sq][*?].tar' cannot be listed: names"
+    ):
+        keys(bucket.url_of(f"stars/{name}.tar"), tmp_path)
+
+
+def test_objects_of_a_list_are_taken_by_their_names_and_others_by_patterns(bucket, tmp_path):
+    locations = ["a{1,2}", "a[12]", "a{2,1}", "a[[]1]", "a[{]1[}]", "a{1,2}"]
+    found = keys([bucket.url_of(f"{name}.tar") for name in locations], tmp_path)
+    assert found == ["a{1,2}", "a1", "a2", "a2", "a1", "a[1]", "a{1}", "a{1,2}"]
+
+
+@pytest.mark.parametrize("name", ["b{1}.tar", "b}.tar", "a{1.tar", "in{1}/a1.tar"])
+def test_what_is_neither_an_object_nor_a_pattern_says_how_names_are_written(bucket, name, tmp_path):
+    with pytest.raises(ConfigError, match=r"of a name in brackets: \[\{\]"):
+        keys(bucket.url_of(name), tmp_path)
+
+
+def test_objects_that_may_not_be_asked_for_are_patterns(bucket, tmp_path, monkeypatch):
+    def refuse(storage, key):
+        raise AccessDenied(f"{key}: 403") if "[" in key else Transient("503")
+
+    monkeypatch.setattr(MemoryStorage, "stat", refuse)
+    assert keys(bucket.url_of("a[12].tar"), tmp_path) == ["a1", "a2"]
+    with pytest.raises(Transient, match="503"):
+        keys(bucket.url_of("a{1}.tar"), tmp_path)
 
 
 def test_files_with_a_content_encoding_are_read_as_they_are(server, tmp_path):

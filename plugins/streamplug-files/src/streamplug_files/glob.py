@@ -18,6 +18,7 @@ _WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[[^]/]+\]")
 _ESCAPED = re.compile(r"\[([^]/])\]")  # a character that stands for itself
 _SPECIAL_OR_ESCAPED = re.compile(rf"{_ESCAPED.pattern}|[*\[{{]")
 _TO_ESCAPE = re.compile(r"[*?\[{}]")
+_BRACKETS = re.compile(r"[\[{}]")
 _BRACE_TOKEN = re.compile(r"\[[{},]\]|.", re.DOTALL)
 _PERCENT = re.compile(r"(?:%[0-9a-f]{2})+", re.IGNORECASE)
 _IPV6_HOST = re.compile(
@@ -32,13 +33,17 @@ class FileSet:
 
     In a name, ``*``, ``?``, ``[``, ``{`` and ``}`` are in brackets, as `unescape` expects. The root of HTTP
     URLs has their query if they have the same one; else `queries` has that of each file. `locations` has for
-    each part the number of the location that was expanded to it; empty if each is one.
+    each part the number of the location that was expanded to it; empty if each is one. `names` has the keys
+    of objects that locations, by number, may also name, whose characters stand for themselves then; `errors`
+    tells what is wrong with a location if there is no such object.
     """
 
     root: str
     parts: tuple[str, ...]
     locations: tuple[int, ...] = field(default=(), compare=False)
     queries: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict, compare=False)
+    errors: Mapping[int, str] = field(default_factory=dict, compare=False)
 
     @property
     def whole(self) -> bool:
@@ -63,8 +68,9 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
     """Parse URLs or paths of files and directories into a file set.
 
     ``*``, ``**``, ``[…]`` and ``{…}`` are expanded after the last plain directory, but not in the query of
-    an HTTP URL, nor in names that exist on this machine, nor of one character in brackets, as in ``[{]``.
-    `is_file` tells names of files from those of directories.
+    an HTTP URL, nor in names that exist on this machine, nor of one character in brackets, as in ``[{]``. Of
+    other URLs, the file set has the names that they may be. `is_file` tells names of files from those of
+    directories.
 
     Raises:
         ConfigError: If a location is invalid, or they have no common directory, or are not all files but
@@ -78,7 +84,7 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
             "remote=: one of the locations is empty; leave it out, or pass '.' for the working directory"
         )
     paths, queries = zip(*map(split_query, names))
-    expanded = [list(_split(path, is_file)) for path in paths]
+    expanded, errors = _expand(paths, is_file)
     split = [pair for pairs in expanded for pair in pairs]
     numbers = tuple(number for number, pairs in enumerate(expanded) for _ in pairs)
     firsts = {folder.partition("/")[0] for folder, _ in split}
@@ -91,7 +97,8 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
         inner = _decode(escape(inner), root) if is_http(root) else escape(inner)
         parts.append(f"{inner}/{rest}" if inner else rest)
     if len(set(queries)) == 1:
-        return FileSet(root + queries[0], tuple(parts), numbers)
+        keys = _names(paths, root, is_file)
+        return FileSet(root + queries[0], tuple(parts), numbers, names=keys, errors=errors)
     if not all(map(is_name, parts)):
         raise ConfigError(
             f"{public_url(names[0])!r} and others differ in the query of their URLs, such as a signature, "
@@ -105,6 +112,33 @@ def parse_locations(locations: str | Sequence[str], is_file: Callable[[str], boo
                 "its name: give each its own stream in streams="
             )
     return FileSet(root, tuple(parts), numbers, by_name)
+
+
+def _expand(
+    paths: Sequence[str], is_file: Callable[[str], bool]
+) -> tuple[list[list[tuple[str, str]]], dict[int, str]]:
+    """Return the (directory, rest) pairs of each path, and errors of those that can be names only."""
+    expanded, errors = [], {}
+    for number, path in enumerate(paths):
+        try:
+            pairs = list(_split(path, is_file))
+        except ConfigError as error:
+            if not _may_be_name(path, is_file):
+                raise
+            folder, _, name = path.rpartition("/")
+            errors[number], pairs = str(error), [(folder, escape(name))]
+        expanded.append(pairs)
+    return expanded, errors
+
+
+def _names(paths: Sequence[str], root: str, is_file: Callable[[str], bool]) -> dict[int, str]:
+    """Return the keys of the objects that paths may be the names of, by their numbers."""
+    start = f"{root}/"
+    return {
+        number: path.removeprefix(start)
+        for number, path in enumerate(paths)
+        if path.startswith(start) and _may_be_name(path, is_file)
+    }
 
 
 def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
@@ -126,6 +160,18 @@ def _split(location: str, is_file: Callable[[str], bool]) -> Iterator[tuple[str,
         rest = _decode(rest, location)
     for name in expand_braces(rest, public_url(location)):
         yield folder, name
+
+
+def _may_be_name(location: str, is_file: Callable[[str], bool]) -> bool:
+    """Return whether a location may be a pattern as well as the name of an object of a storage.
+
+    HTTP URLs may be percent-encoded instead, and of this machine it is known what exists. No file of a data
+    set has ``*`` or ``?`` in its name.
+    """
+    if not is_url(location) or is_http(location) or local_path(location) is not None:
+        return False
+    _, _, path = location.partition("://")[2].partition("/")
+    return _BRACKETS.search(path) is not None and not set("*?") & set(path) and is_file(location)
 
 
 def _literal_length(location: str) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import commonprefix, isdir
 
-from streamplug.errors import ConfigError, NotFound, StorageError
+from streamplug.errors import ConfigError, NotFound, StorageError, Transient
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin import local_path
@@ -24,6 +24,7 @@ from streamplug_files.format import FileListFormat, MultiFileFormat, ScannableFo
 from streamplug_files.glob import (
     FileSet,
     compile_glob,
+    escape,
     glob_may_contain,
     glob_prefix,
     is_glob,
@@ -218,6 +219,41 @@ def list_objects(
             )
         if is_listed and STATE_DIR not in folders:
             yield info
+
+
+def prefer_names(storage: Storage, files: FileSet, retries: int) -> FileSet:
+    """Return a file set in which a location that is the name of an object stands for that alone.
+
+    Raises:
+        ConfigError: If a location is neither such a name nor a valid pattern.
+    """
+
+    def exists(key: str) -> bool:
+        try:
+            call_with_retries(lambda: storage.stat(key), retries)
+        except Transient:
+            raise
+        except StorageError:  # a key that the storage denies or cannot have is a pattern
+            return False
+        return True
+
+    keys = [*files.names.values()]
+    found = map_threads(exists, keys, MAX_STATS_IN_FLIGHT)
+    named = {number: key for (number, key), is_there in zip(files.names.items(), found) if is_there}
+    for number, message in files.errors.items():
+        if number not in named:
+            raise ConfigError(message)
+    parts: list[str] = []
+    locations: list[int] = []
+    for part, number in zip(files.parts, files.locations):
+        if number not in named:
+            parts.append(part)
+        elif locations[-1:] == [number]:  # once, in place of all that its braces were expanded to
+            continue
+        else:
+            parts.append(escape(named[number]))
+        locations.append(number)
+    return replace(files, parts=tuple(parts), locations=tuple(locations)) if named else files
 
 
 def stat_files(storage: Storage, names: Sequence[str], retries: int) -> dict[str, ObjectInfo]:

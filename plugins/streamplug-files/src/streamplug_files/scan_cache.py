@@ -36,7 +36,7 @@ from streamplug.transfer import INDEX_SUFFIX, STATE_DIR, cache_lock, map_disk_er
 from streamplug_files.file_lists import FileListClaims, resolve_file_list
 from streamplug_files.format import MultiFileFormat, ScannableFormat
 from streamplug_files.glob import FileSet
-from streamplug_files.listing import DataFile, list_data_files
+from streamplug_files.listing import DataFile, list_data_files, prefer_names
 from streamplug_files.manifest import MANIFEST_ROLE, MULTIFILE_PREFIX
 from streamplug_files.multifile_shards import FileTree, group_files, list_tree
 from streamplug_files.scanner import scan_file
@@ -175,6 +175,7 @@ class ScanCache:
         self, files: FileSet, base: Path, report: Report = lambda *_: None
     ) -> ScannedIndex:
         """Return the index of a file set, cached in `base` or, if not writable, in the user's cache."""
+        files = prefer_names(self._storage, files, self._retries)
         if isinstance(self._format, MultiFileFormat):
             key, versions, make_entries = self._list_tree(files, self._format)
         else:
