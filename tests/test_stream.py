@@ -259,7 +259,9 @@ def test_failures_that_go_on_are_raised(tmp_path):
         StreamingDataset(remote=f"counting://{folder}", local=str(tmp_path / "c"), download_retry=2)
     assert Counting.calls["read index.json"] == 3
     Counting.failures["download shard.00000.mds"] = 3
-    dataset = StreamingDataset(remote=f"counting://{folder}", local=str(tmp_path / "c"))
+    dataset = StreamingDataset(
+        remote=f"counting://{folder}", local=str(tmp_path / "c"), download_patience=0
+    )
     with pytest.raises(
         Transient, match=r"^shard 0: download shard\.00000\.mds: busy; gave up after 3"
     ):

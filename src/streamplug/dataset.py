@@ -87,6 +87,8 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         split: Sub-directory of both, for each stream without its own.
         download_retry: Number of retries of a failed download.
         download_timeout: Stall timeout of downloads in seconds.
+        download_patience: Time for which reading waits for a storage that is away, beyond `download_retry`:
+            seconds, or text such as ``"10m"``; 0 is none. Opening the data set does not wait.
         validate_hash: Hash algorithm by which files in `local` are verified once in each process, too.
         keep_zip: Whether to keep compressed shards in `local` beside the raw ones.
         cache_limit: Size limit of the shards in `local`, with LRU eviction: bytes, ``"10gb"``, or ``"50%"``
@@ -149,6 +151,7 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         split: str | None = None,
         download_retry: int = 2,
         download_timeout: float = 60.0,
+        download_patience: float | str = "10m",
         validate_hash: str | None = None,
         keep_zip: bool = False,
         cache_limit: float | str | None = None,
@@ -214,6 +217,7 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
             split=split,
             download_retry=download_retry,
             download_timeout=download_timeout,
+            download_patience=download_patience,
             validate_hash=validate_hash,
             keep_zip=keep_zip,
             cache_limit=cache_limit,

@@ -16,6 +16,7 @@ from streamplug.config import (
     check_flags,
     check_seconds,
     parse_bytes,
+    parse_seconds,
     suggest_keywords,
     whole_number,
 )
@@ -33,7 +34,12 @@ from streamplug.source import (
     make_access,
     open_by_source,
 )
-from streamplug.transfer import DOWNLOAD_TIMEOUT_SECONDS, Observer
+from streamplug.transfer import (
+    DOWNLOAD_PATIENCE_SECONDS,
+    DOWNLOAD_TIMEOUT_SECONDS,
+    Observer,
+    Patience,
+)
 
 DOWNLOAD_RETRIES = 2
 
@@ -58,6 +64,8 @@ class Stream(SummaryRepr, Configurable):
         download_retry: Number of retries of a failed download; None is that of the data set, else 2.
         download_timeout: Stall timeout of downloads in seconds; None is that of the data set, else 60. A
             range request, as with range access, makes progress only when it completes.
+        download_patience: Time for which reading waits for a storage that is away, beyond `download_retry`:
+            seconds, or text such as ``"10m"``; 0 is none, None is that of the data set, else 10 minutes.
         validate_hash: Hash algorithm of the checksums to verify, for downloads and, once in each process, for
             cached files. None verifies downloads with a fast one of those in the index. For
             ``access="shard"`` only, as parts of files have no checksums.
@@ -91,6 +99,7 @@ class Stream(SummaryRepr, Configurable):
     choose: float | None = None
     download_retry: int | None = None
     download_timeout: float | None = None
+    download_patience: float | str | None = None
     validate_hash: str | None = None
     keep_zip: bool | None = None
     cache_limit: float | str | None = None
@@ -128,6 +137,8 @@ class Stream(SummaryRepr, Configurable):
             whole_number("version", self.version, 0)
         whole_number("download_retry", self.download_retry, 0)
         check_seconds("download_timeout", self.download_timeout)
+        if self.download_patience is not None:
+            parse_seconds(self.download_patience, "download_patience")
         check_flags(keep_zip=self.keep_zip)
         if not self._lacks_format:  # otherwise the data set may set a format
             location = self.location
@@ -201,6 +212,14 @@ class Stream(SummaryRepr, Configurable):
     def timeout(self) -> float:
         """Stall timeout of downloads in seconds."""
         return self.download_timeout or DOWNLOAD_TIMEOUT_SECONDS
+
+    @property
+    def patience(self) -> Patience:
+        """How long reading waits for the storage while it is away."""
+        seconds = self.download_patience
+        if seconds is None:
+            return Patience.of(self.url, DOWNLOAD_PATIENCE_SECONDS)
+        return Patience.of(self.url, parse_seconds(seconds, "download_patience"))
 
     @property
     def value_limit(self) -> int | None:

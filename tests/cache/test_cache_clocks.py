@@ -128,7 +128,7 @@ def test_a_server_that_stops_sending_is_given_up_all_the_same(place, monkeypatch
     place.server.hooks[FIRST] = stall
     try:
         with pytest.raises(Transient, match=r"nothing arrived for 0\.3 s, after \d+ bytes"):
-            place.open(download_timeout=0.3, download_retry=0)[0]
+            place.open(download_timeout=0.3, download_retry=0, download_patience=0)[0]
     finally:
         gate.set()
 

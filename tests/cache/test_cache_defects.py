@@ -78,7 +78,10 @@ def test_the_second_run_without_a_local_directory_works(tmp_path, far, serve, mo
 def test_a_download_is_tried_once_more_than_it_is_repeated(tmp_path, far, serve, retries):
     server = serve(far)
     dataset = StreamingDataset(
-        remote=server.url, local=str(tmp_path / "near"), download_retry=retries
+        remote=server.url,
+        local=str(tmp_path / "near"),
+        download_retry=retries,
+        download_patience=0,
     )
     server.hooks[FIRST] = lambda handler: handler.send_error(503) or True
     with pytest.raises(Transient, match=f"{FIRST}: the server answered 503"):

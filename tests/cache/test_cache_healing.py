@@ -397,7 +397,7 @@ def test_a_server_that_stops_sending_is_given_up(place, sent, monkeypatch):
     place.server.hooks[FIRST] = stall
     try:
         with pytest.raises(Transient, match=rf"127.*/{FIRST}: nothing arrived for 0.3 s"):
-            place.open(download_timeout=0.3, download_retry=1)[0]
+            place.open(download_timeout=0.3, download_retry=1, download_patience=0)[0]
         assert place.gets == 2
         place.server.hooks.clear()
         place.read()

@@ -166,7 +166,7 @@ def test_a_local_set_is_unpacked_again(place):
 def test_what_cannot_be_fetched_again_says_so(place):
     place.write()
     damage(place.near, 12)
-    dataset = place.open(download_retry=0)
+    dataset = place.open(download_retry=0, download_patience=0)
     place.server.hooks["shard.00001.mds"] = lambda handler: handler.send_error(503) or True
     with pytest.raises(StorageError, match="answered 503"):
         dataset[12]

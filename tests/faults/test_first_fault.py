@@ -47,7 +47,8 @@ def six(tmp_path, write, faulty, monkeypatch):
 
     def open_(**options):
         url = SECRETS.format(port=server.url.rpartition(":")[2])
-        settings = {"remote": url, "batch_size": 4, "download_timeout": 0.4, "download_retry": 0}
+        settings = {"remote": url, "batch_size": 4, "download_timeout": 0.4}
+        settings |= {"download_retry": 0, "download_patience": 0}
         if options.get("access") != "range":
             settings["local"] = str(tmp_path / "near")
         return StreamingDataset(**settings | options)

@@ -50,7 +50,11 @@ def refuse(server, times):
 def opened(server, tmp_path):
     near = str(tmp_path / "near")
     return StreamingDataset(
-        remote=server.url, local=near, download_timeout=TIMEOUT, download_retry=2
+        remote=server.url,
+        local=near,
+        download_timeout=TIMEOUT,
+        download_retry=2,
+        download_patience=0,
     )
 
 

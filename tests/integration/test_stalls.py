@@ -69,6 +69,7 @@ def far(server, timeout=0.3, retries=1, **wishes):
         remote=f"{server.url}/set",
         download_timeout=timeout,
         download_retry=retries,
+        download_patience=0,
         batch_size=4,
         **wishes,
     )

@@ -303,7 +303,7 @@ def test_retries_are_counted_told_and_logged(make, noted, flaky, caplog):
 
 
 def test_a_download_that_fails_for_good_is_not_counted(make, noted, monkeypatch):
-    dataset = make(download_retry=0)
+    dataset = make(download_retry=0, download_patience=0)
     monkeypatch.setattr(
         "streamplug.builtin.local_storage.LocalStorage.download",
         lambda self, key, path: (_ for _ in ()).throw(Transient(f"{self.url_of(key)}: no")),

@@ -308,7 +308,8 @@ def test_replicas_get_the_same_substitutes(two):
 
 def far(server, tmp_path, access, **options):
     local = {} if access == "range" else {"local": str(tmp_path / f"near-{access}")}
-    return {"remote": server.url, "access": access, "download_retry": 1, **local, **options}
+    once = {"download_retry": 1, "download_patience": 0}
+    return {"remote": server.url, "access": access, **once, **local, **options}
 
 
 @pytest.fixture

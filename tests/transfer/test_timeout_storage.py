@@ -187,7 +187,7 @@ def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, access, 
     def use():
         return StreamingDataset(
             remote=f"hanging:/{far}", local=str(tmp_path / "near"), access=access,
-            download_timeout=0.2, download_retry=1,
+            download_timeout=0.2, download_retry=1, download_patience=0,
         )[0]  # fmt: skip
 
     Hanging.hangs = frozenset({hangs})

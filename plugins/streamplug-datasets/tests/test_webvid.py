@@ -208,6 +208,7 @@ def test_videos_are_downloaded_with_the_retries_and_the_timeout_of_the_data_set(
     ]
     assert failures == {"1.mp4": 0}
     failures["1.mp4"] = 2
+    options["download_patience"] = 0
     with pytest.raises(Transient, match=r"1\.mp4.*gave up after 1 attempt"):
         list(kind(extra_local=str(tmp_path / "other"), download_retry=0, **options))
     site.lie = lambda *_: site.gate.wait(60)  # no response while the test runs

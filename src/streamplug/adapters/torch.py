@@ -31,7 +31,7 @@ from streamplug.adapters.torch_workers import Assignment, WorkerPool
 from streamplug.config import Configurable, whole_number
 from streamplug.display import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
-from streamplug.run import Loop, Part, closed_at_exit, warn_about_subsets
+from streamplug.run import Loop, Part, closed_at_exit, warn_about_subsets, warn_about_timeout
 from streamplug.types import ColumnValues, Sample, World
 
 
@@ -195,6 +195,8 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
                 f"{type(dataset).__name__} has an __iter__ of its own; change samples in __getitem__ or in "
                 "transform="
             )
+        patience = max(stream.patience.seconds for stream in dataset.streams)
+        warn_about_timeout(kwargs.get("timeout") or 0, patience, dataset.session.world)
         found_device = find_device(device)
         super().__init__(dataset, batch_size=1, collate_fn=collate_fn, **kwargs)
         # A call that fails before leaves it as it was.

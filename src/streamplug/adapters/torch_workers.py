@@ -16,7 +16,7 @@ import pickle
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from multiprocessing import util
 from time import perf_counter
@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from streamplug.adapters.torch_transfers import share_memory
 from streamplug.plan import Position
+from streamplug.plugin_kit import Cancelled, consumed_elsewhere
 from streamplug.run import Part, RunSnapshot, Session
 
 T = TypeVar("T")
@@ -123,9 +124,13 @@ class TaskReader(Dataset[Any]):
         batches: list[Any] = []
         end: Any = False
         try:
-            if task.version != self._version:
-                self._begin(task)
-            end = self._append(batches, task)
+            with nullcontext() if worker is None else self._ended_with(task):
+                if task.version != self._version:
+                    self._begin(task)
+                end = self._append(batches, task)
+        except Cancelled:  # it waited for a storage, and nobody waits for the batches
+            self._close()
+            return Message(task.version, number, [], True)
         except Exception as error:  # noqa: BLE001 - raised by the loop, in the turn of its batch
             if worker is None:
                 end = InProcessError(error)
@@ -133,6 +138,10 @@ class TaskReader(Dataset[Any]):
                 end = ExceptionWrapper(where=f"in DataLoader worker process {number}")  # type: ignore[no-untyped-call]  # it has no types
             self._close()
         return Message(task.version, number, batches, end)
+
+    def _ended_with(self, task: Task) -> AbstractContextManager[None]:
+        """End what waits for a storage in this worker as soon as nobody waits for the task."""
+        return consumed_elsewhere(lambda: not self._is_newest(task.version))
 
     def _is_newest(self, version: int) -> bool:
         return int(self._newest[0]) == version
@@ -269,7 +278,7 @@ class WorkerPool:
         version = self._tasks.begin(assignment)
         if self._messages is None:
             # May fork: before any thread is started.
-            self._messages = release_after_error(_start_iterator(self._loader))
+            self._messages = release_after_error(_start_iterator(self._loader), self._tasks)
         return self._batches(self._messages, version)
 
     def _batches(
@@ -363,8 +372,10 @@ def round_robin(messages: Iterable[Message[T]], workers: int, tasks: Tasks) -> I
         turn = (turn + 1) % workers
 
 
-def release_after_error(batches: Iterator[T]) -> Generator[T, None, None]:
-    """Yield from torch's iterator over workers; after an error, hold no reference to it.
+def release_after_error(batches: Iterator[T], tasks: Tasks) -> Generator[T, None, None]:
+    """Yield from torch's iterator over workers; after an error, end the tasks, and hold no reference to it.
+
+    The iterator then waits for the workers, which have to see before that nobody waits for a batch.
 
     An error of a worker refers to itself and to that iterator through the frames of torch that raised it: the
     workers would go on until such a cycle is collected. So does a KeyboardInterrupt, which an interactive
@@ -373,6 +384,7 @@ def release_after_error(batches: Iterator[T]) -> Generator[T, None, None]:
     try:
         yield from batches
     except BaseException as error:
+        tasks.end()
         del batches
         traceback.clear_frames(error.__traceback__)
         raise

@@ -42,7 +42,9 @@ from streamplug.plugin import make
 from streamplug.plugin_kit import DISK_FULL_ERRNOS, naming_codec, sleep
 from streamplug.transfer import (
     DOWNLOAD_TIMEOUT_SECONDS,
+    NO_PATIENCE,
     Observer,
+    Patience,
     cache_lock,
     check_reachable,
     download_file,
@@ -98,6 +100,7 @@ class CacheOptions:
 
     retries: int = 2
     timeout: float = DOWNLOAD_TIMEOUT_SECONDS  # stall timeout
+    patience: Patience = NO_PATIENCE
     # Verified once per process for cached files, too; None verifies downloads by the fastest digest.
     validate_hash: str | None = None
     keep_zip: bool = False  # whether to keep compressed files beside the raw ones
@@ -107,7 +110,7 @@ class CacheOptions:
     @property
     def stall_seconds(self) -> float:
         """Seconds for which a process may wait for its server, or before its next attempt."""
-        return self.timeout + max_pause_seconds(self.retries)
+        return self.timeout + max_pause_seconds(max(self.retries, self.patience.seconds > 0))
 
 
 def is_compressed(file: ShardFile) -> bool:
@@ -465,9 +468,14 @@ class ShardStore:
             verify_file(copy, file, options.validate_hash, where)
 
         def receive() -> None:
-            retries, timeout = options.retries, options.timeout
             download_file(
-                remote, file, part, retries=retries, timeout=timeout, check_copy=check_copy
+                remote,
+                file,
+                part,
+                retries=options.retries,
+                timeout=options.timeout,
+                patience=options.patience,
+                check_copy=check_copy,
             )
 
         return track_download(receive, where, file.bytes)

@@ -47,7 +47,7 @@ _ADVICE = (
 
 _DICT = r"\{(?:[^{}]|\{[^{}]*\})*\}"
 _OPTIONS_DICT = re.compile(rf"storage_options=({_DICT})(?:, or ({_DICT}))?")
-_MORE_RETRIES = re.compile(r"; raise (?:download_)?retry= for more")
+_MORE_RETRIES = re.compile(r"; raise (?:(?:download_)?retry|download_patience)= for more")
 _TRACEBACK = "streamplug.traceback"
 _COMMAND = "streamplug.command"
 _JSON = "--json"

@@ -21,6 +21,7 @@ from streamplug.config.values import (
     is_integer,
     parse_bytes,
     parse_count,
+    parse_seconds,
     whole_number,
 )
 
@@ -45,6 +46,7 @@ __all__ = [
     "parameters",
     "parse_bytes",
     "parse_count",
+    "parse_seconds",
     "suggest_keywords",
     "suggest_name",
     "to_plain",

@@ -1,4 +1,4 @@
-"""Parsing of single options: sizes such as `64mb`, counts, flags."""
+"""Parsing of single options: sizes such as `64mb`, counts, times, flags."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from streamplug.errors import ConfigError
 _UNITS = ("b", "kb", "mb", "gb", "tb", "pb", "eb", "zb", "yb")
 _UNIT_BYTES = {unit: 1024**power for power, unit in enumerate(_UNITS)}
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+_TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -75,6 +76,19 @@ def check_seconds(name: str, value: Any) -> None:
     number = isinstance(value, Real) and not isinstance(value, bool)
     if value is not None and not (number and value > 0):
         raise ConfigError(f"{name}={value!r:.60}: must be a number of seconds above 0")
+
+
+def parse_seconds(value: float | str, what: str) -> float:
+    """Return a time in seconds, from a number or text such as ``"10m"`` (s, m, h)."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and 0 <= value < float("inf"):  # type: ignore[operator]  # it is a number
+        return float(value)
+    match = _NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if match and match[2].lower() in _TIMES:
+        return float(Fraction(match[1]) * _TIMES[match[2].lower()])
+    raise ConfigError(
+        f"{what}={value!r:.60}: expected a time in seconds, such as 600, or text such as '10m'"
+    )
 
 
 def check_flags(**flags: Any) -> None:

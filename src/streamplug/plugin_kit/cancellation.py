@@ -10,8 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import parent_process
 
 from streamplug.errors import CorruptShardError
+from streamplug.plugin_kit.parent_process import abandoned
+
+_LEFT_POLL_SECONDS = 0.5
+_consumers_left: list[Callable[[], bool]] = []
 
 
 class Cancelled(BaseException):
@@ -119,12 +124,34 @@ def check() -> None:
 
 
 def sleep(seconds: float) -> None:
-    """Sleep; raise `Cancelled` if the consumer stops meanwhile."""
-    scope = _current.scope
-    if scope is None:
-        time.sleep(seconds)
-    elif scope.wait(seconds):
-        raise Cancelled
+    """Sleep; raise `Cancelled` if the consumer stops meanwhile, also one in another process."""
+    scope, end = _current.scope, time.monotonic() + seconds
+    is_worker = parent_process() is not None
+    while True:
+        wait = min(seconds, _LEFT_POLL_SECONDS) if is_worker else seconds
+        if scope is None:
+            time.sleep(wait)
+        elif scope.wait(wait):
+            raise Cancelled
+        if not is_worker:
+            return
+        if abandoned() or any(has_left() for has_left in _consumers_left):
+            raise Cancelled
+        if (seconds := end - time.monotonic()) <= 0:
+            return
+
+
+@contextmanager
+def consumed_elsewhere(has_left: Callable[[], bool]) -> Iterator[None]:
+    """During the block, end the sleep of all threads of this worker process if its consumer has left.
+
+    The consumer is the parent process, which stops no scope here; `has_left` returns whether it has stopped.
+    """
+    _consumers_left.append(has_left)
+    try:
+        yield
+    finally:
+        _consumers_left.remove(has_left)
 
 
 @contextmanager

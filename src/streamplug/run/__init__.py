@@ -2,7 +2,7 @@
 
 from streamplug.run.exit import closed_at_exit
 from streamplug.run.feed import Block, Feed, plan_blocks
-from streamplug.run.hints import warn_about_own_samples, warn_about_subsets
+from streamplug.run.hints import warn_about_own_samples, warn_about_subsets, warn_about_timeout
 from streamplug.run.loop import Loop, Part
 from streamplug.run.monitor import Monitor, resolve_callbacks
 from streamplug.run.order import Order, OrderOptions, check_is_method
@@ -40,4 +40,5 @@ __all__ = [
     "takes_rng",
     "warn_about_own_samples",
     "warn_about_subsets",
+    "warn_about_timeout",
 ]

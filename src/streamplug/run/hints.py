@@ -57,6 +57,18 @@ def warn_about_batches(batch_size: int | None, world: World) -> None:
         )
 
 
+def warn_about_timeout(timeout: float, patience: float, world: World) -> None:
+    """Warn if the `timeout` of a loader ends loops whose workers wait for a storage; both are in seconds."""
+    if 0 < timeout <= patience:
+        _warn_once(
+            world,
+            ("timeout", timeout, patience),
+            f"timeout={timeout:g} of the loader is not longer than download_patience={patience:g}: when a "
+            "storage is away, torch ends the loop while its workers still wait; give a longer timeout=, or a "
+            "shorter download_patience=",
+        )
+
+
 def warn_about_own_samples(name: str, batches: int, steps: int, world: World) -> None:
     """Warn if a class whose `__iter__` drops or adds samples had other batches than the steps of an epoch."""
     if batches == steps:

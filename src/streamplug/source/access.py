@@ -13,7 +13,7 @@ from streamplug.index import Index
 from streamplug.interfaces import Plugin, Storage
 from streamplug.plugin import make
 from streamplug.read import OpenShards, StreamShards
-from streamplug.transfer import Observer
+from streamplug.transfer import Observer, Patience
 
 if TYPE_CHECKING:
     from streamplug.source.open_stream import OpenStream
@@ -68,6 +68,7 @@ class ShardFiles:
         access: How they are read.
         storage: Their storage, with the stall timeout of the stream.
         retries: Number of retries of transient errors.
+        patience: How long it is waited for while it is away.
         observer: Receives the events of reading.
         derived: Directory of the files that were made with the index, if any.
         store: Cache of whole shards; None if `access` keeps none.
@@ -76,6 +77,7 @@ class ShardFiles:
     access: Access
     storage: Storage
     retries: int
+    patience: Patience
     observer: Observer | None
     derived: Path | None
     store: ShardStore | None

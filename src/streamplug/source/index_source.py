@@ -257,7 +257,7 @@ def _find_files(
     if access.keeps_shards:
         store = _open_store(stream, source, index, derived, observer, offline=offline)
     source = source if in_place else TimeoutStorage(source, stream.timeout)
-    return ShardFiles(access, source, stream.retries, observer, derived, store)
+    return ShardFiles(access, source, stream.retries, stream.patience, observer, derived, store)
 
 
 def _open_store(
@@ -278,6 +278,7 @@ def _open_store(
     options = CacheOptions(
         retries=stream.retries,
         timeout=stream.timeout,
+        patience=stream.patience,
         validate_hash=stream.validate_hash,
         keep_zip=bool(stream.keep_zip),
         cache_limit=None if limit is None else parse_cache_limit(limit, root),

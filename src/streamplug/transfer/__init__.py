@@ -36,6 +36,7 @@ from streamplug.transfer.observer import (
     task_context,
     track_download,
 )
+from streamplug.transfer.outage import DOWNLOAD_PATIENCE_SECONDS, NO_PATIENCE, Patience
 from streamplug.transfer.pool import Job, ThreadPool, check_process, map_threads
 from streamplug.transfer.prefetch import Handover, PrefetchLimits, PrefetchWindow, prefetch_blocks
 from streamplug.transfer.probe import (
@@ -71,11 +72,13 @@ from streamplug.transfer.verify import size_error, verify_file
 
 __all__ = [
     "COUNTER_CELLS",
+    "DOWNLOAD_PATIENCE_SECONDS",
     "DOWNLOAD_TIMEOUT_SECONDS",
     "INDEX_SUFFIX",
     "LOCK_POLL_SECONDS",
     "MAX_STATS",
     "MAX_STATS_IN_FLIGHT",
+    "NO_PATIENCE",
     "PARALLEL_DOWNLOAD_BYTES",
     "PARTS_IN_FLIGHT",
     "PART_BYTES",
@@ -88,6 +91,7 @@ __all__ = [
     "Job",
     "LockTimeoutError",
     "Observer",
+    "Patience",
     "PrefetchLimits",
     "PrefetchWindow",
     "ProbeStorage",

@@ -9,12 +9,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from streamplug.errors import HashMismatchError
+from streamplug.errors import HashMismatchError, StorageError
 from streamplug.interfaces import Storage
 from streamplug.plugin_kit import commit_file
 from streamplug.transfer import ranges
 from streamplug.transfer.disk_errors import map_storage_errors
-from streamplug.transfer.ranges import NO_PARTS, Parts
+from streamplug.transfer.outage import NO_PATIENCE, Patience
+from streamplug.transfer.ranges import Parts
 from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries
 from streamplug.transfer.stall_timeout import (
     StalledError,
@@ -33,6 +34,7 @@ def download_file(
     *,
     retries: int,
     timeout: float,
+    patience: Patience = NO_PATIENCE,
     check_copy: Callable[[Path], None] = lambda _: None,
 ) -> None:
     """Download a file, in parallel parts if it is large and the storage serves ranges.
@@ -50,16 +52,20 @@ def download_file(
     try:
         if file.bytes >= ranges.PARALLEL_DOWNLOAD_BYTES:
             try:
-                if download.in_parts(retries):
+                if download.in_parts(retries, patience):
                     return
             except HashMismatchError as error:
                 if not retries:
                     raise
                 _LOG.warning("%s: downloading it as a whole", error)
                 retries -= 1
-        call_with_retries(download.as_a_whole, retries)
+        call_with_retries(download.as_a_whole, retries, patience=patience)
     finally:
         download.end()
+
+
+class _StalledPartsError(StorageError):
+    """Parts that did not arrive in time, which are not tried again."""
 
 
 class _Download:
@@ -91,12 +97,12 @@ class _Download:
                 size=self._file.bytes,
             )
 
-    def in_parts(self, retries: int) -> bool:
+    def in_parts(self, retries: int, patience: Patience) -> bool:
         """Download parallel parts, each with retries; False if the file must be downloaded as a whole."""
 
         # Each attempt has a stall timeout of its own, so that none counts the pauses between attempts.
         def request(read: Callable[[], Parts]) -> Parts:
-            return call_with_retries(partial(self._read_parts, read), retries)
+            return call_with_retries(partial(self._read_parts, read), retries, patience=patience)
 
         part = self._path.with_name(f"{self._path.name}-parts")
         try:
@@ -105,6 +111,9 @@ class _Download:
                     return False
             self._check_copy(part)
             commit_file(part, self._path)
+        except _StalledPartsError as error:
+            _LOG.warning("%s: downloading it as a whole", error)
+            return False
         finally:
             part.unlink(missing_ok=True)
         return True
@@ -120,8 +129,7 @@ class _Download:
                 return run_with_timeout(read, self._url, self._timeout)
             except StalledError as error:
                 # Progress inside a part is not visible; a download of the whole file shows it.
-                _LOG.warning("%s: downloading it as a whole", error)
-                return NO_PARTS
+                raise _StalledPartsError(str(error)) from error
 
     @contextmanager
     def _attempt(self) -> Iterator[None]:

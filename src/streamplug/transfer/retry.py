@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from streamplug.errors import CorruptShardError, Transient, TruncatedIndexError
 from streamplug.plugin_kit import sleep
 from streamplug.transfer.observer import emit_retry
+from streamplug.transfer.outage import NO_PATIENCE, Patience, outage_of, show_seconds
 
 T = TypeVar("T")
 _LOG = logging.getLogger("streamplug.transfer")
@@ -28,6 +30,7 @@ def call_with_retries(
     first_error: Exception | None = None,
     *,
     option: str = "download_retry",
+    patience: Patience = NO_PATIENCE,
 ) -> T:
     """Call `operation`, retrying `RETRYABLE_ERRORS` with exponential backoff.
 
@@ -39,26 +42,53 @@ def call_with_retries(
         retries: Maximum number of retries; None is two, which no option changes.
         first_error: Error of a first attempt that the caller has made.
         option: Name, for the error, of the argument that `retries` is of.
+        patience: How long a storage that is away is waited for, beyond `retries`.
     """
     advice = "" if retries is None else f"; raise {option}= for more"
     retries = _DEFAULT_RETRIES if retries is None else retries
-    attempt = 0
+    outage = outage_of(patience.place)
+    attempt = lasting = 0  # the latter are attempts with errors that may last
+    began: float | None = None
     while True:
         attempt += 1
         try:
             if attempt == 1 and first_error is not None:
                 raise first_error
-            return operation()
+            result = operation()
         except RETRYABLE_ERRORS as error:
-            if attempt > retries:
-                attempts = f"{attempt} attempt{'s'[: attempt > 1]}"
-                error.args = (f"{error}; gave up after {attempts}{advice}",)
-                raise
             retry_after = error.retry_after if isinstance(error, Transient) else 0.0
-            seconds = max(backoff_seconds(attempt), min(retry_after, _MAX_RETRY_AFTER_SECONDS))
-            _LOG.warning("%s; attempt %d follows in %.1f s", error, attempt + 1, seconds)
+            seconds, least = backoff_seconds(attempt), min(retry_after, _MAX_RETRY_AFTER_SECONDS)
+            if patience.covers(error):
+                now = time.monotonic()
+                began = now if began is None else began
+                since = min(began, outage.fail(patience.seconds))
+                left = since + patience.seconds - now
+                if attempt > retries and left <= 0:
+                    away = f"{patience.place} has been away for {show_seconds(now - since)}"
+                    _give_up(error, attempt, f"; {away}; raise download_patience= for more")
+                    raise
+                if attempt > retries:
+                    outage.warn(since, since + patience.seconds, error)
+                    seconds = min(seconds, left)
+            else:
+                lasting += 1
+                if lasting > retries:
+                    _give_up(error, attempt, advice)
+                    raise
+            seconds = max(seconds, least)
+            level = logging.WARNING if attempt <= retries else logging.DEBUG
+            _LOG.log(level, "%s; attempt %d follows in %.1f s", error, attempt + 1, seconds)
             emit_retry(str(error), seconds)
+        else:
+            outage.end()
+            return result
         sleep(seconds)
+
+
+def _give_up(error: Exception, attempts: int, advice: str) -> None:
+    """Add the number of attempts to an error, and what to do."""
+    made = f"{attempts} attempt{'s'[: attempts > 1]}"
+    error.args = (f"{error}; gave up after {made}{advice}",)
 
 
 def backoff_seconds(attempt: int) -> float:

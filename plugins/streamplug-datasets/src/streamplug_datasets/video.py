@@ -12,13 +12,13 @@ from typing import Any
 from streamplug import StreamingDataset
 from streamplug.errors import ConfigError, DataError
 from streamplug.plugin import open_storage
-from streamplug.transfer import TimeoutStorage, call_with_retries
+from streamplug.transfer import Patience, TimeoutStorage, call_with_retries
 from streamplug_datasets.threaded_map import map_samples
 from streamplug_datasets.transform import TransformedDataset
 
 _PLACES = """
     Samples have the path of a video, ``content_path``. If both places are given, they get the video itself,
-    as ``content``. `download_retry` and `download_timeout` apply to videos, too.
+    as ``content``. `download_retry`, `download_timeout` and `download_patience` apply to videos, too.
 
     Args:
         extra_local: Folder for videos; those that are there are not fetched again.
@@ -49,6 +49,8 @@ class StreamingOutsideGIWebVid(TransformedDataset):  # noqa: D101 - below
             if extra_remote is None
             else TimeoutStorage(open_storage(extra_remote), stream.timeout)
         )
+        place = "" if self._extra is None else self._extra.url
+        self._patience = Patience.of(place, stream.patience.seconds)
 
     def change(self, sample: dict[str, Any]) -> dict[str, Any]:
         """Return a sample with its video."""
@@ -67,7 +69,8 @@ class StreamingOutsideGIWebVid(TransformedDataset):  # noqa: D101 - below
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as folder:
                 target = Path(folder) / "video"
-                call_with_retries(partial(self._extra.download, name, target), self._retries)
+                fetch = partial(self._extra.download, name, target)
+                call_with_retries(fetch, self._retries, patience=self._patience)
                 target.replace(path)
         return path
 

@@ -25,6 +25,11 @@ class PeerDifference(NamedTuple):
 ALWAYS = (
     PeerDifference("`download_retry=2`", "Two attempts", "Two retries after the first attempt"),
     PeerDifference(
+        "A storage that is away while samples are read",
+        "An error after the attempts",
+        "Waited for, 10 minutes by default; set `download_patience`",
+    ),
+    PeerDifference(
         "`predownload=None`", "8 batches", "Adapts to the size of shards and the speed of downloads"
     ),
     PeerDifference(

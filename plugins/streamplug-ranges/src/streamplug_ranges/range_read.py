@@ -11,6 +11,7 @@ from streamplug.interfaces import Storage
 from streamplug.transfer import (
     RETRYABLE_ERRORS,
     Observer,
+    Patience,
     TransferTask,
     call_with_retries,
     check_parts,
@@ -22,7 +23,11 @@ from streamplug.types import Buffer, FileInfo
 
 
 def read_ranges(
-    storage: Storage, file: FileInfo, ranges: Sequence[tuple[int, int]], retries: int
+    storage: Storage,
+    file: FileInfo,
+    ranges: Sequence[tuple[int, int]],
+    retries: int,
+    patience: Patience,
 ) -> Sequence[Buffer]:
     """Read byte ranges of a file, with retries; `TruncatedFileError` if one is short."""
 
@@ -31,7 +36,7 @@ def read_ranges(
             parts = storage.read_ranges(file.basename, ranges)
         return check_parts(storage, file, ranges, parts)
 
-    return call_with_retries(attempt, retries)
+    return call_with_retries(attempt, retries, patience=patience)
 
 
 def _read_many(
@@ -49,6 +54,7 @@ def read_many_files(
     storage: Storage,
     files: Sequence[tuple[FileInfo, Sequence[tuple[int, int]]]],
     retries: int,
+    patience: Patience,
     observer: Observer | None,
 ) -> Iterator[tuple[int, list[Buffer] | StreamplugError]]:
     """Read byte ranges of several files, retrying only those that failed.
@@ -92,6 +98,6 @@ def read_many_files(
     if first_error is not None:
         arrived.clear()
         with suppress(*RETRYABLE_ERRORS), task_context(task):
-            call_with_retries(attempt, retries, first_error)
+            call_with_retries(attempt, retries, first_error, patience=patience)
         yield from arrived
     yield from errors.items()

@@ -13,7 +13,15 @@ import numpy as np
 from streamplug.errors import CorruptShardError, StreamplugError
 from streamplug.interfaces import RangesRead, Storage
 from streamplug.source import ShardFiles
-from streamplug.transfer import PART_BYTES, Observer, TransferTask, read_scan_file, task_context
+from streamplug.transfer import (
+    NO_PATIENCE,
+    PART_BYTES,
+    Observer,
+    Patience,
+    TransferTask,
+    read_scan_file,
+    task_context,
+)
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
 from streamplug_ranges.range_read import read_many_files, read_ranges
 
@@ -29,11 +37,12 @@ class RangeReader:
     retries: int
     observer: Observer | None = None
     derived: Path | None = None
+    patience: Patience = NO_PATIENCE
 
     @classmethod
     def of(cls, files: ShardFiles) -> RangeReader:
         """Return a reader of the files of a stream's shards."""
-        return cls(files.storage, files.retries, files.observer, files.derived)
+        return cls(files.storage, files.retries, files.observer, files.derived, files.patience)
 
     def read(self, file: FileInfo, ranges: Int64) -> list[Bytes1D]:
         """Read byte ranges of a file: start and stop offsets, shape ``[n, 2]``, none empty.
@@ -50,7 +59,7 @@ class RangeReader:
         with task_context(TransferTask(self.observer, self.storage.url_of(file.basename))):
             for first in range(0, len(requests), _MAX_RANGES_PER_CALL):
                 batch = requests[first : first + _MAX_RANGES_PER_CALL]
-                parts += read_ranges(self.storage, file, batch, self.retries)
+                parts += read_ranges(self.storage, file, batch, self.retries, self.patience)
         self._emit(file, requests, time.monotonic() - began)
         return _join_parts(ranges, parts)
 
@@ -71,7 +80,7 @@ class RangeReader:
         requests = [(file, _split_ranges(file, ranges)) for file, ranges in files]
         began = time.monotonic()
         for position, result in read_many_files(
-            self.storage, requests, self.retries, self.observer
+            self.storage, requests, self.retries, self.patience, self.observer
         ):
             if isinstance(result, StreamplugError):
                 yield position, partial(_fail, result)

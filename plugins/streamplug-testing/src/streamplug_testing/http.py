@@ -43,8 +43,8 @@ class FileServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, root: Path, address: Any = ("127.0.0.1", 0)) -> None:
+        super().__init__(address, _Handler)
         self.root, self.url = root, f"http://127.0.0.1:{self.server_port}"
         self.bytes_sent = 0
         self.requests: list[tuple[str, str, tuple[int, int] | None]] = []

@@ -90,6 +90,7 @@ def source_stream(source: SourceEntry, view: Stream, base_url: str) -> Stream:
 _INHERITED = (
     "access",
     "cache_limit",
+    "download_patience",
     "download_retry",
     "download_timeout",
     "keep_zip",

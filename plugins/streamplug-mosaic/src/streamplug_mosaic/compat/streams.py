@@ -33,7 +33,14 @@ _NEVER_CALLED = (
     *("get_shards", "prepare_shard", "set_up_local"),
 )
 """Methods that mosaicml-streaming calls."""
-_DEFAULTS = ("split", "download_retry", "download_timeout", "validate_hash", "keep_zip")
+_DEFAULTS = (
+    "split",
+    "download_retry",
+    "download_timeout",
+    "download_patience",
+    "validate_hash",
+    "keep_zip",
+)
 
 
 class Stream(streamplug.Stream):
