@@ -115,7 +115,8 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         shuffle: Whether to shuffle.
         shuffle_algo: Name of the shuffle algorithm: ``"window"``, ``"global"``, or a plugin's.
         shuffle_seed: Seed of the order, the same on all ranks.
-        shuffle_block_size: Number of samples that are shuffled together; None for the algorithm's default.
+        shuffle_block_size: Number of samples that are shuffled together; None for the algorithm's default, or
+            for as many as the shards that `cache_limit` holds allow.
             ``"global"``, and ``"naive"`` of streamplug-mosaic, shuffle all samples whatever it is.
         partition_algo: Name of the partition of the order among ranks. ``"elastic"`` pads the epoch to whole
             global batches, the same on all worlds; ``"orig"`` and ``"relaxed"`` of streamplug-mosaic repeat
@@ -243,7 +244,8 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         self._reader = self.make_reader(opened, columns)
         shards = self._reader.starts, self._reader.stream_shards
         planner = order.order().planner(order, order.streams(weights, *shards), opened)
-        run = Run(planner, self.make_fingerprint(opened), order)
+        fingerprint = self.make_fingerprint(opened)
+        run = Run(planner, fingerprint, order, cache_share=opened.cache_share)
         feed = Feed.of(opened, self._reader, order.predownload)
         self._session = Session(opened, feed, run, monitor, placement, substitution=options)
         self._size = self._session.size

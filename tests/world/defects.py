@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from streamplug.cache import quota, staging, store
 from streamplug.cache.quota import BootRecord, CacheQuota
 from streamplug.cache.store import ShardStore
 from streamplug.errors import Transient
-from streamplug.plan import state
+from streamplug.plan import Position, state
 from streamplug.transfer import download, locks, pool, retry, stall_timeout
 
 DEFECTS: dict[str, Callable[[], None]] = {}
@@ -187,9 +188,9 @@ def the_state_is_one_step_behind() -> None:
 def resuming_skips_a_step() -> None:
     load = state.load
 
-    def ahead(*arguments: Any, **options: Any) -> Any:
-        epoch, done = load(*arguments, **options)
-        return epoch, done + 12 * (done > 0)
+    def ahead(*arguments: Any, **options: Any) -> Position:
+        position = load(*arguments, **options)
+        return replace(position, done=position.done + 12 * (position.done > 0))
 
     state.load = ahead
 

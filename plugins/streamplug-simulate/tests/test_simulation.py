@@ -266,3 +266,16 @@ def test_only_the_shards_of_selected_samples_are_fetched(written):
         result = simulate(plan, plan.scenario(), 10**6)
     assert result.samples == len(rows)
     assert result.egress == sizes(0).stored + sizes(len(counts) - 1).stored
+
+
+@pytest.mark.parametrize(("nodes", "part", "most"), [(4, 4, 3.3), (1, 5, 3.3), (8, 16, 3.3)])
+def test_defaults_fit_into_small_caches(tmp_path, nodes, part, most):
+    with MDSWriter(columns={"n": "int"}, out=tmp_path, max_samples_per_shard=47) as out:
+        out.write_batch({"n": np.arange(10_000)})
+    with open_dataset({"remote": str(tmp_path), "batch_size": 10, "shuffle": True}) as plan:
+        limit = int(plan.shards.stored.sum()) // part
+        scenario = {"nodes": nodes, "epochs": 3, "cache_limit": limit}
+        found = simulate(plan, plan.scenario(**scenario))
+        without = simulate(plan, plan.scenario(**scenario, block_size=1 << 18))
+    assert found.egress <= most * found.stored_bytes
+    assert without.egress > 2 * found.egress

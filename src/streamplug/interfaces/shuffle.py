@@ -44,9 +44,12 @@ class ShuffleAlgorithm(Plugin):
 
     Attributes:
         uses_block_size: Whether the order depends on the block size.
+        blocks_in_use: Number of blocks of a canonical node whose shards are read at the same time. The
+            default block size is then no larger than the cache allows; None if it is the same for all caches.
     """
 
     uses_block_size: ClassVar[bool] = True
+    blocks_in_use: ClassVar[int | None] = None
 
     def default_canonical_nodes(self, nodes: int) -> int:
         """Return the default number of canonical nodes for a number of machines."""

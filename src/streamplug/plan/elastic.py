@@ -111,7 +111,7 @@ class ElasticPlanner(Planner):
         if _has_proportions(segments):
             return self._of_proportions.epoch(number, segments)
         nodes, start = segments[0].canonical_nodes, Position(number)
-        ordered = self.streams.epoch(number, nodes)
+        ordered = self.streams.of(segments[0]).epoch(number, nodes)
         held = [segment for segment in segments if segment.start <= start][-1]
         parts = [ElasticEpoch(ordered, nodes, held.global_batch)]
         for segment in segments:

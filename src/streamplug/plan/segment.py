@@ -43,6 +43,8 @@ class Segment:
         world: Numbers of nodes and of ranks per node with which the run began.
         global_batch: Samples of a global batch over all ranks, or its batches where these vary in size.
         canonical_nodes: Number of canonical nodes of the order.
+        block_size: Block size of the shuffle in samples where the options give none; None for the default of
+            the algorithm.
         proportions: Proportion of each stream; None for what the options say.
         by_hand: Whether the proportions were set at run time, and replace planned ones.
     """
@@ -51,6 +53,7 @@ class Segment:
     world: World
     global_batch: int
     canonical_nodes: int
+    block_size: int | None = None
     proportions: tuple[float, ...] | None = None
     by_hand: bool = False
 

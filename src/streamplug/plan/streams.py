@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import pairwise
@@ -13,6 +13,7 @@ import numpy as np
 from streamplug.errors import class_name
 from streamplug.interfaces import ShuffleAlgorithm
 from streamplug.plan.mixture import Mixture, WeightedMixture
+from streamplug.plan.segment import Segment
 from streamplug.plan.selection import OrderedSamples, Selection
 from streamplug.types import Int64
 
@@ -68,6 +69,34 @@ class Streams:
     def block_size(self, canonical_nodes: int) -> int:
         """Return the block size of the shuffle in samples."""
         return self.shuffle_block_size or self.algorithm.default_block_size(canonical_nodes)
+
+    def fitting_block_size(
+        self, canonical_nodes: int, nodes: int, cache_share: float | None
+    ) -> int | None:
+        """Return the block size whose shards fit into a cache; None if the default of the shuffle does.
+
+        They take 45 % of it: a loop uses half of a limited cache for what it reads and fetches ahead.
+
+        Args:
+            canonical_nodes: Number of canonical nodes of the order.
+            nodes: Number of machines that read it.
+            cache_share: Share of the shards that the cache of a machine holds; None if it holds all.
+        """
+        in_use = self.algorithm.blocks_in_use
+        if cache_share is None or in_use is None or not self.epoch_size:
+            return None
+        at_once = -(-canonical_nodes // nodes)  # canonical nodes that a machine reads
+        # Shards at the ends of a canonical node are those of two.
+        if cache_share >= at_once * (1 / canonical_nodes + 2 / max(self.shards, 1)):
+            return None
+        size = max(int(0.45 * cache_share * self.epoch_size / (in_use * at_once)), 1)
+        return size if size < self.algorithm.default_block_size(canonical_nodes) else None
+
+    def of(self, segment: Segment) -> Streams:
+        """Return the streams as a segment reads them: with its block size, unless the options give one."""
+        if self.shuffle_block_size is not None or segment.block_size is None:
+            return self
+        return replace(self, shuffle_block_size=segment.block_size)
 
     def select(self, epoch: int, stream: int | None = None) -> Selection:
         """Return the samples of an epoch in stored order, of one stream or of all.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from math import gcd
 
-from streamplug.plan import Streams
+from streamplug.plan import Segment, Streams
 from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
@@ -20,19 +20,20 @@ def _warn_once(world: World, about: tuple[object, ...], text: str) -> None:
         _LOG.warning("%s", text)
 
 
-def warn_about_order(streams: Streams, canonical_nodes: int, world: World) -> None:
-    """Warn about a small shuffle block size, or canonical nodes that do not divide by the number of nodes."""
-    block, shards = streams.block_size(canonical_nodes), streams.shards
-    shard = streams.samples // max(shards, 1)
-    used = streams.shuffled and streams.algorithm.uses_block_size
-    if used and shards > 1 and block < shard:
-        _warn_once(
-            world,
-            ("blocks", block, shard),
-            f"shuffle_block_size={block} is less than the {shard:,} samples of an average shard: batches are "
-            f"of one or two shards, and samples mix with few others; give several shards' samples, such as "
-            f"shuffle_block_size={min(_SHARDS_PER_SHUFFLE_BLOCK, shards) * shard}",
-        )
+def warn_about_order(
+    streams: Streams, segment: Segment, world: World, cache_share: float | None
+) -> None:
+    """Warn about an order that mixes little, or with which machines download much.
+
+    Args:
+        streams: The streams.
+        segment: The segment with which the run began.
+        world: The world of the worker.
+        cache_share: As for `Streams.fitting_block_size`.
+    """
+    canonical_nodes = segment.canonical_nodes
+    if streams.shuffled and streams.algorithm.uses_block_size:
+        _warn_about_block_size(streams, segment, world, cache_share)
     if canonical_nodes % world.nodes:
         shared = gcd(canonical_nodes, world.nodes)
         share = f"1/{shared} of the shards" if shared > 1 else "all shards"
@@ -42,6 +43,40 @@ def warn_about_order(streams: Streams, canonical_nodes: int, world: World) -> No
             f"num_canonical_nodes={canonical_nodes} on {world.nodes} nodes: each node needs {share}, "
             f"rather than 1/{world.nodes}; give a multiple of the number of nodes to a new run, and continue "
             "this one on a number of nodes that divides it",
+        )
+
+
+def _warn_about_block_size(
+    streams: Streams, segment: Segment, world: World, cache_share: float | None
+) -> None:
+    nodes = segment.canonical_nodes
+    block, shards = streams.of(segment).block_size(nodes), streams.shards
+    shard = streams.samples // max(shards, 1)
+    fitting = streams.fitting_block_size(nodes, world.nodes, cache_share)
+    if fitting is not None and block <= fitting and streams.shuffle_block_size is None:
+        _warn_once(
+            world,
+            ("fitting", block),
+            f"cache_limit= holds less than the shards that a node reads in an epoch: with shuffle_block_size="
+            f"{block}, chosen for it, an epoch downloads each shard at most about once, and a sample mixes "
+            f"with those of {max(block // max(shard, 1), 1):,} shards; the default of the shuffle, "
+            f"{streams.algorithm.default_block_size(nodes)}, needs a larger cache",
+        )
+    elif fitting is not None and block > fitting:
+        _warn_once(
+            world,
+            ("too large", block, fitting),
+            f"shuffle_block_size={block} needs the shards of {streams.algorithm.blocks_in_use} blocks at "
+            "once, more than cache_limit= allows, so that each is downloaded several times in an epoch; "
+            f"raise cache_limit=, or begin a run with shuffle_block_size={fitting} or less",
+        )
+    elif shards > 1 and block < shard:
+        _warn_once(
+            world,
+            ("blocks", block, shard),
+            f"shuffle_block_size={block} is less than the {shard:,} samples of an average shard: batches are "
+            f"of one or two shards, and samples mix with few others; give several shards' samples, such as "
+            f"shuffle_block_size={min(_SHARDS_PER_SHUFFLE_BLOCK, shards) * shard}",
         )
 
 

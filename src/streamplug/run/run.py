@@ -64,9 +64,16 @@ class Run:
     """
 
     def __init__(
-        self, planner: Planner, fingerprint: DatasetFingerprint, options: OrderOptions
+        self,
+        planner: Planner,
+        fingerprint: DatasetFingerprint,
+        options: OrderOptions,
+        *,
+        cache_share: float | None = None,
     ) -> None:
+        """Begin a run; `cache_share` is as for `Streams.fitting_block_size`."""
         self.planner, self.options, self.batch_size = planner, options, options.batch_size
+        self._cache_share = cache_share
         self._fingerprint = fingerprint
         self._segments: Sequence[Segment] | None = None  # None until something has changed
         self.first_epoch = 0  # with which the run began, or was resumed
@@ -134,7 +141,12 @@ class Run:
         return self._segments or (self._first_segment(world),)
 
     def _first_segment(
-        self, world: World, *, canonical_nodes: int | None = None, micro_batches: int | None = None
+        self,
+        world: World,
+        *,
+        canonical_nodes: int | None = None,
+        block_size: int | None = None,
+        micro_batches: int | None = None,
     ) -> Segment:
         """Return the segment of a run that begins in a world; the arguments replace defaults of options."""
         planner = self.planner
@@ -145,7 +157,10 @@ class Run:
         if self.counts_batches:
             global_batch = planner.micro_batches or micro_batches or world.ranks
         origin = World(world.nodes, world.ranks_per_node)
-        return Segment(Position(), origin, global_batch, nodes)
+        if block_size is None:
+            share = self._cache_share
+            block_size = planner.streams.fitting_block_size(nodes, world.nodes, share)
+        return Segment(Position(), origin, global_batch, nodes, block_size)
 
     def length(self, world: World) -> int:
         """Return the number of samples of a rank in an epoch, approximately if batches vary in size."""
@@ -175,7 +190,7 @@ class Run:
             return
         if not self.counts_batches:
             warn_about_batches(self.batch_size, worker)
-        warn_about_order(self.planner.streams, self.segments(worker)[0].canonical_nodes, worker)
+        warn_about_order(self.planner.streams, self.segments(worker)[0], worker, self._cache_share)
 
     def _check_size(self) -> None:
         if not self.planner.streams.epoch_size:
@@ -202,7 +217,7 @@ class Run:
             streams=streams.sizes,
             shuffle_algo=options.used_shuffle,
             shuffle_seed=streams.seed,
-            shuffle_block_size=streams.block_size(latest.canonical_nodes),
+            shuffle_block_size=streams.of(latest).block_size(latest.canonical_nodes),
             num_canonical_nodes=latest.canonical_nodes,
             partition_algo=options.partition_algo,
             batching_method=options.batching_method,
@@ -576,7 +591,12 @@ class Run:
         origin = self._origin_of_state(values, world)
         nodes = _positive_count(values, "num_canonical_nodes")
         micro_batches = _positive_count(values, "micro_batches")
-        first = self._first_segment(origin, canonical_nodes=nodes, micro_batches=micro_batches)
+        first = self._first_segment(
+            origin,
+            canonical_nodes=nodes,
+            block_size=_positive_count(values, "shuffle_block_size"),
+            micro_batches=micro_batches,
+        )
         global_batch = _positive_count(values, "global_batch")
         if not self.counts_batches:
             first = replace(first, global_batch=global_batch or self.batch * world.ranks)

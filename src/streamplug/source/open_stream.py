@@ -233,6 +233,28 @@ class OpenSources(Sequence[OpenStream]):
         return any(stream.downloads for stream in self.streams)
 
     @property
+    def cache_share(self) -> float | None:
+        """Smallest share of the shards of a cache directory that its limit holds.
+
+        None without limits. Shares of a disk do not count, as machines may have disks of other sizes, and
+        what follows must be the same on all.
+        """
+        needed: dict[Path, int] = {}
+        limits: dict[Path, int] = {}
+        for stream in self.streams:
+            options, index = stream.stream, stream.index
+            store = None if stream.files is None else stream.files.store
+            if store is None or store.limit is None or "%" in str(options.cache_limit):
+                continue
+            zipped = options.keep_zip and index.compressed
+            size = index.raw_bytes + int(index.stored_shard_bytes.sum() if zipped else 0)
+            root = options.location.root
+            needed[root] = needed.get(root, 0) + size
+            limits[root] = store.limit
+        shares = (limits[root] / max(size, 1) for root, size in needed.items())
+        return min(shares, default=None)
+
+    @property
     def row_bytes(self) -> int:
         """Approximate stored bytes of a sample, at least 1."""
         size = sum(index.raw_bytes for index in self.indexes)

@@ -29,7 +29,7 @@ class BudgetPlanner(ProportionPlanner):
         """Plan batches by costs; `cache` keeps the numbers of bins of an epoch for all processes."""
         super().__init__(streams)
         self._model, self._cache = model, cache
-        self._latest: tuple[tuple[int, int], BudgetCurriculum] | None = None
+        self._latest: tuple[object, BudgetCurriculum] | None = None
         self.micro_batches = model.budget.micro_batches
 
     def epoch(self, number: int, segments: Sequence[Segment]) -> Epoch:
@@ -37,17 +37,20 @@ class BudgetPlanner(ProportionPlanner):
             return self._curriculum(self.streams.mixture, segments).epoch(number)
         segment, size = segments[0], self.streams.epoch_size
         count = self._model.count_sequences(size, segment.canonical_nodes)
-        sequences = EpochSequences(self.streams, number, segment.canonical_nodes, count)
+        streams = self.streams.of(segment)
+        sequences = EpochSequences(streams, number, segment.canonical_nodes, count)
         part = self._parts(segment).part(number, sequences)
         return BudgetEpoch([part], segment.global_batch)
 
     def _parts(self, segment: Segment) -> PartPlanner:
         nodes, micro_batches = segment.canonical_nodes, segment.global_batch
-        return PartPlanner(self.streams, self._model, nodes, micro_batches, self._cache)
+        streams = self.streams.of(segment)
+        return PartPlanner(streams, self._model, nodes, micro_batches, self._cache)
 
     def _curriculum(self, curriculum: Curriculum, segments: Sequence[Segment]) -> BudgetCurriculum:
         """Return the epochs of a curriculum, with the beginnings of those that were planned before."""
-        key = segments[0].canonical_nodes, segments[0].global_batch
+        first = segments[0]
+        key = first.canonical_nodes, first.block_size, first.global_batch
         if self._latest is None or self._latest[0] != key:
             epochs = BudgetCurriculum(curriculum, self._parts(segments[0]), segments)
         else:

@@ -66,6 +66,9 @@ class MixturePlanner(ProportionPlanner):
             return segment.batch
         return segment.global_batch if self._method == "per_stream" else 1
 
+    def _orders(self, segment: Segment) -> StreamOrders:
+        return StreamOrders(self.streams.of(segment), segment.canonical_nodes)
+
     def _whole(self, number: int, segment: Segment) -> Epoch:
         """Return an epoch of what the options take of the streams."""
         if self._method == "random":
@@ -76,7 +79,7 @@ class MixturePlanner(ProportionPlanner):
     def _single_passes(
         self, number: int, segment: Segment
     ) -> tuple[Interleaving, list[SinglePass]]:
-        unit, orders = self._unit(segment), StreamOrders(self.streams, segment.canonical_nodes)
+        unit, orders = self._unit(segment), self._orders(segment)
         unit_of_node = 1 if self._method == "per_stream" else unit
         samples = [
             orders.single_pass(stream, number, unit_of_node)
@@ -107,7 +110,7 @@ class MixturePlanner(ProportionPlanner):
 
         With the method ``random`` an epoch has no passes of single streams.
         """
-        passes = StreamOrders(self.streams, segment.canonical_nodes).repeat(epoch + (step > 0))
+        passes = self._orders(segment).repeat(epoch + (step > 0))
         if not step or self._method == "random":
             return passes
         unit = self._unit(segment)

@@ -38,7 +38,7 @@ class MosaicPlanner(Planner):
         first = segments[0]
         if self._method != "random":
             return self._combined(number, first)
-        ordered = self.streams.epoch(number, first.canonical_nodes)
+        ordered = self.streams.of(first).epoch(number, first.canonical_nodes)
         make = partial(self._partition, first)
         return PartitionedEpoch(ordered, first.canonical_nodes, first.global_batch, make)
 
@@ -76,7 +76,8 @@ class MosaicPlanner(Planner):
 
     def _combined(self, number: int, segment: Segment) -> ArrayEpoch:
         """Return an epoch made stream by stream, for the world with which the run began."""
-        streams, nodes, mixture = self.streams, segment.canonical_nodes, self.streams.mixture
+        streams, nodes = self.streams.of(segment), segment.canonical_nodes
+        mixture = streams.mixture
         if not isinstance(mixture, WeightedMixture):  # options refuse it
             raise ConfigError("curriculum= needs partition_algo='elastic'")
         block_size = streams.block_size(nodes)

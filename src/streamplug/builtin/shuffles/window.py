@@ -265,6 +265,8 @@ class WindowOrder(Permutation):
 class WindowShuffle(ShuffleAlgorithm):
     """The default shuffle; see the module."""
 
+    blocks_in_use = 3
+
     def default_block_size(self, canonical_nodes: int) -> int:
         return 1 << 18
 

@@ -165,7 +165,9 @@ class SimulatedDataset(StreamingDataset):
             shuffle_block_size=options.shuffle_block_size,
         )
         planner = options.order().planner(options, streams, opened)
-        return Run(planner, self.make_fingerprint(opened), options)
+        limit, stored = scenario.cache_limit, sum(index.raw_bytes for index in opened.indexes)
+        share = None if limit is None else limit / max(stored, 1)
+        return Run(planner, self.make_fingerprint(opened), options, cache_share=share)
 
     def process_world(self, scenario: Scenario, rank: int, worker: int) -> World:
         """Return the world of a process."""
