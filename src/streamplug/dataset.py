@@ -37,7 +37,7 @@ from streamplug.run import (
 )
 from streamplug.source import OpenSources, check_column_names
 from streamplug.stream import Stream, complete_streams
-from streamplug.transfer import Observer
+from streamplug.transfer import DECODE, Observer
 from streamplug.types import ColumnValues, Int64, Sample, World
 
 
@@ -507,9 +507,14 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         read = lambda block: finish(self._reader.batches(block.ids, block.parts))  # noqa: E731
         with closing(session.read(read, rows, num_threads)) as blocks:
             for part, block, batches in blocks:
+                clock = part.clock
+                clock.enter(DECODE)
                 for (step, _), batch in zip(part.steps(block), batches):
+                    clock.leave()
                     part.advance(step)
                     yield batch
+                    clock.enter(DECODE)
+                clock.leave()
 
     @closed_at_exit
     def samples_with_rng(self) -> Iterator[tuple[Sample, np.random.Generator]]:

@@ -226,7 +226,9 @@ def test_threads_lose_no_count(make):
 def test_in_place_there_is_nothing_to_download_or_to_find(folder):
     dataset = StreamingDataset(local=str(folder), batch_size=5)
     list(dataset)
-    assert dataset.stats() == Stats(samples=SIZE, batches=SIZE // 5)
+    stats = dataset.stats()
+    decoding = stats.decode_wait_seconds
+    assert stats == Stats(samples=SIZE, batches=SIZE // 5, decode_wait_seconds=decoding)
 
 
 def test_ranges_are_counted(make, noted):
@@ -333,7 +335,11 @@ def test_waits_are_counted(make, noted, monkeypatch):
     waited = noted.of(Stalled)
     assert waited[0].shard == 0
     assert waited[0].file == "shard.00000.mds"
-    assert dataset.stats().wait_seconds == pytest.approx(sum(e.seconds for e in waited), abs=1e-6)
+    stats, seconds = dataset.stats(), sum(e.seconds for e in waited)
+    assert stats.storage_wait_seconds == pytest.approx(seconds, abs=1e-6)
+    assert stats.decode_wait_seconds > 0
+    assert stats.transform_wait_seconds == stats.handover_wait_seconds == 0
+    assert stats.wait_seconds == stats.storage_wait_seconds + stats.decode_wait_seconds
 
 
 def test_stats_are_plain_values(make):

@@ -105,10 +105,12 @@ def test_the_counters_are_those_of_the_data_set(make, reader, provider, folder):
         "evicted": 0,
         "repairs": 0,
         "substitutions": 0,
-        "wait.time": stats.wait_seconds,
     }
     assert {name: value(found, f"streamplug.{name}") for name in of_name} == of_name
-    assert len(of_name) == len(stats.as_dict())
+    waits = {p.attributes["streamplug.cause"]: p.value for p in found["streamplug.wait.time"][1]}
+    assert waits == {cause: getattr(stats, f"{cause}_wait_seconds") for cause in waits}
+    assert waits["decode"] > 0
+    assert len(of_name) + len(waits) == len(stats.as_dict())
     attributes = {"run": "a", "streamplug.scheme": "file", "streamplug.rank": 1}
     for name in of_name:
         assert dict(found[f"streamplug.{name}"][1][0].attributes) == attributes
@@ -125,7 +127,7 @@ def test_the_histograms_have_a_value_for_each_download_and_each_wait(make, reade
     assert dict(downloads.attributes) == {"streamplug.scheme": "file", "streamplug.rank": 0}
     assert downloads.explicit_bounds[:2] == (0.005, 0.01)
     _, [waits] = found["streamplug.wait.duration"]
-    assert waits.sum == pytest.approx(dataset.stats().wait_seconds, abs=1e-6)
+    assert waits.sum == pytest.approx(dataset.stats().storage_wait_seconds, abs=1e-6)
 
 
 def test_data_sets_of_one_process_are_added_up_and_never_fall(make, reader, provider, caplog):
@@ -297,7 +299,8 @@ def test_prometheus_scrapes_it(make):
     assert scraped("streamplug_downloads_total") == SHARDS
     assert scraped("streamplug_downloaded_bytes_total") == stats.downloaded_bytes
     assert scraped("streamplug_cache_hits_total") == 0
-    assert scraped("streamplug_wait_time_seconds_total") == pytest.approx(stats.wait_seconds)
+    waits = [float(v) for key, v in lines.items() if key.startswith("streamplug_wait_time_seconds")]
+    assert sum(waits) == pytest.approx(stats.wait_seconds)
     assert scraped("streamplug_download_duration_seconds_count") == SHARDS
     [labels] = [key for key in lines if key.startswith("streamplug_downloads_total")]
     assert 'streamplug_scheme="file"' in labels

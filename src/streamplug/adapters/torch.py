@@ -32,6 +32,7 @@ from streamplug.config import Configurable, whole_number
 from streamplug.display import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
 from streamplug.run import Loop, Part, closed_at_exit, warn_about_subsets, warn_about_timeout
+from streamplug.transfer import HANDOVER
 from streamplug.types import ColumnValues, Sample, World
 
 
@@ -264,15 +265,21 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
         session = self.dataset.session
         loop = session.begin()
         loops.append(loop)
+        clock = loop.clock
         with session.looping(loop), self._reading(loop) as read:
             while True:
+                clock.enter(HANDOVER)
                 with closing(read()) as batches:
                     for step, batch in enumerate(move_batches(batches, self.device), loop.step):
                         loop.advance(step)
+                        clock.leave()
                         yield batch
                         if loop.is_outdated:
                             session.leave(batches)
                             break
+                        clock.enter(HANDOVER)
+                    else:
+                        clock.leave()
                 if self._is_complete(loop) or not loop.follow():
                     break
                 self._follow_batch_size()
@@ -300,12 +307,13 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
             session.run.epoch(loop.epoch, session.world)
         if not self.num_workers and not self.pin_memory:
             reader = self._make_reader()  # torch's iterator would only add overhead
-            yield lambda: reader.read(Part(loop.position, loop.number))
+            yield lambda: reader.read(Part(loop.position, loop.number, loop.clock))
             return
         pool = self._take_pool()
 
         def read() -> GeneratorType[Any, None, None]:
-            batches = pool.read(Assignment(session.snapshot(), loop.position, loop.number))
+            assignment = Assignment(session.snapshot(), loop.position, loop.number)
+            batches = pool.read(assignment, loop.clock)
             # Where trainers look for persistent workers, to end them.
             self._iterator = pool.iterator
             return batches

@@ -34,6 +34,7 @@ from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DecodeError, add_note
 from streamplug.run import Part, SampleRng, Session, warn_about_own_samples
+from streamplug.transfer import HANDOVER, TRANSFORM
 from streamplug.types import ColumnValues
 
 if TYPE_CHECKING:
@@ -97,10 +98,15 @@ class BatchReader:
             rank, states = self.session.world.rank, transform.states
             finish = lambda columns: transform((columns, rng.of_batch(*part.latest_place(), rank)))  # noqa: E731
         again = lambda _, columns: finish(columns)  # noqa: E731
+        is_timed, clock = transform is not None, part.clock
         for columns in self.dataset.batches(num_threads=self._threads):
             if self._is_kept(len(next(iter(columns.values())))):
+                if is_timed:
+                    clock.enter(TRANSFORM)
                 with states():
                     batch = self._call(part, finish, columns, read=self._read_columns, again=again)
+                if is_timed:
+                    clock.leave()
                 yield batch
 
     def _of_samples(self, part: Part) -> Generator[Any, None, None]:
@@ -117,14 +123,21 @@ class BatchReader:
             samples = iter(self.dataset)
         if transform is not None:
             samples = self._transformed(part, samples, transform)
+        is_users = transform is not None or self._collate is not default_collate
+        cause, clock = TRANSFORM if is_users else HANDOVER, part.clock
+        again = lambda ids, samples: collate(self._transform_again(part, ids, samples))  # noqa: E731
         while True:
+            clock.enter(cause)
             with states():
                 batch = take_batch(samples, part)
+            is_kept = bool(batch) and self._is_kept(len(batch))
+            if is_kept:
+                made = self._call(part, collate, batch, read=self._read_samples, again=again)
+            clock.leave()
             if not batch:
                 return
-            if self._is_kept(len(batch)):
-                again = lambda ids, samples: collate(self._transform_again(part, ids, samples))  # noqa: E731
-                yield self._call(part, collate, batch, read=self._read_samples, again=again)
+            if is_kept:
+                yield made
 
     def _transformed(
         self, part: Part, samples: Iterator[Any], transform: Callable[[Any], Any]

@@ -30,6 +30,7 @@ from streamplug.adapters.torch_transfers import share_memory
 from streamplug.plan import Position
 from streamplug.plugin_kit import Cancelled, consumed_elsewhere
 from streamplug.run import Part, RunSnapshot, Session
+from streamplug.transfer import HANDOVER, LoopClock, WorkTime
 
 T = TypeVar("T")
 
@@ -65,12 +66,16 @@ class Assignment(NamedTuple):
 
 
 class Message(NamedTuple, Generic[T]):
-    """Answer of a worker; `end` is True after its last batch, its wrapped error, or else False."""
+    """Answer of a worker; `end` is True after its last batch, its wrapped error, or else False.
+
+    `work` is the time that its batches took.
+    """
 
     version: int
     worker: int
     batches: list[T]
     end: Any
+    work: WorkTime = WorkTime()
 
 
 class InProcessError:
@@ -110,6 +115,7 @@ class TaskReader(Dataset[Any]):
         self._reader, self._newest = reader, newest
         self._version = self._number = 0
         self._batches: Generator[Any, None, None] | None = None
+        self._clock = LoopClock()
 
     @property
     def dataset(self) -> Any:
@@ -127,7 +133,9 @@ class TaskReader(Dataset[Any]):
             with nullcontext() if worker is None else self._ended_with(task):
                 if task.version != self._version:
                     self._begin(task)
+                self._clock.enter(HANDOVER)
                 end = self._append(batches, task)
+                self._clock.leave()
         except Cancelled:  # it waited for a storage, and nobody waits for the batches
             self._close()
             return Message(task.version, number, [], True)
@@ -137,7 +145,7 @@ class TaskReader(Dataset[Any]):
             else:
                 end = ExceptionWrapper(where=f"in DataLoader worker process {number}")  # type: ignore[no-untyped-call]  # it has no types
             self._close()
-        return Message(task.version, number, batches, end)
+        return Message(task.version, number, batches, end, self._clock.take())
 
     def _ended_with(self, task: Task) -> AbstractContextManager[None]:
         """End what waits for a storage in this worker as soon as nobody waits for the task."""
@@ -157,7 +165,8 @@ class TaskReader(Dataset[Any]):
         self._version, self._number = task.version, assignment.number
         if get_worker_info() is not None:
             self._reader.session.adopt(assignment.snapshot)
-        self._batches = self._reader.read(Part(assignment.start, assignment.number))
+        part = Part(assignment.start, assignment.number)
+        self._batches, self._clock = self._reader.read(part), part.clock
 
     def _close(self) -> None:
         batches, self._batches = self._batches, None
@@ -273,21 +282,27 @@ class WorkerPool:
         workers = getattr(self.iterator, "_workers", ())
         return not self._is_busy and all(worker.is_alive() for worker in workers)
 
-    def read(self, assignment: Assignment) -> Generator[Any, None, None]:
-        """Tell workers what to read; return its batches, to be closed before they are told something else."""
+    def read(self, assignment: Assignment, clock: LoopClock) -> Generator[Any, None, None]:
+        """Tell workers what to read; return its batches, to be closed before they are told something else.
+
+        `clock` counts the waits for workers.
+        """
         version = self._tasks.begin(assignment)
         if self._messages is None:
             # May fork: before any thread is started.
             self._messages = release_after_error(_start_iterator(self._loader), self._tasks)
-        return self._batches(self._messages, version)
+        return self._batches(self._messages, version, clock)
 
     def _batches(
-        self, messages: Generator[Message[Any], None, None], version: int
+        self,
+        messages: Generator[Message[Any], None, None],
+        version: int,
+        clock: LoopClock | None = None,
     ) -> Generator[Any, None, None]:
         current = (message for message in messages if message.version == version)
         wrapped = None
         try:
-            yield from round_robin(current, max(self.num_workers, 1), self._tasks)
+            yield from round_robin(current, max(self.num_workers, 1), self._tasks, clock)
         except WorkerError as error:
             wrapped = error.wrapped
         if wrapped is not None:
@@ -341,7 +356,9 @@ class WorkerError(Exception):
         self.wrapped = wrapped
 
 
-def round_robin(messages: Iterable[Message[T]], workers: int, tasks: Tasks) -> Iterator[T]:
+def round_robin(
+    messages: Iterable[Message[T]], workers: int, tasks: Tasks, clock: LoopClock | None = None
+) -> Iterator[T]:
     """Yield one batch of each worker in turn, as long as the worker has some; leave further messages.
 
     Args:
@@ -349,17 +366,20 @@ def round_robin(messages: Iterable[Message[T]], workers: int, tasks: Tasks) -> I
         workers: Number of workers.
         tasks: Its `max_batches` is set: batches of a fast worker would pile up if its messages had more of
             them than those of a slow one.
+        clock: Counts the waits for messages.
 
     Raises:
         WorkerError: When it is the turn of a worker that failed.
     """
-    remaining = iter(messages)
+    remaining, clock = iter(messages), clock or LoopClock()
     queues: list[deque[T]] = [deque() for _ in range(workers)]
     ends: dict[int, Any] = {}
     turn, tasks.max_batches = 0, MAX_BATCHES_PER_MESSAGE
     while len(ends) < workers or any(queues) or any(end is not True for end in ends.values()):
         while not queues[turn] and turn not in ends:
+            clock.enter(HANDOVER)
             message = next(remaining)
+            clock.leave_to(message.work)
             queues[message.worker].extend(message.batches)
             if message.end:
                 ends.setdefault(message.worker, message.end)

@@ -29,8 +29,11 @@ class Stats:
         evicted_bytes: Bytes of these files.
         repairs: Damaged files removed from the cache to be downloaded again.
         substitutions: Samples that could not be read, in whose place others were yielded.
-        wait_seconds: Time that iteration waited for data, in the loop or summed over the loader workers
-            (which need not have delayed the loop).
+        storage_wait_seconds: Seconds that the loop spent in `next()` while it waited for downloads or ranges.
+        decode_wait_seconds: Seconds for planning, for opening shards, and for decoding samples.
+        transform_wait_seconds: Seconds in functions of the user: transforms and `collate_fn`.
+        handover_wait_seconds: Seconds for the rest: collation, copies, and waiting for workers or threads
+            while they did nothing for the loop, as when they start.
     """
 
     samples: int = 0
@@ -46,7 +49,20 @@ class Stats:
     evicted_bytes: int = 0
     repairs: int = 0
     substitutions: int = 0
-    wait_seconds: float = 0.0
+    storage_wait_seconds: float = 0.0
+    decode_wait_seconds: float = 0.0
+    transform_wait_seconds: float = 0.0
+    handover_wait_seconds: float = 0.0
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds that the loop spent in `next()`, for all causes."""
+        return (
+            self.storage_wait_seconds
+            + self.decode_wait_seconds
+            + self.transform_wait_seconds
+            + self.handover_wait_seconds
+        )
 
     def as_dict(self) -> dict[str, int | float]:
         """Return the counters by name, as JSON values."""

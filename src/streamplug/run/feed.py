@@ -16,7 +16,14 @@ from streamplug.plan import Epoch, checked_batches, worker_steps
 from streamplug.read import SHARD_ERRORS, Need, SampleReader
 from streamplug.run.hints import warn_about_cache
 from streamplug.source import OpenSources
-from streamplug.transfer import Handover, Observer, PrefetchLimits, decode_blocks, prefetch_blocks
+from streamplug.transfer import (
+    Handover,
+    LoopClock,
+    Observer,
+    PrefetchLimits,
+    decode_blocks,
+    prefetch_blocks,
+)
 from streamplug.types import Int64, World
 
 if TYPE_CHECKING:
@@ -196,17 +203,19 @@ class Feed:
         observer: Observer,
         *,
         num_threads: int,
+        clock: LoopClock | None = None,
         substitution: Substitution | None = None,
         handover: Handover | None = None,
     ) -> Generator[tuple[Block, T], None, None]:
         """Yield blocks and what `read` returns for each, see `read_in_parts`, with prefetching.
 
-        `num_threads` blocks are read in parallel ahead of use; 0 reads each on demand. Downloads go on that
-        `handover` has of what was read before.
+        `num_threads` blocks are read in parallel ahead of use; 0 reads each on demand. `clock` counts waits.
+        Downloads go on that `handover` has of what was read before.
         """
+        clock = clock or LoopClock()
         use = partial(substitution.read_in_parts if substitution else read_in_parts, read=read)
         if not self.remote:
-            return decode_blocks(blocks, use, num_threads)
+            return decode_blocks(blocks, use, num_threads, clock)
         reader = self.reader
         blocks, limits = self.bounded(blocks, process)
         return prefetch_blocks(
@@ -215,7 +224,8 @@ class Feed:
             use,
             limits,
             num_threads=num_threads,
-            waiting=lambda need: observer.waiting(*reader.file_of(need)),
+            waiting=lambda need: observer.waiting(clock, *reader.file_of(need)),
+            clock=clock,
             handover=handover,
         )
 

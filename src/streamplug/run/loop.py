@@ -10,6 +10,7 @@ from streamplug.config import whole_number
 from streamplug.errors import ConfigError
 from streamplug.plan import Epoch, Position
 from streamplug.run.feed import Block
+from streamplug.transfer import LoopClock
 from streamplug.types import Int64, World
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ class Part:
         start: Position from which it reads.
         number: Number of the loop, above 0, which no other loop of the rank has.
         num_steps: Number of steps that it has handed out.
+        clock: Counts how long the user of the loop waits.
         blocks: If set, all blocks that were read are appended, for those that need to know their samples.
     """
 
-    def __init__(self, start: Position, number: int) -> None:
+    def __init__(self, start: Position, number: int, clock: LoopClock | None = None) -> None:
         self.epoch, self.start, self.number = start.epoch, start, number
+        self.clock = clock or LoopClock()
         self.blocks: deque[Block] | None = None
         self.num_steps = 0
         self._block: Block | None = None

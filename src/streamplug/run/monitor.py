@@ -12,12 +12,14 @@ from streamplug.errors import ConfigError
 from streamplug.interfaces import Callback, EpochEnded, EpochStarted, Stats
 from streamplug.plugin import make
 from streamplug.run.feed import Block
-from streamplug.transfer import Counters, Observer
+from streamplug.transfer import CAUSES, Counters, LoopClock, Observer
 from streamplug.types import World
+
+_WAIT_NAMES = tuple(f"{cause}_wait_seconds" for cause in CAUSES)
 
 
 class RankTotals:
-    """Statistics of a rank: its counters, and what was yielded of blocks that are not used up.
+    """Statistics of a rank: its counters, what was yielded of blocks that are not used up, and its clocks.
 
     Callbacks keep it, so it refers to neither files nor the data set. A pickled copy starts at zero.
     """
@@ -25,6 +27,7 @@ class RankTotals:
     def __init__(self, counters: Counters) -> None:
         self.counters = counters
         self.live: set[Block] = set()
+        self.clocks: set[LoopClock] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RankTotals, (self.counters,)
@@ -34,7 +37,10 @@ class RankTotals:
         with self.counters.lock():  # else a block that ends meanwhile may not be counted
             counts = [block.yielded() for block in list(self.live)]
             batches, samples = map(sum, zip((0, 0), *counts))
-            return self.counters.totals(batches=batches, samples=samples)
+            waits = map(sum, zip(*(clock.seconds for clock in list(self.clocks))))
+            return self.counters.totals(
+                batches=batches, samples=samples, **dict(zip(_WAIT_NAMES, waits))
+            )
 
     def end_block(self, block: Block) -> None:
         """Forget a block, and count what was yielded of it."""
@@ -42,6 +48,12 @@ class RankTotals:
             self.live.discard(block)
             batches, samples = block.yielded()
             self.counters.add(batches=batches, samples=samples)
+
+    def end_clock(self, clock: LoopClock) -> None:
+        """Forget a clock, and count what it has."""
+        with self.counters.lock():
+            self.clocks.discard(clock)
+            self.counters.add(**dict(zip(_WAIT_NAMES, clock.seconds)))
 
 
 class Monitor:
@@ -67,6 +79,20 @@ class Monitor:
                 self.stats.end_block(block)
             else:  # A forked process ends its copy of the loop, too, perhaps when it can import nothing more.
                 self.stats.live.discard(block)
+
+    @contextmanager
+    def count_waits(self, clock: LoopClock) -> Iterator[None]:
+        """Count the seconds that a clock counts inside the block."""
+        pid = os.getpid()
+        self.stats.clocks.add(clock)
+        try:
+            yield
+        finally:
+            has_os = os is not None  # see `loop`
+            if has_os and pid == os.getpid():
+                self.stats.end_clock(clock)
+            else:
+                self.stats.clocks.discard(clock)
 
     @contextmanager
     def loop(

@@ -21,7 +21,7 @@ from streamplug.run.run import Run, RunSnapshot
 from streamplug.run.shared_epoch import SharedEpoch
 from streamplug.run.substitution import Substitution, SubstitutionOptions
 from streamplug.source import OpenSources
-from streamplug.transfer import COUNTER_CELLS, Handover
+from streamplug.transfer import COUNTER_CELLS, DECODE, Handover, LoopClock
 from streamplug.types import Int64, World
 
 T = TypeVar("T")
@@ -97,7 +97,13 @@ class Session:
                 return None
             thread = threads[0]
         taken = self._told.pop(thread, None)
-        return None if taken is None else taken[0]
+        if taken is None:
+            return None
+        if thread != get_ident():
+            taken[
+                0
+            ].clock = LoopClock()  # that thread uses the other one while it waits for this one
+        return taken[0]
 
     @closed_at_exit
     def read(
@@ -132,7 +138,8 @@ class Session:
     def looping(self, loop: Loop) -> Generator[Loop, None, None]:
         """Close a loop at the end of the block; it was not started if that fails before the first batch."""
         try:
-            yield loop
+            with self.monitor.count_waits(loop.clock):
+                yield loop
         except GeneratorExit:
             raise
         except BaseException:
@@ -145,20 +152,23 @@ class Session:
     def _read(
         self, part: Part, read: Callable[[Block], T], rows: int, num_threads: int
     ) -> Generator[tuple[Part, Block, T], None, None]:
-        self.part = part
+        self.part, clock = part, part.clock
         with self.monitoring(part):
             while True:
+                clock.enter(DECODE)
                 parts = self.feed.parts(
                     self.plan_blocks(part, rows),
                     read,
                     self.placement.worker(),
                     self.monitor.observer,
                     num_threads=num_threads,
+                    clock=clock,
                     substitution=self.make_substitution(part),
                     handover=self._handover,
                 )
                 with closing(parts):
                     for block, values in parts:
+                        clock.leave()
                         part.add(block)
                         with self.monitor.count_yielded(block):
                             yield part, block, values
@@ -166,6 +176,9 @@ class Session:
                         if part.is_outdated:
                             self.leave(parts)
                             break
+                        clock.enter(DECODE)
+                    else:
+                        clock.leave()
                 if part.is_complete or not part.follow():
                     part.end()
                     return

@@ -25,6 +25,14 @@ from streamplug.transfer.locks import (
     try_file_lock,
     warn_stalled,
 )
+from streamplug.transfer.loop_clock import (
+    CAUSES,
+    DECODE,
+    HANDOVER,
+    TRANSFORM,
+    LoopClock,
+    WorkTime,
+)
 from streamplug.transfer.observer import (
     COUNTER_CELLS,
     Counters,
@@ -71,9 +79,12 @@ from streamplug.transfer.tempdir import TemporaryDirectory, check_private, make_
 from streamplug.transfer.verify import size_error, verify_file
 
 __all__ = [
+    "CAUSES",
     "COUNTER_CELLS",
+    "DECODE",
     "DOWNLOAD_PATIENCE_SECONDS",
     "DOWNLOAD_TIMEOUT_SECONDS",
+    "HANDOVER",
     "INDEX_SUFFIX",
     "LOCK_POLL_SECONDS",
     "MAX_STATS",
@@ -86,10 +97,12 @@ __all__ = [
     "RETRYABLE_ERRORS",
     "STAGING_DIR",
     "STATE_DIR",
+    "TRANSFORM",
     "Counters",
     "Handover",
     "Job",
     "LockTimeoutError",
+    "LoopClock",
     "Observer",
     "Patience",
     "PrefetchLimits",
@@ -103,6 +116,7 @@ __all__ = [
     "TransferTask",
     "TruncatedFileError",
     "UnavailableStorage",
+    "WorkTime",
     "cache_lock",
     "call_with_retries",
     "check_parts",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from time import perf_counter
 from typing import Generic, TypeVar
 
+from streamplug.transfer.loop_clock import DECODE, HANDOVER, LoopClock, WorkTime
 from streamplug.transfer.pool import Job, ThreadPool, end_idle_threads
 
 T = TypeVar("T")
@@ -25,11 +26,17 @@ SLOW_BLOCKS = 2  # in a row, before threads are used: a single block may have op
 class DecodePool(Generic[T, V, N]):
     """Decodes blocks on threads, and returns their values in order."""
 
-    def __init__(self, decode: Callable[[T], Iterable[V]], num_threads: int) -> None:
-        """Call `decode` on up to `num_threads` threads at once."""
+    def __init__(
+        self,
+        decode: Callable[[T], Iterable[V]],
+        num_threads: int,
+        clock: LoopClock | None = None,
+    ) -> None:
+        """Call `decode` on up to `num_threads` threads at once; `clock` counts the waits for them."""
         self._decode, self._num_threads = decode, num_threads
         self._pool = ThreadPool(num_threads)
-        self._queue: deque[tuple[list[V], Job[None], N]] = deque()
+        self._queue: deque[tuple[list[V], Job[WorkTime], N]] = deque()
+        self._clock = clock or LoopClock()
         self._slow_blocks = 0
 
     def __len__(self) -> int:
@@ -58,13 +65,23 @@ class DecodePool(Generic[T, V, N]):
     def add(self, block: T, note: N) -> None:
         """Queue a block; `next` returns its `note`."""
         values: list[V] = []
-        job = self._pool.submit(lambda: values.extend(self._decode(block)))
+        job = self._pool.submit(lambda: self._collect(block, values))
         self._queue.append((values, job, note))
+
+    def _collect(self, block: T, values: list[V]) -> WorkTime:
+        clock = LoopClock()
+        clock.enter(DECODE)
+        values.extend(self._decode(block))
+        clock.leave()
+        return clock.take()
 
     def next(self) -> Generator[V, None, N]:
         """Yield the values of the oldest block and return its note, or raise the error of `decode`."""
         values, job, note = self._queue.popleft()
-        job.wait()
+        if not job.done:
+            self._clock.enter(HANDOVER)
+            job.wait()
+            self._clock.leave_to(WorkTime() if job.error else job.result)
         yield from values
         if job.error is not None:
             raise job.error
@@ -76,10 +93,16 @@ class DecodePool(Generic[T, V, N]):
 
 
 def decode_blocks(
-    blocks: Iterable[T], decode: Callable[[T], Iterable[V]], num_threads: int
+    blocks: Iterable[T],
+    decode: Callable[[T], Iterable[V]],
+    num_threads: int,
+    clock: LoopClock | None = None,
 ) -> Generator[V, None, None]:
-    """Yield the values of blocks that need no download, decoded on up to `num_threads` threads."""
-    pool: DecodePool[T, V, None] = DecodePool(decode, num_threads)
+    """Yield the values of blocks that need no download, decoded on up to `num_threads` threads.
+
+    `clock` counts the waits for these.
+    """
+    pool: DecodePool[T, V, None] = DecodePool(decode, num_threads, clock)
     try:
         for block in blocks:
             if not pool.is_worthwhile:

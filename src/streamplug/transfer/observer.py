@@ -31,6 +31,7 @@ from streamplug.interfaces import (
     Stalled,
     Stats,
 )
+from streamplug.transfer.loop_clock import STORAGE, LoopClock
 from streamplug.types import Int64, World
 
 _LOG = logging.getLogger("streamplug.callbacks")
@@ -56,7 +57,6 @@ _COUNTS: Mapping[type[Event], Mapping[str, str]] = {
     ShardEvicted: {"evictions": _COUNT_EVENT, "evicted_bytes": "bytes"},
     ShardRepaired: {"repairs": _COUNT_EVENT},
     SampleSubstituted: {"substitutions": _COUNT_EVENT},
-    Stalled: {"wait_seconds": "seconds"},
 }
 """For each event, the counters it changes, and the attribute to add; `_COUNT_EVENT` adds 1."""
 
@@ -179,11 +179,11 @@ class Observer:
                 )
 
     @contextmanager
-    def waiting(self, shard: int, file: str) -> Iterator[None]:
-        """Emit `Stalled` with the time of a block that waits for a shard."""
-        began = time.monotonic()
+    def waiting(self, clock: LoopClock, shard: int, file: str) -> Iterator[None]:
+        """Emit `Stalled` with the time of a block that waits for a shard, and count it."""
+        clock.enter(STORAGE)
         yield
-        self.emit(Stalled(shard, file, time.monotonic() - began))
+        self.emit(Stalled(shard, file, clock.leave()))
 
 
 class TransferTask:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from streamplug.transfer.decode_pool import DecodePool
+from streamplug.transfer.loop_clock import LoopClock
 from streamplug.transfer.pool import ThreadPool, end_idle_threads
 from streamplug.types import Int64
 
@@ -79,20 +80,22 @@ def prefetch_blocks(
     *,
     num_threads: int = 0,
     waiting: Callable[[K], AbstractContextManager[None]] = lambda _: nullcontext(),
+    clock: LoopClock | None = None,
     handover: Handover | None = None,
 ) -> Generator[V, None, None]:
     """Use blocks in order as their requirements become ready, while prefetching those of later blocks.
 
     `use` returns the values of a block; if a requirement failed, it is called for the parts before it. Up to
     `num_threads` other threads run it if it takes long enough; with 0, only this one does. `waiting` is
-    entered while this thread waits for a key. Jobs go on that `handover` has of a generator before this one.
+    entered while this thread waits for a key, and `clock` counts waits for threads. Jobs go on that
+    `handover` has of a generator before this one.
 
     Raises:
         StreamplugError: The error of `ensure`, at the first part of a block that needs the failed key.
     """
     handover = handover or Handover()
     window: PrefetchWindow[B, K] = handover.window(iter(blocks), reader, limits)
-    pool: DecodePool[B, V, Sequence[K]] = DecodePool(use, num_threads)
+    pool: DecodePool[B, V, Sequence[K]] = DecodePool(use, num_threads, clock or LoopClock())
     has_begun = False
     try:
         while window.look() or pool:

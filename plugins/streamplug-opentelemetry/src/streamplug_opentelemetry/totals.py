@@ -37,9 +37,12 @@ _METRICS: Mapping[str, tuple[str, str, str]] = {
         "{sample}",
         "Samples that could not be read, in whose place others were handed out",
     ),
-    "wait_seconds": ("wait.time", "s", "Time that iteration waited for bytes, added up"),
 }
 """Name, unit and description, by name in `Stats`."""
+
+_CAUSES = ("storage", "decode", "transform", "handover")
+_WAITS = {f"{cause}_wait_seconds": {"streamplug.cause": cause} for cause in _CAUSES}
+"""Attributes of the counter of waits, by name in `Stats`."""
 
 
 class Totals:
@@ -50,8 +53,14 @@ class Totals:
         self.clear()
         meter = metrics.get_meter("streamplug", meter_provider=provider)
         for field, (name, unit, text) in _METRICS.items():
-            observe = partial(self._observe, field)
+            observe = partial(self._observe, {field: {}})
             meter.create_observable_counter(f"streamplug.{name}", [observe], unit, text)
+        meter.create_observable_counter(
+            "streamplug.wait.time",
+            [partial(self._observe, _WAITS)],
+            "s",
+            "Time in next() of the loop",
+        )
 
     def clear(self) -> None:
         """Drop all statistics, as in a forked process: those of its parent are exported there."""
@@ -77,13 +86,17 @@ class Totals:
             self._past.update({(key, field): n for field, n in stats().as_dict().items()})
             self._sources.remove(source)
 
-    def _observe(self, field: str, _options: CallbackOptions) -> Iterable[Observation]:
+    def _observe(
+        self, fields: Mapping[str, Attributes], _options: CallbackOptions
+    ) -> Iterable[Observation]:
         with self._lock:
             self._settle()
-            sums = Counter({key: n for (key, name), n in self._past.items() if name == field})
+            sums = Counter({place: n for place, n in self._past.items() if place[1] in fields})
             for stats, key in self._sources:
-                sums[key] += getattr(stats(), field)
-        return [Observation(value, dict(key)) for key, value in sums.items()]
+                totals = stats()
+                for field in fields:
+                    sums[key, field] += getattr(totals, field)
+        return [Observation(n, {**dict(key), **fields[name]}) for (key, name), n in sums.items()]
 
 
 def _key(attributes: Attributes) -> Key:

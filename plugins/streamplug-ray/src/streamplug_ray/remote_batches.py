@@ -17,6 +17,7 @@ from streamplug.dataset import StreamingDataset, resolve_indices
 from streamplug.errors import DataError, StateError, StorageError
 from streamplug.plugin import Registrations, registrations, restore
 from streamplug.run import Block, closed_at_exit
+from streamplug.transfer import HANDOVER
 from streamplug.types import ColumnValues, Int64
 
 _NUMBER_AT_END = re.compile(r"[0-9]+\Z")
@@ -143,12 +144,15 @@ def remote_batches(
     substitution = session.make_substitution(loop)
 
     def receive(block: Block, handle: Any) -> Iterator[Any]:
+        loop.clock.enter(HANDOVER)
         try:
             batch = answer(handle)
         except (DataError, StorageError):
             if substitution is None:
                 raise
             batch = substitution.read_batch(block, read, partial(read, is_probe=True))
+        finally:
+            loop.clock.leave()
         loop.add(block)
         with session.monitor.count_yielded(block):
             for step, _ in loop.steps(block):

@@ -19,6 +19,7 @@ from torch.utils.data import (
 from streamplug.adapters import Assignment, WorkerPool
 from streamplug.errors import ConfigError, StateError
 from streamplug.run import Loop, Part, Session, closed_at_exit
+from streamplug.transfer import HANDOVER, TRANSFORM
 from streamplug_webdataset.fluent import Fluent, checked_length, number_of_outputs
 from streamplug_webdataset.iterable import IterablePipeline
 from streamplug_webdataset.pipeline import Pipeline
@@ -198,6 +199,8 @@ class WebLoader(Fluent):
         session = self._pipeline.dataset.session
         loop, num_jumps = session.begin(), session.run.num_jumps
         loop.is_ahead, progress.loop = True, loop
+        clock = loop.clock
+        clock.enter(HANDOVER)
         with session.looping(loop), self._reading(loop) as outputs:
             for worker, number, epoch, first, position, output in outputs:
                 session.run.check_jumps(num_jumps)
@@ -215,8 +218,11 @@ class WebLoader(Fluent):
                 progress.used += 1
                 loop.num_steps += 1
                 if progress.used > skipped:
+                    clock.leave()
                     yield output
+                    clock.enter(HANDOVER)
             loop.end()
+            clock.leave()
 
     @contextmanager
     def _reading(self, loop: Loop) -> Iterator[Iterator[Any]]:
@@ -226,7 +232,7 @@ class WebLoader(Fluent):
             pool = WorkerPool(_PipelineReader(self._pipeline, self._convert), **self._kwargs)
             self._pool = pool if self._kwargs.get("persistent_workers") else None
         assignment = Assignment(self._pipeline.dataset.session.snapshot(), loop.start, loop.number)
-        with pool.lease(), closing(pool.read(assignment)) as outputs:
+        with pool.lease(), closing(pool.read(assignment, loop.clock)) as outputs:
             if pool.num_workers:  # which have copies of the pipeline now
                 self._pipeline.mark_started()
             yield outputs
@@ -291,7 +297,9 @@ class _PipelineReader:
         """Yield the outputs of a part, each with the number of this worker, and where the pipeline stands."""
         worker = get_worker_info()
         number = worker.id if worker else 0
+        clock = part.clock
         with self.session.telling(part, by_any_thread=True):  # a stage may read ahead
+            clock.enter(TRANSFORM)
             for output in self.dataset.outputs():
                 progress = self.dataset.progress
                 position = (
@@ -300,7 +308,10 @@ class _PipelineReader:
                     progress.position.counts,
                 )
                 converted = self._convert(output)
+                clock.leave()
                 yield number, progress.made, progress.epoch, progress.first, position, converted
+                clock.enter(TRANSFORM)
+            clock.leave()
 
     def nbytes(self, _: Any) -> int:
         """Return that of a message, so that each output has its own: the next one may take long."""
