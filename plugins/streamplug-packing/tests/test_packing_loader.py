@@ -346,6 +346,11 @@ def test_arguments_without_a_meaning_are_refused(folder, wrong, error):
         make_loader(folder, **wrong)
 
 
+def test_packs_have_no_headspace(folder):
+    with pytest.raises(ConfigError, match="packs depend on the samples before them"):
+        make_loader(folder).headspace()
+
+
 def test_data_sets_that_iterate_otherwise_are_refused(folder):
     class Twice(StreamingDataset):
         def __iter__(self):

@@ -16,6 +16,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, default_
 
 from streamplug import dataset
 from streamplug.adapters.accelerate import check_division
+from streamplug.adapters.headspace import Headspace, measure_headspace
 from streamplug.adapters.shared_memory import SharedArrays
 from streamplug.adapters.torch_batches import (
     BatchReader,
@@ -346,6 +347,24 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
         session = self.dataset.session
         fetches = session.feed.remote and self.num_workers > 0
         return session.monitor.progress_line(session.placement.rank(), fetches)
+
+    def headspace(self, steps: int = 50) -> Headspace:
+        """Measure how fast a loop over this loader could be if its step took no time.
+
+        The batches that the latest loop had last, whose data is at hand, are read once more as fast as
+        possible, with the same workers, threads, transforms and device. The position, the order and the
+        statistics stay as they are, and a loop that runs goes on.
+
+        Args:
+            steps: Number of batches to measure; fewer if the loop had fewer.
+
+        Returns:
+            The rates of the fastest possible loop, and what the loop reached; ``factor`` is their ratio.
+
+        Raises:
+            ConfigError: If `steps` is less than 2, or no loop had as many batches.
+        """
+        return measure_headspace(self, steps)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the batch yielded last; the generators of transforms follow from it.

@@ -67,6 +67,11 @@ class Monitor:
         self._home = os.getpid()
         self.stats = RankTotals(observer.counters)
 
+    def silence(self) -> None:
+        """Call no callbacks from now on, and show no progress."""
+        self.observer.drop_callbacks()
+        self._progress_bar = False
+
     @contextmanager
     def count_yielded(self, block: Block) -> Iterator[None]:
         """Count the batches and samples that are yielded from a block."""

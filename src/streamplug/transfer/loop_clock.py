@@ -28,6 +28,8 @@ class LoopClock:
         seconds: Seconds so far, by cause.
     """
 
+    _first_wait = _outside = 0.0
+
     def __init__(self) -> None:
         self.seconds = [0.0] * len(CAUSES)
         self._causes: list[int] = []
@@ -38,6 +40,10 @@ class LoopClock:
         now, causes = perf_counter(), self._causes
         if causes:
             self.seconds[causes[-1]] += now - self._since
+        elif self._since:
+            if not self._outside:
+                self._first_wait = sum(self.seconds)
+            self._outside += now - self._since
         causes.append(cause)
         self._since = now
 
@@ -57,6 +63,11 @@ class LoopClock:
             self.seconds[cause] += shared * seconds / total
         self.seconds[self._causes.pop()] += now - since - shared
         self._since = now
+
+    @property
+    def seconds_from_first(self) -> float:
+        """Seconds from the first end of all causes to the last call, inside and outside of them."""
+        return self._outside + sum(self.seconds) - self._first_wait
 
     def take(self) -> WorkTime:
         """Return what was counted since this was called last, or since the start; outside of all causes."""

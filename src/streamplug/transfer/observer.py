@@ -159,6 +159,10 @@ class Observer:
         for number, callback in enumerate(self._callbacks):
             self._guarded(number, callback.on_attach, stats, urls, self.process)
 
+    def drop_callbacks(self) -> None:
+        """Call none from now on."""
+        self._callbacks = ()
+
     def emit(self, event: Event) -> None:
         """Count an event and call the callbacks."""
         counts = _COUNTS.get(type(event))

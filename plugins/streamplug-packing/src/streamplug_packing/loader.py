@@ -125,6 +125,17 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
             "the samples of open bins"
         )
 
+    def headspace(self, steps: int = 50) -> NoReturn:
+        """Refuse to measure packs.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(
+            "headspace() reads batches once more, and packs depend on the samples before them; loop over "
+            "the loader without the training step instead"
+        )
+
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that a trainer starts; see `StreamingDataLoader.set_epoch`.
 
