@@ -26,6 +26,7 @@ COLUMNS = {
     "tags": "list<string>?",
     "cell": "struct<bytes: binary, path: string>",
     "deep": "list<struct<a: int64, b: list<double>>>",
+    "marks": "map<string, list<int8>>?",
     "when": "timestamp[us]",
     "price": "decimal128(9, 2)",
 }
@@ -45,6 +46,7 @@ def row(n):
         "tags": None if n % 11 == 0 else ["a", None, "ü" * (n % 3)][: n % 4],
         "cell": {"bytes": b"x" * (n % 20), "path": None if n % 2 else f"{n}.jpg"},
         "deep": [{"a": n, "b": [0.5] * (n % 3)}, {"a": None, "b": None}][: n % 3],
+        "marks": None if n % 5 == 0 else {f"{m}": [m] * (n % 3) for m in range(n % 4)},
         "when": np.datetime64(n, "us"),
         "price": Decimal(n).scaleb(-2),
     }
@@ -63,6 +65,7 @@ def table_of(rows):
     columns = columns_of(rows)
     types = dict.fromkeys(COLUMNS)
     types |= {"small": pa.int8(), "ids": pa.list_(pa.int32()), "price": pa.decimal128(9, 2)}
+    types["marks"] = pa.map_(pa.string(), pa.list_(pa.int8()))
     types["vector"] = pa.list_(pa.float32(), 2)
     columns["vector"] = columns["vector"].tolist()
     columns["text"] = pa.array(columns["text"]).dictionary_encode()
@@ -125,7 +128,8 @@ def test_files_do_not_depend_on_how_samples_are_given(way, options, tmp_path, mo
 
 def test_all_samples_are_there(tmp_path):
     written(tmp_path / "set", by_both)
-    found = pq.read_table(tmp_path / "set" / "shard.00000.parquet").to_pylist()
+    table = pq.read_table(tmp_path / "set" / "shard.00000.parquet")
+    found = table.to_pylist(maps_as_pydicts="strict")
     expected = [
         {**each, "vector": each["vector"].tolist(), "when": each["when"].item()} for each in ROWS
     ]

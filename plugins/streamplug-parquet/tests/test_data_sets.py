@@ -660,6 +660,10 @@ def test_arrow_arrays_are_written_as_they_are(tmp_path):
         ("struct<a: list<string>>", {"a": np.array([b"x"])}), ("list<list<int32>>", [[1], [1.5]]),
         ("list<list<int32>>", [[1], np.array([1.5], object)]), ("list<string>", "ab"),
         ("list<struct<a: struct<b: int64>>>", [{"a": None}, None, {"a": {"b": 1.0}}]),
+        ("map<string, int64>", {1: 1}), ("map<string, int64>", {"a": 1.0}), ("map<string, int64>", "ab"),
+        ("map<string, int64>", {None: 1}), ("map<string, int64>", [("a", 1), ("a", 2)]),
+        ("map<string, int64>", [["a", 1]]), ("map<string, int64>", None), ("map<int8, int8>", {128: 1}),
+        ("list<map<string, float>>", [{}, {"a": 1e39}]), ("map<int8, struct<a: int8>>", {1: {"b": 1}}),
     ],
 )  # fmt: skip
 def test_other_values_are_refused_by_the_name_of_the_column(spec, value, tmp_path):
@@ -678,6 +682,13 @@ def test_other_values_are_refused_by_the_name_of_the_column(spec, value, tmp_pat
         ("list<list<int32>>", [[1.0]], pa.list_(pa.large_list(pa.float32()))),
         ("list<struct<a: string>>", [{"a": b"x"}], pa.list_(pa.struct({"a": pa.binary()}))),
         ("list<string>", [1], pa.list_(pa.int64())),
+        ("map<string, int64>", {"a": 1.0}, pa.map_(pa.string(), pa.float64())),
+        ("map<string, int64>", [("a", 1), ("b", 2), ("a", 3)], pa.map_(pa.string(), pa.int64())),
+        (
+            "list<map<int8, map<int8, int8>>>",
+            [{1: [(2, 3), (2, 3)]}],
+            pa.list_(pa.map_(pa.int8(), pa.map_(pa.int8(), pa.int8()))),
+        ),
     ],
 )
 def test_arrow_arrays_of_other_types_are_refused_at_any_depth(spec, value, found, tmp_path):
@@ -698,6 +709,8 @@ def test_arrow_arrays_of_other_types_are_refused_at_any_depth(spec, value, found
             pa.map_(pa.string(), pa.int32()),
         ),
         ("list<string>", ["x"], pa.list_(pa.dictionary(pa.int8(), pa.large_string()))),
+        ("map<string, int64>", {"a": 1, "b": None}, pa.map_(pa.large_string(), pa.int8())),
+        ("list<map<int8, string>>", [{1: "x"}], pa.large_list(pa.map_(pa.int8(), pa.string()))),
     ],
 )
 def test_arrow_arrays_of_narrower_types_are_taken_at_any_depth(spec, value, found, tmp_path):
@@ -710,7 +723,8 @@ def test_arrow_arrays_of_narrower_types_are_taken_at_any_depth(spec, value, foun
     ("spec", "message"),
     [
         ("timestamp[s]", r"column 'x': Parquet stores timestamp\[s\] as timestamp\[ms\]"),
-        ("map<string, int64>", "column 'x': .* is read, but not written"),
+        ("map<list<int8>, int64>", "column 'x': .* is read, but not written"),
+        ("map<string, list<timestamp[us]>>", "column 'x': timestamp.* is read, but not written"),
         ("time64[us]", "column 'x': .* is read, but not written"),
         ("list<timestamp[us]>?", None),
         ("struct<a: timestamp[us]>", "column 'x': .* is read, but not written"),

@@ -68,6 +68,6 @@ def test_other_columns_are_refused(tmp_path, type_, value):
 
 
 def test_all_columns_that_cannot_be_written_are_named(tmp_path):
-    columns = {"a": "map<string, int64>", "b": "int64", "c": "list<map<string, int64>>"}
+    columns = {"a": "time64[us]", "b": "int64", "c": "map<list<int8>, int8>"}
     with pytest.raises(ConfigError, match=r"column 'a': .*; column 'c': "):
         Writer(columns=columns, out=tmp_path, format="parquet")

@@ -49,6 +49,21 @@ VALUES = {
             "b": st.none() | st.lists(st.binary(max_size=3), max_size=3),
         }
     ),
+    "map<string, int64>": st.dictionaries(text, st.none() | numbers["int64"], max_size=3),
+    "map<int8, list<map<binary, float>>>": st.dictionaries(
+        numbers["int8"],
+        st.lists(
+            st.none() | st.dictionaries(st.binary(max_size=3), st.floats(width=32), max_size=2),
+            max_size=2,
+        ),
+        max_size=3,
+    ),
+    "struct<a: map<string, struct<b: bool>>>": st.fixed_dictionaries(
+        {
+            "a": st.none()
+            | st.dictionaries(text, st.fixed_dictionaries({"b": st.booleans()}), max_size=2)
+        }
+    ),
     "struct<bytes: binary, path: string>": st.fixed_dictionaries(
         {"bytes": st.binary(max_size=3), "path": st.none() | text}
     ),
@@ -109,7 +124,8 @@ def test_values_come_back_whether_given_one_by_one_or_together(spec, tmp_path):
         table = pq.read_table(tmp_path / "shard.00000.parquet")
         assert spec_of(plain(table.schema.field("x").type)) == spec_of(type_of(spec))
         if spec in VALUES:
-            assert same(table["x"].to_pylist(), [plainly(value) for value in expected])
+            found = table["x"].to_pylist(maps_as_pydicts="strict")
+            assert same(found, [plainly(value) for value in expected])
 
     check()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from streamplug_tools import Columns, Output, convert
@@ -244,6 +246,54 @@ def test_other_lists_become_arrays_where_that_is_asked_for(table, tmp_path):
         wrong = Columns(select=[name], encodings={name: encoding})
         with pytest.raises(StreamplugError, match=said):
             convert(table, Output(tmp_path / name, format="mds", processes=0), columns=wrong)
+
+
+def test_maps_of_parquet_are_written_as_maps_again(tmp_path):
+    pytest.importorskip("streamplug_parquet")
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    of_map = pa.map_(pa.string(), pa.int64())
+    types = {
+        "map": of_map,
+        "keys": pa.map_(pa.int32(), pa.list_(pa.string())),
+        "maps": pa.list_(pa.struct([("m", of_map)])),
+        "array": pa.list_(pa.float32(), 2),
+    }
+    rows = [
+        {"map": {"a": 1, "b": None}, "keys": {1: ["x"], 2: None}, "maps": [{"m": {"c": 3}}]},
+        {"map": {}, "keys": {}, "maps": []},
+        {"map": None, "keys": None, "maps": [{"m": None}, None]},
+    ]
+    rows = [{**row, "array": [n, 0.5]} for n, row in enumerate(rows)]
+    pq.write_table(
+        pa.table({name: pa.array([row[name] for row in rows], t) for name, t in types.items()}),
+        tmp_path / "table.parquet",
+    )
+    source = Stream(remote=str(tmp_path / "table.parquet"), format="parquet")
+    convert(source, Output(tmp_path / "pq", format="parquet", processes=0))
+    [file] = (tmp_path / "pq").glob("*/shard.*.parquet")
+    again = pq.read_table(file)
+    assert again["map"].type.equals(of_map)
+    assert again["maps"].type.value_type.field("m").type.equals(of_map)
+    keys = again["keys"].type
+    assert (keys.key_type, keys.item_type.value_type) == (pa.int32(), pa.string())
+    assert again.select([*types]).to_pylist(maps_as_pydicts="strict") == rows
+    # By way of JSON, whose keys are text.
+    as_json = Columns(select=["map", "maps"], encodings={"map": "json", "maps": "json"})
+    convert(source, Output(tmp_path / "mds", format="mds", processes=0), columns=as_json)
+    specs = {
+        "map": "map<string, int64>?",
+        "maps": "list<struct<m: map<string, int64>>>",
+    }
+    back = Output(tmp_path / "back", format="parquet", processes=0)
+    convert(tmp_path / "mds", back, columns=Columns(encodings=specs))
+    [file] = (tmp_path / "back").glob("*/shard.*.parquet")
+    found = pq.read_table(file).to_pylist(maps_as_pydicts="strict")
+    assert found == [{name: row[name] for name in specs} for row in rows]
+    wrong = Columns(select=["map"], encodings={"map": "map<int8, int64>?"})
+    with pytest.raises(
+        WriterError, match=r"row 0: .*column 'map': takes values of int8 in .*'key'"
+    ):
+        convert(tmp_path / "mds", replace(back, out=tmp_path / "wrong"), columns=wrong)
 
 
 def test_all_columns_that_cannot_be_written_are_named_at_once(table, tmp_path):

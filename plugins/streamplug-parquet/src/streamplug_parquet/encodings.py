@@ -19,7 +19,8 @@ from streamplug_parquet.types import plain, spec_of, type_of
 _EXAMPLE_TYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float",
     "double", "string", "binary", "date32", "timestamp[us]", "duration[us]", "decimal128(38, 9)",
-    "list<int32>", "fixed_size_list<float>[3]", "struct<a: int64, b: string>", "int64?",
+    "list<int32>", "fixed_size_list<float>[3]", "struct<a: int64, b: string>",
+    "map<string, int64>", "int64?",
 )  # fmt: skip
 
 

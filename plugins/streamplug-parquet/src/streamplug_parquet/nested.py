@@ -1,15 +1,17 @@
-"""Nested lists and structs: types that can be written, and copies of single values."""
+"""Nested lists, maps and structs: types that can be written, and copies of single values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import chain
 from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamplug.errors import ConfigError, EncodeError, EncodeTypeError
 from streamplug_parquet.arrow_conversion import (
@@ -20,7 +22,7 @@ from streamplug_parquet.arrow_conversion import (
     takes_arrays,
     takes_instances,
 )
-from streamplug_parquet.sizes import HEAD, width_of
+from streamplug_parquet.sizes import HEAD, entries_of, entries_type, width_of
 from streamplug_parquet.types import plain, spec_of
 
 ValueCopier: TypeAlias = "Callable[[Any], tuple[Any, int]]"
@@ -48,6 +50,9 @@ def writable(type_: pa.DataType) -> None:
             writable(field.type)
     elif of.is_list(type_) or of.is_fixed_size_list(type_):
         writable(type_.value_type)
+    elif of.is_map(type_) and not of.is_nested(type_.key_type):  # which no key of a dict can be
+        writable(type_.key_type)
+        writable(type_.item_type)
     elif not (
         of.is_boolean(type_)
         or of.is_integer(type_)
@@ -67,7 +72,8 @@ def check_values(values: Sequence[Any], type_: pa.DataType, path: str = "") -> N
         path: Names of the fields around the values, for errors.
 
     Raises:
-        EncodeError: If a value has another type, a struct has other fields, or an array has a mask.
+        EncodeError: If a value has another type, a struct has other fields, a map has a key twice or None as
+            a key, or an array has a mask.
     """
     if pa.types.is_struct(type_):
         records = _records(values, [field.name for field in type_])
@@ -84,6 +90,10 @@ def check_values(values: Sequence[Any], type_: pa.DataType, path: str = "") -> N
                 raise _type_error(type_.value_type, path, f"an array of {array.dtype}")
             _check_numbers(array.reshape(-1), type_.value_type, path)
         check_values(list(chain.from_iterable(lists)), type_.value_type, path)
+    elif pa.types.is_map(type_):
+        entries = list(chain.from_iterable(_entries(values, type_, path)))
+        check_values([key for key, _ in entries], type_.key_type, _join(path, "key"))
+        check_values([item for _, item in entries], type_.item_type, _join(path, "value"))
     else:
         for kind in set(map(type, values)):
             # Arrow itself requires scalars of the same type.
@@ -118,6 +128,24 @@ def _records(values: Sequence[Any], names: Sequence[str]) -> list[Mapping[str, A
             with suppress(TypeError, ValueError):
                 records.append(dict(value))
     return records
+
+
+def _entries(values: Sequence[Any], type_: pa.DataType, path: str) -> list[list[tuple[Any, Any]]]:
+    """Return the entries of each map; a map is a dict, or a sequence of tuples, as Arrow has it."""
+    found = []
+    for value in values:
+        if value is None or isinstance(value, pa.Scalar):  # Arrow requires scalars of the same type
+            continue
+        entries = list(value.items()) if isinstance(value, Mapping) else as_entries(value)
+        if entries is None:
+            raise _type_error(type_, path, example([value], type(value)))
+        keys = [key for key, _ in entries]
+        if None in keys:
+            raise EncodeError(f"takes maps without None as a key{_in_field(path)}")
+        if len(set(keys)) < len(keys):
+            raise _twice_error(path, max(keys, key=keys.count))
+        found.append(entries)
+    return found
 
 
 def _split_lists(
@@ -166,9 +194,7 @@ def check_cast(found: pa.Array, array: pa.Array, path: str = "") -> None:
         found = found.storage
     if isinstance(found, pa.DictionaryArray):
         found = found.dictionary_decode()
-    if isinstance(found, pa.MapArray):
-        entry = pa.struct([("key", found.type.key_type), ("value", found.type.item_type)])
-        found = found.cast(pa.list_(entry))
+    found, array = (entries_of(a) if isinstance(a, pa.MapArray) else a for a in (found, array))
     if pa.types.is_struct(array.type):
         fields = dict(zip([field.name for field in array.type], array.flatten()))
         for field, before in zip(found.type, found.flatten()):
@@ -181,8 +207,8 @@ def check_cast(found: pa.Array, array: pa.Array, path: str = "") -> None:
 
 def _check_type(found: pa.DataType, type_: pa.DataType, path: str) -> None:
     of = pa.types
-    if of.is_map(found):  # Arrow casts it to a list of its entries
-        found = pa.list_(pa.struct([("key", found.key_type), ("value", found.item_type)]))
+    # Arrow casts a map to a list of its entries.
+    found, type_ = (entries_type(t) if of.is_map(t) else t for t in (found, type_))
     if of.is_struct(type_) and of.is_struct(found):
         types = {field.name: field.type for field in type_}
         surplus = {field.name for field in found} - types.keys()
@@ -194,6 +220,67 @@ def _check_type(found: pa.DataType, type_: pa.DataType, path: str) -> None:
         _check_type(found.value_type, type_.value_type, path)
     elif not of.is_null(found) and not takes_arrays(found, type_):
         raise _type_error(type_, path, f"an array of {found}")
+
+
+def check_keys(array: pa.Array, path: str = "") -> None:
+    """Refuse an Arrow array with a key twice in a map, at any depth, which a dict cannot have.
+
+    Raises:
+        EncodeError: If there is one.
+    """
+    of = pa.types
+    if not contains_map(array.type):
+        return
+    if of.is_struct(array.type):
+        for field, inner in zip(array.type, array.flatten()):
+            check_keys(inner, _join(path, field.name))
+    elif of.is_map(array.type):
+        lists = entries_of(array)
+        keys, items = lists.flatten().flatten()
+        rows = pc.list_parent_indices(lists)
+        counts = (
+            pa.table({"row": rows, "key": keys})
+            .group_by(["row", "key"])
+            .aggregate([([], "count_all")])
+        )
+        if len(counts) < len(keys):
+            at = pc.index(pc.greater(counts["count_all"], 1), value=True).as_py()
+            raise _twice_error(path, counts["key"][at].as_py())
+        check_keys(items, _join(path, "value"))
+    else:
+        check_keys(array.flatten(), path)
+
+
+@lru_cache(1024)
+def contains_map(type_: pa.DataType) -> bool:
+    """Return whether a type is a map, or has one at some depth."""
+    if pa.types.is_map(type_):
+        return True
+    fields = [type_.field(number) for number in range(type_.num_fields)]
+    return any(contains_map(field.type) for field in fields)
+
+
+def as_pairs(value: Any, type_: pa.DataType) -> Any:
+    """Return a checked value with pairs in place of the dicts of maps, as all versions of Arrow take them."""
+    of = pa.types
+    if value is None or isinstance(value, (pa.Scalar, pa.Array)) or not contains_map(type_):
+        return value
+    if of.is_map(type_):
+        entries = value.items() if isinstance(value, Mapping) else value
+        return [(key, as_pairs(item, type_.item_type)) for key, item in entries]
+    if of.is_struct(type_):
+        names = [field.name for field in type_]
+        [record] = _records([value], names) or [{}]
+        return {n: as_pairs(record[n], type_.field(n).type) for n in names if n in record}
+    return [as_pairs(item, type_.value_type) for item in value]
+
+
+def as_entries(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return a list of pairs, which stands for a map; None if the value is anything else."""
+    if not isinstance(value, (list, tuple)):
+        return None
+    is_list_of_pairs = all(isinstance(entry, tuple) and len(entry) == 2 for entry in value)
+    return list(value) if is_list_of_pairs else None
 
 
 def _is_list(type_: pa.DataType) -> bool:
@@ -216,6 +303,10 @@ def _in_field(path: str) -> str:
     return f" in the field {path!r}" if path else ""
 
 
+def _twice_error(path: str, key: Any) -> EncodeError:
+    return EncodeError(f"takes maps with each key once{_in_field(path)}, got {key!r:.80} twice")
+
+
 def _surplus_error(type_: pa.DataType, surplus: set[Any]) -> EncodeError:
     names = sorted(map(str, surplus))
     return EncodeError(f"takes the fields {[field.name for field in type_]}, got {names}, too")
@@ -231,6 +322,8 @@ def value_copier(type_: pa.DataType) -> ValueCopier:
         return _struct([(field.name, value_copier(field.type)) for field in type_])
     if of.is_list(type_) or of.is_fixed_size_list(type_):
         return _list(type_, value_copier(type_.value_type))
+    if of.is_map(type_):
+        return _map(value_copier(type_.key_type), value_copier(type_.item_type))
     width = width_of(type_)
     if width is not None:
         return _number(type_, width)
@@ -254,6 +347,27 @@ def _struct(fields: list[tuple[str, ValueCopier]]) -> ValueCopier:
         return tuple(copies), total
 
     return copy_struct
+
+
+def _map(copy_key: ValueCopier, copy_item: ValueCopier) -> ValueCopier:
+    def copy_map(value: Any) -> tuple[Any, int]:
+        if value is None:
+            return None, HEAD
+        entries = value.items() if type(value) is dict else as_entries(value)
+        if (
+            entries is None
+            or None in (keys := {key for key, _ in entries})
+            or len(keys) < len(entries)
+        ):
+            raise TypeError
+        copies, total = [], HEAD
+        for key, item in entries:
+            (key_copy, key_size), (item_copy, item_size) = copy_key(key), copy_item(item)
+            copies.append((key_copy, item_copy))
+            total += key_size + item_size
+        return copies, total
+
+    return copy_map
 
 
 def _list(type_: pa.DataType, copy_item: ValueCopier) -> ValueCopier:

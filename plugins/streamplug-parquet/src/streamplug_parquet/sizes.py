@@ -1,7 +1,8 @@
 """Sizes of values before compression, for the limits of shards and row groups.
 
 A value of fixed size counts its bytes, text and bytes their length plus 4, a list its items plus 4, a
-struct its fields. None counts like an empty value. Arrow arrays and single values count the same.
+map its keys and values plus 4, a struct its fields. None counts like an empty value. Arrow arrays and single
+values count the same.
 """
 
 from __future__ import annotations
@@ -50,9 +51,22 @@ def sizes_of(array: pa.Array | pa.ChunkedArray) -> int | Int64:
     if pa.types.is_fixed_size_list(type_):
         counts = np.where(_numbers(array.is_valid()), type_.list_size, 0)
         return _summed(sizes_of(array.flatten()), counts)
+    if pa.types.is_map(type_):
+        array = entries_of(array)
+        type_ = array.type
     if pa.types.is_list(type_):
         return HEAD + _summed(sizes_of(array.flatten()), _numbers(pc.list_value_length(array)))
     return HEAD + _numbers(pc.binary_length(array))
+
+
+def entries_of(maps: pa.MapArray) -> pa.ListArray:
+    """Return maps as lists of their entries, which are structs of a key and a value."""
+    return maps.cast(entries_type(maps.type))
+
+
+def entries_type(type_: pa.MapType) -> pa.ListType:
+    """Return the type of the lists of entries of maps of a type."""
+    return pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))
 
 
 def _summed(sizes: int | Int64, counts: Int64) -> Int64:

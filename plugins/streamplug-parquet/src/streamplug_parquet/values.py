@@ -34,9 +34,12 @@ from streamplug_parquet.arrow_conversion import (
 )
 from streamplug_parquet.nested import (
     ValueCopier,
+    as_pairs,
     check_array_type,
     check_cast,
+    check_keys,
     check_values,
+    contains_map,
     value_copier,
     writable,
 )
@@ -326,7 +329,7 @@ class Lists(ArrowValue):
 
 
 class Nested(ArrowValue):
-    """Lists and structs of any types but temporal ones and decimals."""
+    """Lists, maps and structs of any types but temporal ones and decimals."""
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
@@ -352,12 +355,15 @@ class Nested(ArrowValue):
         if not isinstance(values, _ARROW):
             values = list(values)
             check_values(values, self.type)
+            if contains_map(self.type):
+                values = [as_pairs(value, self.type) for value in values]
         try:
             array = pa.array(values, self.type) if isinstance(values, list) else arrow_array(values)
             if array.type != self.type:
                 check_array_type(array.type, self.type)
                 found, array = array, array.cast(self.type)
                 check_cast(found, array)
+            check_keys(array)
         except EncodeError:
             raise
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
