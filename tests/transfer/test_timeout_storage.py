@@ -22,6 +22,7 @@ from streamplug.transfer.pool import end_idle_threads
 from streamplug.transfer.probe import ProbeStorage, check_reachable
 from streamplug.transfer.stall_timeout import TimeoutStorage, bytes_of
 from streamplug.transfer.tempdir import temp_root
+from tests.stall_clock import StallClock
 
 READS = ["read", "read_range", "read_ranges", "read_many", "stat", "serves_ranges", "download"]
 
@@ -179,7 +180,7 @@ def test_a_call_for_which_there_is_no_thread_is_tried_again(tmp_path, monkeypatc
     ("access", "hangs"),
     [("shard", "download"), ("range", "read_ranges")],
 )
-def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, access, hangs):
+def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, access, hangs, monkeypatch):
     far = tmp_path / "far"
     with MDSWriter(out=far, columns={"n": "int"}) as out:
         out.write({"n": 1})
@@ -190,6 +191,14 @@ def test_a_data_set_on_any_storage_keeps_to_its_timeout(tmp_path: Path, access, 
             download_timeout=0.2, download_retry=1, download_patience=0,
         )[0]  # fmt: skip
 
+    clock, wait = StallClock(monkeypatch), Hanging._wait
+
+    def hang(storage, name):
+        if name in Hanging.hangs:
+            clock.hang(str(far))
+        wait(storage, name)
+
+    monkeypatch.setattr(Hanging, "_wait", hang)
     Hanging.hangs = frozenset({hangs})
     with pytest.raises(Transient, match=r"nothing arrived for 0.2 s"):
         use()
