@@ -21,7 +21,7 @@ from streamplug_tools import (
     sort,
 )
 
-from streamplug import Writer
+from streamplug import Stream, Writer
 from streamplug.cli import main
 from streamplug.errors import StreamplugError, WriterError
 
@@ -136,6 +136,22 @@ def test_errors_name_the_file_the_row_and_the_column_once(source, tmp_path, job)
     assert str(caught.value).startswith(place)
     assert str(caught.value).count("shard") == 1
     assert "sample 10" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "job", [lambda s, o: sort(s, o, "x"), lambda s, o: process(s, o, {"x": "1"})]
+)
+def test_errors_of_a_file_of_lines_name_it_once(tmp_path, job):
+    pytest.importorskip("streamplug_text")
+    lines = [f'{{"id": {n}, "x": {n}}}\n' for n in range(20)]
+    lines[13] = '{"id": 13, "x": {\n'
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    source = Stream(remote=str(tmp_path / "a.jsonl"), local=str(tmp_path / "near"), format="jsonl")
+    with pytest.raises(StreamplugError) as caught:
+        job(source, to(tmp_path / "out", format="mds"))
+    said = str(caught.value)
+    assert said.startswith(f"{tmp_path}/a.jsonl, row 13: CorruptShardError: line 14: not JSON")
+    assert str(tmp_path) not in said.removeprefix(str(tmp_path))
 
 
 def test_samples_without_a_partner_are_kept_if_the_first_of_others_is_bad(tmp_path, read):

@@ -77,9 +77,16 @@ class BadSamples:
 
 
 def _without_place(message: str, file: str, row: int) -> str:
-    """Return a message about a sample without the file and the row that it begins with."""
-    named = re.escape(file)
-    return re.sub(rf"^(shard \d+ \({named}\)|{named}): (sample {row}(, |: ))?", "", message)
+    """Return a message about a sample without the files and the row that it begins with.
+
+    The files may be those of a cache. What a format says of the row besides its number, such as the line of a
+    text, is kept.
+    """
+    files = rf"^(?:shard \d+ \(.*?\)|{re.escape(file)}): "
+    place = rf"{files}sample {row}(?: \(([^()]*)\))?(?:, |: )"
+    if found := re.match(place, message, re.DOTALL):
+        return f"{found[1]}: {message[found.end() :]}" if found[1] else message[found.end() :]
+    return re.sub(files, "", message, count=1, flags=re.DOTALL)
 
 
 def write_report(home: Storage, part: int, bad: BadSamples) -> None:
