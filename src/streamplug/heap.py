@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+from contextlib import suppress
 from functools import cache
 
 _FREED_BLOCK_BYTES = 31 << 20
@@ -20,3 +23,19 @@ def keep_freed_memory() -> None:
     and `bench_read.py tokens` by sample 1.05 times.
     """
     bytes(_FREED_BLOCK_BYTES)
+
+
+_M_ARENA_MAX = -8  # a parameter of glibc's mallopt
+
+
+@cache
+def share_freed_memory() -> None:
+    """Let the threads of this process share glibc's heap, before threads decode whole batches.
+
+    Otherwise each of them has one of its own, which keeps what it has freed: two threads that crop images
+    take 80 MB more in ``tests/benchmarks/bench_workers.py``, at the same rate. Threads that have used another
+    heap keep it. This has no effect on other C libraries, or if MALLOC_ARENA_MAX is set.
+    """
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        with suppress(AttributeError, OSError, TypeError):  # no glibc
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

@@ -337,6 +337,7 @@ def test_a_size_that_is_no_whole_number_is_refused(folder, size):
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
         ),
         ({"num_threads": 2}, "num_threads= is for batches"),
+        ({"num_workers": "auto"}, "may choose threads"),
         ({"lenght": 2}, "lenght.*Did you mean 'length'"),
         ({"batch_size": 3}, "batch_size=3 differs"),
     ],

@@ -29,6 +29,7 @@ from streamplug.adapters.torch_placement import TorchPlacement
 from streamplug.adapters.torch_transfers import TorchSource, share_memory
 from streamplug.adapters.torch_transform import random_transform
 from streamplug.adapters.torch_workers import Assignment, WorkerPool
+from streamplug.adapters.worker_choice import choose_workers, with_workers
 from streamplug.config import Configurable, whole_number
 from streamplug.display import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
@@ -126,17 +127,21 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
             does.
         seed_torch: Whether to seed torch's CPU generator, `random` and `numpy.random` around each call of the
             transform, for transforms that draw from these; the states are restored after each batch.
-        num_threads: Threads per reading process that read and decode ahead of use; 0 reads on demand.
+        num_threads: Threads per reading process that read, decode and run your functions ahead of use, if a
+            batch takes long enough; 0 does all on demand. The functions must be thread-safe.
         device: Device to which batches are copied. Copies to a CUDA device go through pinned memory, on a
             separate stream, one batch ahead of use. None leaves batches in host memory.
-        **kwargs: As for `torch.utils.data.DataLoader`; batches of limited cost are never dropped. Batches
-            always come in order: with ``in_order=False``, they would come as workers finish them, and a
-            state, which counts batches, would not say which were used.
+        **kwargs: As for `torch.utils.data.DataLoader`. With ``num_workers="auto"``, it chooses between
+            this process, threads and worker processes; without workers, their options have no effect. Batches
+            of limited cost are never dropped. Batches always come in order: with ``in_order=False``, they
+            would come as workers finish them, and a state, which counts batches, would not say which were
+            used.
 
     Raises:
-        ConfigError: If the batch sizes differ, `in_order` is false, `timeout` lacks workers, or `num_threads`
-            or `batch_transform` comes with `transform`, `collate_fn` or a data set that changes samples,
-            if a transform requires other parameters, `seed_torch` has none to seed, or there is no `device`.
+        ConfigError: If the batch sizes differ, `in_order` is false, `timeout` lacks workers, `num_threads`
+            comes with `seed_torch`, `batch_transform` with `transform` or `collate_fn`, or either with a data
+            set that changes samples, if a transform requires other parameters, `seed_torch` has none to seed,
+            or there is no `device`.
     """
 
     dataset: StreamingDataset  # the constructor takes no other
@@ -170,6 +175,15 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
             )
         num_threads = whole_number("num_threads", num_threads, 0) or 0
         collate_fn = own_collate(collate_fn)
+        if kwargs.get("num_workers") == "auto":
+            if num_threads:
+                raise ConfigError("num_workers='auto' chooses num_threads=, too: leave that out")
+            functions = (transform, batch_transform, collate_fn)
+            has_functions = any(function is not None for function in functions)
+            workers, num_threads = choose_workers(
+                dataset, has_functions=has_functions, seed_torch=seed_torch
+            )
+            kwargs = with_workers(kwargs, workers)
         if not kwargs.get("in_order", True):
             raise ConfigError(
                 "in_order=False: a state says how many batches were used, in order, and not which ones; "
@@ -177,8 +191,11 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
             )
         if kwargs.get("timeout") and not kwargs.get("num_workers"):
             raise ConfigError("timeout= is of worker processes: give it with num_workers= above 0")
-        if num_threads and (transform or collate_fn) is not None:
-            raise ConfigError("num_threads= reads columns, transform= and collate_fn= samples")
+        if num_threads and seed_torch:
+            raise ConfigError(
+                "seed_torch=True seeds generators that all threads of a process share: take the generator "
+                "of a transform(sample, rng), or use num_workers= instead of num_threads="
+            )
         if batch_transform is not None and (transform or collate_fn) is not None:
             raise ConfigError(
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
@@ -188,8 +205,8 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
         changes_samples = dataset.one_by_one or has_own_iter
         if changes_samples and (num_threads or batch_transform is not None):
             raise ConfigError(
-                f"num_threads= and batch_transform= read batches of columns, but {type(dataset).__name__} "
-                "makes samples of its own"
+                f"num_threads= and batch_transform= read stored samples, but {type(dataset).__name__} makes "
+                "samples of its own; use transform= with num_workers=, or change samples in transform="
             )
         if dataset.session.run.counts_batches and has_own_iter:
             raise ConfigError(

@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -33,12 +34,16 @@ from streamplug.adapters.shared_memory import (
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DecodeError, add_note
-from streamplug.run import Part, SampleRng, Session, warn_about_own_samples
-from streamplug.transfer import HANDOVER, TRANSFORM
-from streamplug.types import ColumnValues
+from streamplug.heap import share_freed_memory
+from streamplug.plugin_kit import check
+from streamplug.run import Block, Part, SampleRng, Session, warn_about_own_samples
+from streamplug.transfer import HANDOVER, MIN_BLOCK_SECONDS, TRANSFORM, job_clock, map_threads
+from streamplug.types import ColumnValues, Int64
 
 if TYPE_CHECKING:
     from streamplug.adapters import torch as adapters
+
+_DROPPED = object()  # in place of a short batch
 
 
 class BatchReader:
@@ -76,9 +81,18 @@ class BatchReader:
             shared = self._shared_arrays[worker.id] if self._shared_arrays else None
             finish = partial(_pack, memory=shared)
         with self.session.telling(part, by_any_thread=self.dataset.may_read_ahead):
-            read = self._of_columns if self._collate is None else self._of_samples
+            if self._uses_threads:
+                read = self._in_threads
+            else:
+                read = self._of_columns if self._collate is None else self._of_samples
             with closing(read(part)) as batches:
                 yield from map(finish, batches)
+
+    @property
+    def _uses_threads(self) -> bool:
+        """Whether threads run the functions of the user; a subclass may read in another way than they do."""
+        has_functions = self._transform is not None or self._collate is not None
+        return self._threads > 0 and has_functions and not self.dataset.may_read_ahead
 
     def nbytes(self, batch: Any) -> int:
         """Return the approximate bytes of a batch in a message; `sys.maxsize` if unknown or shared."""
@@ -97,22 +111,20 @@ class BatchReader:
             rng = SampleRng(self.session.run.options.shuffle_seed)
             rank, states = self.session.world.rank, transform.states
             finish = lambda columns: transform((columns, rng.of_batch(*part.latest_place(), rank)))  # noqa: E731
-        again = lambda _, columns: finish(columns)  # noqa: E731
+        again = lambda _step, _ids, columns: finish(columns)  # noqa: E731
         is_timed, clock = transform is not None, part.clock
         for columns in self.dataset.batches(num_threads=self._threads):
             if self._is_kept(len(next(iter(columns.values())))):
                 if is_timed:
                     clock.enter(TRANSFORM)
                 with states():
-                    batch = self._call(part, finish, columns, read=self._read_columns, again=again)
+                    batch = self._call(part, part.latest_batch, finish, columns, again=again)
                 if is_timed:
                     clock.leave()
                 yield batch
 
     def _of_samples(self, part: Part) -> Generator[Any, None, None]:
-        collate = cast("Callable[[list[Any]], Any]", self._collate)
-        if collate is default_collate:
-            collate = partial(collate_samples, collate=default_collate)
+        collate = self._sample_collate()
         take_batch = self._take_step if self.session.run.counts_batches else self._take_batch
         samples: Iterator[Any]
         states: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -125,14 +137,14 @@ class BatchReader:
             samples = self._transformed(part, samples, transform)
         is_users = transform is not None or self._collate is not default_collate
         cause, clock = TRANSFORM if is_users else HANDOVER, part.clock
-        again = lambda ids, samples: collate(self._transform_again(part, ids, samples))  # noqa: E731
+        again = self._collate_again(part, collate)
         while True:
             clock.enter(cause)
             with states():
                 batch = take_batch(samples, part)
             is_kept = bool(batch) and self._is_kept(len(batch))
             if is_kept:
-                made = self._call(part, collate, batch, read=self._read_samples, again=again)
+                made = self._call(part, part.latest_batch, collate, batch, again=again)
             clock.leave()
             if not batch:
                 return
@@ -142,45 +154,134 @@ class BatchReader:
     def _transformed(
         self, part: Part, samples: Iterator[Any], transform: Callable[[Any], Any]
     ) -> Iterator[Any]:
-        again = lambda ids, samples: self._transform_again(part, ids, samples)[0]  # noqa: E731
+        again = self._one_again(part)
         # Not map(): to its caller a StopIteration of the transform would be the end of the epoch.
         for sample in samples:
             number = len(self._batch)
-            yield self._call(
-                part, transform, sample, read=self._read_samples, again=again, number=number
-            )
+            yield self._call(part, part.latest_batch, transform, sample, again=again, number=number)
+
+    def _in_threads(self, part: Part) -> Generator[Any, None, None]:
+        """Yield the batches that threads make, with the functions of the user; see `_make_batch`."""
+        session = self.session
+        reader = session.reader
+        read: Callable[[Block], Any] = lambda block: reader.rows(block.ids)  # noqa: E731
+        if self._collate is None:
+            read = lambda block: list(reader.batches(block.ids, block.parts))  # noqa: E731
+        self.dataset.check_epoch()
+        share_freed_memory()
+        # A block has one batch, so that a loop that is left waits for no others, and few are in memory.
+        blocks = session.read(read, 1, self._threads, partial(self._make_batches, part))
+        with closing(blocks):
+            for _, block, batches in blocks:
+                for (step, _), batch in zip(part.steps(block), batches):
+                    part.advance(step)
+                    if batch is not _DROPPED:
+                        yield batch
+
+    def _make_batches(self, part: Part, block: Block, values: Any) -> list[Any]:
+        """Return the batches of a block: of its rows, or of the columns of each."""
+        clock = job_clock() or part.clock
+        clock.enter(TRANSFORM)
+        batches = []
+        for number, (step, own) in enumerate(block.places()):
+            ids = block.ids[own]
+            if not self._is_kept(len(ids)):
+                batches.append(_DROPPED)
+            elif self._collate is None:
+                batches.append(self._make_of_columns(part, step, ids, values[number]))
+            else:
+                batches.append(self._make_of_samples(part, step, ids, values[own]))
+        clock.leave()
+        return batches
+
+    def _make_of_columns(self, part: Part, step: int, ids: Int64, columns: Any) -> Any:
+        transform = cast("Callable[[Any], Any]", self._transform)
+        finish = transform
+        if isinstance(transform, RandomTransform):
+            session = self.session
+            rng = SampleRng(session.run.options.shuffle_seed)
+            place = part.epoch, step, session.world.rank
+            finish = lambda columns: transform((columns, rng.of_batch(*place)))  # noqa: E731
+        again = lambda _step, _ids, columns: finish(columns)  # noqa: E731
+        return self._call(part, lambda: (step, ids), finish, columns, again=again)
+
+    def _make_of_samples(self, part: Part, step: int, ids: Int64, samples: list[Any]) -> Any:
+        collate = self._sample_collate()
+        latest: Callable[[], tuple[int, Int64]] = lambda: (step, ids)  # noqa: E731
+        transform, changed = self._transform, samples
+        if transform is not None:
+            again = self._one_again(part)
+
+            def call(number: int) -> Any:
+                check()  # a loop that was left waits for no further sample
+                value = self._with_rng(part, step, ids[number], samples[number])
+                return self._call(part, latest, transform, value, again=again, number=number)
+
+            changed = self._map(call, len(samples))
+        return self._call(part, latest, collate, changed, again=self._collate_again(part, collate))
+
+    def _map(self, call: Callable[[int], Any], count: int) -> list[Any]:
+        """Return the results of a function of each number of a sample in a batch.
+
+        The first batches are made on the thread of the loop, as making them may take little time. If that
+        takes longer, the rest of such a batch is made on threads at once, so that it comes soon.
+        """
+        is_job = job_clock() is not None
+        results: list[Any] = []
+        end = perf_counter() + MIN_BLOCK_SECONDS
+        while len(results) < count and (is_job or perf_counter() < end):
+            results.append(call(len(results)))
+        results += map_threads(call, range(len(results), count), self._threads)
+        return results
+
+    def _with_rng(self, part: Part, step: int, sample_id: int, sample: Any) -> Any:
+        """Return what the transform takes: a sample, with the random numbers of an id if it draws some."""
+        if not isinstance(self._transform, RandomTransform):
+            return sample
+        session = self.session
+        global_step = session.run.global_step(part.epoch, step, session.world)
+        rng = SampleRng(session.run.options.shuffle_seed)
+        return sample, rng.of_sample(part.epoch, global_step, int(sample_id))
+
+    def _sample_collate(self) -> Callable[[list[Any]], Any]:
+        collate = cast("Callable[[list[Any]], Any]", self._collate)
+        if collate is default_collate:
+            return partial(collate_samples, collate=default_collate)
+        return collate
 
     def _call(
         self,
         part: Part,
+        latest: Callable[[], tuple[int, Int64] | None],
         function: Callable[[Any], Any],
         value: Any,
         *,
-        read: Callable[[Sequence[int]], Any],
-        again: Callable[[Sequence[int], Any], Any],
+        again: Callable[[int, Sequence[int], Any], Any],
         number: int | None = None,
     ) -> Any:
-        """Return the result of a user's function for the latest batch, or for the sample `number` in it.
+        """Return the result of a user's function for the batch of `latest`, or for the sample `number` in it.
 
-        Samples that it cannot decode are substituted; see `Substitution.apply` for `read` and `again`.
+        Samples that it cannot decode are substituted: `again` is called with the step, the ids of the order
+        and the samples or columns in their place; see `Substitution.apply`.
         """
         try:
             try:
                 return function(value)
             except DecodeError:
-                session = self.dataset.session
-                substitution, latest = session.make_substitution(part), part.latest_batch()
-                if substitution is None or latest is None or not self._names_samples:
+                substitution, place = self.session.make_substitution(part), latest()
+                if substitution is None or place is None or not self._names_samples:
                     raise
-                step, ids = latest[0], latest[1].tolist()
+                step, ids = place[0], place[1].tolist()
+                read = self._read_columns if self._collate is None else self._read_samples
                 return substitution.apply(
-                    step, ids if number is None else [ids[number]], read, again
+                    step, ids if number is None else [ids[number]], read, partial(again, step)
                 )
         except Exception as error:
-            if self._names_samples and number is None:
-                _note_batch(error, self.dataset.session, part)
-            elif self._names_samples:
-                _note_sample(error, self.dataset.session, part, number or 0)
+            place = latest() if self._names_samples else None
+            if place is not None and number is None:
+                _note_batch(error, self.session, part.epoch, place[0])
+            elif place is not None and number is not None and number < len(place[1]):
+                _note_sample(error, self.session, part.epoch, place[0], int(place[1][number]))
             raise
 
     def _read_columns(self, ids: Sequence[int]) -> dict[str, ColumnValues]:
@@ -189,18 +290,25 @@ class BatchReader:
     def _read_samples(self, ids: Sequence[int]) -> list[Any]:
         return [self.dataset[sample] for sample in ids]
 
-    def _transform_again(self, part: Part, ids: Sequence[int], samples: list[Any]) -> list[Any]:
+    def _transform_again(
+        self, part: Part, step: int, ids: Sequence[int], samples: list[Any]
+    ) -> list[Any]:
         """Transform samples with the random numbers of those that the order has in their place."""
-        transform, session = self._transform, self.dataset.session
+        transform = self._transform
         if transform is None:
             return samples
-        latest = part.latest_batch()
-        if not isinstance(transform, RandomTransform) or latest is None:
-            return [transform(sample) for sample in samples]
-        place = part.epoch, session.run.global_step(part.epoch, latest[0], session.world)
-        rng = SampleRng(session.run.options.shuffle_seed)
-        with transform.states():
-            return [transform((s, rng.of_sample(*place, n))) for n, s in zip(ids, samples)]
+        random = transform if isinstance(transform, RandomTransform) else None
+        with random.states() if random is not None else nullcontext():
+            values = (self._with_rng(part, step, *pair) for pair in zip(ids, samples))
+            return [transform(value) for value in values]
+
+    def _one_again(self, part: Part) -> Callable[[int, Sequence[int], list[Any]], Any]:
+        return lambda *place: self._transform_again(part, *place)[0]
+
+    def _collate_again(
+        self, part: Part, collate: Callable[[list[Any]], Any]
+    ) -> Callable[[int, Sequence[int], list[Any]], Any]:
+        return lambda *place: collate(self._transform_again(part, *place))
 
     def _take_batch(self, samples: Iterator[Any], _: Part) -> list[Any]:
         """Return the next samples of an iterator over those of the data set, changed or not."""
@@ -352,19 +460,12 @@ def _unpack(
     return batch
 
 
-def _note_sample(error: Exception, session: Session, part: Part, number: int) -> None:
-    """Name a sample of the latest batch, in which `number` samples precede it."""
-    latest = part.latest_batch()
-    if latest is not None and number < len(latest[1]):
-        step, ids = latest
-        text = session.describe(int(ids[number]), part.epoch, step)
-        substitute = ", or its substitute" if session.substitution_options.enabled else ""
-        add_note(error, f"raised for {text}{substitute}")
+def _note_sample(error: Exception, session: Session, epoch: int, step: int, sample: int) -> None:
+    text = session.describe(sample, epoch, step)
+    substitute = ", or its substitute" if session.substitution_options.enabled else ""
+    add_note(error, f"raised for {text}{substitute}")
 
 
-def _note_batch(error: Exception, session: Session, part: Part) -> None:
-    """Name the latest batch."""
-    latest = part.latest_batch()
-    if latest is not None:
-        call = f"dataset.explain({latest[0]}, epoch={part.epoch}, rank={session.world.rank})"
-        add_note(error, f"raised for the batch of the samples that {call} lists")
+def _note_batch(error: Exception, session: Session, epoch: int, step: int) -> None:
+    call = f"dataset.explain({step}, epoch={epoch}, rank={session.world.rank})"
+    add_note(error, f"raised for the batch of the samples that {call} lists")

@@ -183,12 +183,15 @@ class Encoding(Plugin):
             before they allocate more.
         partial: Whether `decode` also takes a `StoredRange`. Values are then read in parts with
             ``access="range"``, if the format allows it.
+        releases_gil: Whether decoding takes most of its time without the interpreter lock, as that of images
+            does. ``num_workers="auto"`` of a loader then chooses threads.
         lazy: Whether decoded values are `LazyValue`, or lists, tuples or dicts of them. Readers tell those
             where they are stored.
     """
 
     unsafe: ClassVar[bool] = False
     partial: ClassVar[bool] = False
+    releases_gil: ClassVar[bool] = False
     lazy: bool = False
     size: int | None = None
     dtype: np.dtype[Any] | None = None

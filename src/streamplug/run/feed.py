@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -57,9 +57,14 @@ class Block:
 
     def batches(self) -> Iterator[tuple[int, slice]]:
         """Yield the step of each batch that is not empty, and the slice of its samples."""
+        for step, part in self.places():
+            self._num_yielded = part.stop
+            yield step, part
+
+    def places(self) -> Iterator[tuple[int, slice]]:
+        """Yield what `batches` yields, and note nothing."""
         for step, start, end in zip(self._steps, [0, *self._ends], self._ends):
             if start < end:
-                self._num_yielded = end
                 yield step, slice(start, end)
 
     def truncate(self) -> None:
@@ -83,7 +88,7 @@ class Block:
     @property
     def parts(self) -> list[slice]:
         """Slices of the samples of the batches that are not empty."""
-        return [slice(start, end) for start, end in pairwise([0, *self._ends]) if start < end]
+        return [part for _, part in self.places()]
 
     def latest(self) -> tuple[int, Int64] | None:
         """Return the step and the sample ids of the batch that `batches` has yielded last; None before."""
@@ -198,22 +203,29 @@ class Feed:
     def parts(
         self,
         blocks: Iterator[Block],
-        read: Callable[[Block], T],
+        read: Callable[[Block], Any],
         process: World,
         observer: Observer,
         *,
         num_threads: int,
         clock: LoopClock | None = None,
+        finish: Callable[[Block, Any], Any] | None = None,
         substitution: Substitution | None = None,
         handover: Handover | None = None,
-    ) -> Generator[tuple[Block, T], None, None]:
+    ) -> Generator[tuple[Block, Any], None, None]:
         """Yield blocks and what `read` returns for each, see `read_in_parts`, with prefetching.
+
+        `finish` makes what is yielded of the values of a block, on the thread that has read them.
 
         `num_threads` blocks are read in parallel ahead of use; 0 reads each on demand. `clock` counts waits.
         Downloads go on that `handover` has of what was read before.
         """
         clock = clock or LoopClock()
-        use = partial(substitution.read_in_parts if substitution else read_in_parts, read=read)
+        use: Callable[[Block], Iterator[tuple[Block, Any]]] = partial(
+            substitution.read_in_parts if substitution else read_in_parts, read=read
+        )
+        if finish is not None:
+            use = partial(_finished, use=use, finish=finish)
         if not self.remote:
             return decode_blocks(blocks, use, num_threads, clock)
         reader = self.reader
@@ -314,3 +326,12 @@ def read_in_parts(block: Block, read: Callable[[Block], T]) -> Iterator[tuple[Bl
         return
     for part in parts:
         yield part, read(part)
+
+
+def _finished(
+    block: Block,
+    use: Callable[[Block], Iterator[tuple[Block, Any]]],
+    finish: Callable[[Block, Any], Any],
+) -> Iterator[tuple[Block, Any]]:
+    for part, values in use(block):
+        yield part, finish(part, values)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any
 
 from streamplug.errors import ConfigError
 from streamplug.plan import Position
@@ -23,8 +23,6 @@ from streamplug.run.substitution import Substitution, SubstitutionOptions
 from streamplug.source import OpenSources
 from streamplug.transfer import COUNTER_CELLS, DECODE, Handover, LoopClock
 from streamplug.types import Int64, World
-
-T = TypeVar("T")
 
 _MAX_SUBSTITUTIONS = 16
 """Loops side by side whose samples that failed are remembered."""
@@ -107,20 +105,26 @@ class Session:
 
     @closed_at_exit
     def read(
-        self, read: Callable[[Block], T], rows: int, num_threads: int = 0
-    ) -> Generator[tuple[Part, Block, T], None, None]:
+        self,
+        read: Callable[[Block], Any],
+        rows: int,
+        num_threads: int = 0,
+        finish: Callable[[Block, Any], Any] | None = None,
+    ) -> Generator[tuple[Part, Block, Any], None, None]:
         """Yield blocks of this worker and the results of `read`, for the part that was told, or a new loop.
 
         The caller takes the steps of a block from `Part.steps`, calls `Part.advance` before it yields the
         last sample of each, and closes the generator. Blocks have about `rows` samples; `num_threads` of them
-        are read ahead of use in parallel. After a change of the run, the generator goes on at the next step.
+        are read ahead of use in parallel. With `finish`, the results are what it makes of a block and its
+        values, on the thread that read them. After a change of the run, the generator goes on at the next
+        step.
         """
         part = self._take_told()
         if part is not None:
-            yield from self._read(part, read, rows, num_threads)
+            yield from self._read(part, read, rows, num_threads, finish)
             return
         with self.looping(self.begin()) as loop:
-            yield from self._read(loop, read, rows, num_threads)
+            yield from self._read(loop, read, rows, num_threads, finish)
 
     def skip(self) -> Part:
         """Return the part that was told, or else a loop, which ends, without reading anything of it."""
@@ -150,8 +154,13 @@ class Session:
             self._handover.close()
 
     def _read(
-        self, part: Part, read: Callable[[Block], T], rows: int, num_threads: int
-    ) -> Generator[tuple[Part, Block, T], None, None]:
+        self,
+        part: Part,
+        read: Callable[[Block], Any],
+        rows: int,
+        num_threads: int,
+        finish: Callable[[Block, Any], Any] | None,
+    ) -> Generator[tuple[Part, Block, Any], None, None]:
         self.part, clock = part, part.clock
         with self.monitoring(part):
             while True:
@@ -163,6 +172,7 @@ class Session:
                     self.monitor.observer,
                     num_threads=num_threads,
                     clock=clock,
+                    finish=finish,
                     substitution=self.make_substitution(part),
                     handover=self._handover,
                 )

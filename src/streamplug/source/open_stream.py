@@ -205,6 +205,8 @@ class OpenSources(Sequence[OpenStream]):
     """The opened streams of a data set, in order, and what follows from all of them."""
 
     streams: Sequence[OpenStream]
+    columns: Sequence[str] | None = None
+    """Names of the columns that are read; None for all."""
 
     @classmethod
     def open(cls, streams: Iterable[Stream], observer: Observer | None = None) -> OpenSources:
@@ -266,6 +268,17 @@ class OpenSources(Sequence[OpenStream]):
         schemas = (schema for index in self.indexes for schema in index.schemas)
         return max((schema.decoded_bytes for schema in schemas), default=0)
 
+    @property
+    def releases_gil(self) -> bool:
+        """Whether decoding a column that is read takes most of its time without the interpreter lock."""
+        return any(
+            column.encoding.releases_gil
+            for index in self.indexes
+            for schema in index.schemas
+            for column in schema.columns
+            if self.columns is None or column.name in self.columns
+        )
+
     def checked(self, columns: Sequence[str] | None, *, allow_unsafe: bool) -> OpenSources:
         """Check the columns to read, and return the streams with `allow_unsafe`.
 
@@ -275,7 +288,8 @@ class OpenSources(Sequence[OpenStream]):
         """
         for stream in self.streams:
             stream.check_columns(columns, allow_unsafe=allow_unsafe)
-        return OpenSources([replace(stream, allow_unsafe=allow_unsafe) for stream in self.streams])
+        streams = [replace(stream, allow_unsafe=allow_unsafe) for stream in self.streams]
+        return OpenSources(streams, columns)
 
     def stored(self, column: str | None) -> OpenSources:
         """Return the data sets that these are rows of, for what reads stored shards.

@@ -1,6 +1,6 @@
 """Transfer of bytes from storages: downloads, retries, range requests, prefetching, thread pools."""
 
-from streamplug.transfer.decode_pool import decode_blocks
+from streamplug.transfer.decode_pool import MIN_BLOCK_SECONDS, decode_blocks
 from streamplug.transfer.disk_errors import (
     map_disk_errors,
     map_output_errors,
@@ -32,6 +32,7 @@ from streamplug.transfer.loop_clock import (
     TRANSFORM,
     LoopClock,
     WorkTime,
+    job_clock,
 )
 from streamplug.transfer.observer import (
     COUNTER_CELLS,
@@ -89,6 +90,7 @@ __all__ = [
     "LOCK_POLL_SECONDS",
     "MAX_STATS",
     "MAX_STATS_IN_FLIGHT",
+    "MIN_BLOCK_SECONDS",
     "NO_PATIENCE",
     "PARALLEL_DOWNLOAD_BYTES",
     "PARTS_IN_FLIGHT",
@@ -129,6 +131,7 @@ __all__ = [
     "file_lock",
     "file_versions",
     "find_scan_file",
+    "job_clock",
     "lock_slot",
     "lock_slot_path",
     "make_sibling_state",

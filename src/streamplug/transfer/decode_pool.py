@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from time import perf_counter
 from typing import Generic, TypeVar
 
-from streamplug.transfer.loop_clock import DECODE, HANDOVER, LoopClock, WorkTime
+from streamplug.transfer.loop_clock import HANDOVER, LoopClock, WorkTime, counting_job
 from streamplug.transfer.pool import Job, ThreadPool, end_idle_threads
 
 T = TypeVar("T")
@@ -69,10 +69,8 @@ class DecodePool(Generic[T, V, N]):
         self._queue.append((values, job, note))
 
     def _collect(self, block: T, values: list[V]) -> WorkTime:
-        clock = LoopClock()
-        clock.enter(DECODE)
-        values.extend(self._decode(block))
-        clock.leave()
+        with counting_job() as clock:
+            values.extend(self._decode(block))
         return clock.take()
 
     def next(self) -> Generator[V, None, N]:

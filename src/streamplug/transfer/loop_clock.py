@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter  # the same clock in all processes
 
@@ -73,3 +76,27 @@ class LoopClock:
         """Return what was counted since this was called last, or since the start; outside of all causes."""
         seconds, self.seconds = tuple(self.seconds), [0.0] * len(CAUSES)
         return WorkTime(self._since - sum(seconds), self._since, seconds)
+
+
+class _Job(threading.local):
+    clock: LoopClock | None = None
+
+
+_job = _Job()
+
+
+def job_clock() -> LoopClock | None:
+    """Return the clock of the job that runs on this thread; None where none does."""
+    return _job.clock
+
+
+@contextmanager
+def counting_job() -> Iterator[LoopClock]:
+    """Count the time of a job on this thread, first of all for decoding."""
+    clock = _job.clock = LoopClock()
+    clock.enter(DECODE)
+    try:
+        yield clock
+        clock.leave()
+    finally:
+        _job.clock = None

@@ -112,7 +112,8 @@ class ThreadPool:
         self._queue: deque[Job[Any]] = deque()
         self._threads: list[Thread] = []
         # Reentrant: garbage collection may end a loop, which stops its pool, while this thread holds it.
-        self._changed = Condition(RLock())
+        self._lock = RLock()  # not that of the condition, which an interrupt could leave locked
+        self._changed = Condition(self._lock)
         self._scope = _PoolScope(self._add_running)
         self._pid = os.getpid()
         self.unfinished = self.weight = 0
@@ -126,7 +127,7 @@ class ThreadPool:
         """
         check_process(self._pid)
         job = Job(work, weight)
-        with self._changed:
+        with self._lock:
             if self._scope.stopped:
                 job.drop(Cancelled())
                 return job
@@ -141,7 +142,7 @@ class ThreadPool:
         if os.getpid() != self._pid:
             return  # after a fork, the threads are the parent's
         self._cancel_stop_at_exit()
-        with self._changed:
+        with self._lock:
             while self._queue:
                 job = self._queue.popleft()
                 self._forget(job)
@@ -178,7 +179,7 @@ class ThreadPool:
         return self._max_bytes is None or not self._running or total_bytes <= self._max_bytes
 
     def _add_running(self, number: int) -> None:
-        with self._changed:
+        with self._lock:
             self._running += number
             self._wake()
 
@@ -186,7 +187,7 @@ class ThreadPool:
         with inside(self._scope):
             while (job := self._take()) is not None:
                 job.run()
-                with self._changed:
+                with self._lock:
                     self._running -= 1
                     self._running_bytes -= job.weight
                     self._forget(job)
@@ -194,7 +195,7 @@ class ThreadPool:
 
     def _take(self) -> Job[Any] | None:
         """Wait for a job that may run, and remove it from the queue; None if the pool is stopped."""
-        with self._changed:
+        with self._lock:
             while not self._may_take():
                 if self._scope.stopped:
                     return None

@@ -127,6 +127,7 @@ class _Parts(Encoding):
     """Stored files that are decoded by a function of their bytes and the bound of its result."""
 
     partial: ClassVar[bool] = True
+    releases_gil = True
 
     def __init__(
         self,

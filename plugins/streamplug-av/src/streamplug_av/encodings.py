@@ -18,6 +18,7 @@ def detached(data: memoryview | StoredRange) -> bytes | StoredRange:
 
 class _MediaFile(Encoding):
     partial: ClassVar[bool] = True
+    releases_gil = True
     lazy = True
     _kind: ClassVar[str]
 

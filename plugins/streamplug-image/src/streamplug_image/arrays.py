@@ -127,6 +127,8 @@ class ImageArrays:
 class _Arrays(Encoding):
     """Images as arrays, stored by another encoding."""
 
+    releases_gil = True
+
     def __init__(
         self, stored: Encoding, options: ImageArrays, max_value_bytes: int = MAX_VALUE_BYTES
     ) -> None:

@@ -19,6 +19,7 @@ from streamplug_image.lazy_images import READABLE, open_lazily
 class ImageFile(Encoding):
     """An image file, decoded to an image that loads its pixels on first use."""
 
+    releases_gil = True
     _format: ClassVar[str]
     _magic: ClassVar[bytes]
     lazy = True

@@ -25,6 +25,7 @@ class Images(Encoding):
         image: Encoding of each image.
     """
 
+    releases_gil = True
     _name: ClassVar[str]
     _head: ClassVar[bytes] = bytes(4)  # reserved by the format
     image: Encoding

@@ -20,6 +20,8 @@ _MAX_EMPTY = 1 << 16
 class PIL(Encoding):
     """``pil``: width, height and length of the mode as uint32; the mode; the pixels."""
 
+    releases_gil = True
+
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, Image.Image):
             raise wrong_type_error("pil", "a PIL image", value)

@@ -78,6 +78,10 @@ class PackingDataLoader(PackIterable, StreamingDataLoader):  # type: ignore[misc
         for name in ("batch_transform", "num_threads"):
             if kwargs.get(name):
                 raise ConfigError(f"{name}= is for batches of columns; packs are made of samples")
+        if kwargs.get("num_workers") == "auto":
+            raise ConfigError(
+                "num_workers='auto' may choose threads; packs need a number of workers"
+            )
         collate_fn = own_collate(collate_fn)
         options = PackingOptions(length, size, open_bins, max_samples, packs_per_epoch)
         reading = {"transform": transform, "collate_fn": _pack_message, **kwargs}
