@@ -75,9 +75,10 @@ class Stream(SummaryRepr, Configurable):
             compressed data set that is read in place, limit of its decompressed shards in the user's cache
             directory.
         access: ``"shard"`` downloads whole shards. The others need streamplug-ranges: ``"range"`` reads only
-            the bytes of requested samples, which needs uncompressed shards and caches nothing but the index,
-            in `local` if that is given; ``"auto"`` reads those shards by ranges of which so few rows are
-            selected that it transfers less.
+            the bytes of requested samples, or of Parquet files the columns of their row groups, which needs
+            uncompressed shards and caches nothing but the index, in `local` if that is given; ``"auto"``
+            reads those shards by ranges of which so few rows are selected, or so few columns, that it
+            transfers less.
         storage_options: Options of the remote's storage, such as credentials; not part of the repr.
         decoders: Decoders by column name, which replace the columns' own encodings.
         max_value_bytes: Maximum bytes of a value that is decompressed or otherwise becomes larger than it is

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
+from streamplug_parquet import file_bytes
 
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
@@ -78,6 +79,12 @@ class Table:
         names = ", ".join(f'"{field.name}"' for field in table.schema().fields)
         query = QueryBuilder().register("t", table).execute(f"select {names} from t")
         return pa.table(query.read_all()).to_pylist()
+
+
+@pytest.fixture(autouse=True)
+def _fetches_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ranges of small files be fetched, too, which otherwise are read with their footers."""
+    monkeypatch.setattr(file_bytes, "LIKELY_FOOTER_BYTES", 8)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import StaticTable
 from pyiceberg.typedef import Record
 from pyroaring import BitMap64
+from streamplug_parquet import file_bytes
 
 
 class DeleteManifestWriter(ManifestWriterV2):
@@ -156,6 +157,12 @@ class Tables:
 
     def create(self, schema, **options):
         return self.catalog.create_table("n.t", schema=schema, **options)
+
+
+@pytest.fixture(autouse=True)
+def _fetches_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ranges of small files be fetched, too, which otherwise are read with their footers."""
+    monkeypatch.setattr(file_bytes, "LIKELY_FOOTER_BYTES", 8)
 
 
 @pytest.fixture

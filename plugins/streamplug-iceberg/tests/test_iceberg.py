@@ -54,8 +54,17 @@ def helpers(request):
 
 
 def read(location, version=None, **options):
-    dataset = StreamingDataset(remote=location, format="iceberg", version=version, **options)
-    return [plain_row(sample) for sample in dataset]
+    samples, by_range = (
+        [
+            plain_row(sample)
+            for sample in StreamingDataset(
+                remote=location, format="iceberg", version=version, access=access, **options
+            )
+        ]
+        for access in ("shard", "range")
+    )
+    assert by_range == samples
+    return samples
 
 
 class TestIceberg(SourceTests):

@@ -153,11 +153,6 @@ def test_far_files_are_looked_through_by_their_footers_alone(tmp_path):
         assert server.bytes_sent == sent
 
 
-def test_samples_by_range_are_refused(files):
-    with pytest.raises(ConfigError, match="range"):
-        opened(files / "data", access="range")
-
-
 def test_an_index_can_be_written_beside_them(files):
     done = CliRunner().invoke(main, ["index", "scan", str(files / "data"), "--format", "parquet"])
     assert done.exit_code == 0, done.output
@@ -420,9 +415,9 @@ def reads(monkeypatch):
     found = []
     read = readers.ParquetReader._read
 
-    def counted(self, group, names, dictionaries):
+    def counted(self, content, group, names, dictionaries):
         found.append((group, *names))
-        return read(self, group, names, dictionaries)
+        return read(self, content, group, names, dictionaries)
 
     monkeypatch.setattr(readers.ParquetReader, "_read", counted)
     return found

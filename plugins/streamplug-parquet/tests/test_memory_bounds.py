@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from streamplug_parquet import memory_bounds
 from streamplug_parquet.budget import VARIABLE, Budget
+from streamplug_parquet.column_chunks import ColumnChunks
 from streamplug_parquet.page_headers import parse_pages
 from streamplug_parquet.page_values import count_missing, count_prefix_bytes
 from streamplug_parquet.thrift import chunks_of
@@ -135,7 +136,8 @@ def test_columns_of_wide_files_are_measured_without_a_look_at_all_for_each():
     file = io.BytesIO()
     pq.write_table(pa.table({**columns, "column": pa.array([1]), "column.1x": pa.array([1])}), file)
     data = file.getvalue()
-    sizes = memory_bounds.DecodedSizes(memoryview(data), pq.read_metadata(io.BytesIO(data)))
+    chunks = ColumnChunks(memoryview(data), pq.read_metadata(io.BytesIO(data)))
+    sizes = memory_bounds.DecodedSizes(memoryview(data), chunks)
     names.passes = 0
     paths = [leaf.path for leaf in sizes._leaves(0, names)]
     assert paths == [f"{name}.{field}" for name in names for field in "xy"]

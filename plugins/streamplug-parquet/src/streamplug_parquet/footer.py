@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -19,8 +19,11 @@ from streamplug_parquet.values import fixed_of
 
 MIN_FILE_BYTES = 12
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_LIKELY = 1 << 16
-"""Bytes of the first read, enough for most footers."""
+LIKELY_FOOTER_BYTES = 1 << 16
+"""Bytes at the end of a file that have most footers."""
+_MARK_BYTES = 8
+"""Bytes at the end of a file that tell how long its footer is."""
+
 _NULL = "null"
 _MAX_SHALLOW_BYTES = 10_000
 """Bytes of a footer whose schema cannot be nested so deeply that pyarrow crashes."""
@@ -38,7 +41,7 @@ def scanned(file: ScanSource) -> ScanResult:
         CorruptShardError: If the file is damaged or is not a Parquet file.
         InvalidIndexError: If a column cannot be read.
     """
-    footer = _footer(file)
+    footer = read_footer(file.size, file.read)
     metadata = parsed(footer)
     schema = schema_of(metadata)
     names = [field.name for field in schema]
@@ -66,21 +69,37 @@ def scanned(file: ScanSource) -> ScanResult:
     return ScanResult(metadata.num_rows, entry)
 
 
-def _footer(file: ScanSource) -> bytes:
-    """Return the end of a file, which includes its footer."""
-    if file.size < MIN_FILE_BYTES:
-        raise CorruptShardError(f"it has {file.size} bytes, too few for a Parquet file")
-    data = file.read(max(file.size - _LIKELY, 0), file.size)
+def read_footer(
+    size: int, read: Callable[[int, int], bytes], likely: int = LIKELY_FOOTER_BYTES
+) -> bytes:
+    """Return the end of a file, which includes its footer.
+
+    Args:
+        size: Size of the file in bytes.
+        read: Returns the bytes from a start to a stop.
+        likely: Bytes that are read first; a longer footer takes a second read.
+
+    Raises:
+        CorruptShardError: If there is none, or it is encrypted.
+    """
+    if size < MIN_FILE_BYTES:
+        raise CorruptShardError(f"it has {size} bytes, too few for a Parquet file")
+    data = read(max(size - max(likely, _MARK_BYTES), 0), size)
     if data[-4:] == _ENCRYPTED:
         raise CorruptShardError("it is encrypted, which cannot be read")
     if data[-4:] != _MAGIC:
         raise CorruptShardError(
             "it does not end as a Parquet file does: it was cut short, or is none"
         )
-    size = int.from_bytes(data[-8:-4], "little") + 8
-    if size + 4 > file.size:
-        raise CorruptShardError(f"its footer would have {size} bytes, the file has {file.size}")
-    return data if size <= len(data) else file.read(file.size - size, file.size)
+    needed = footer_size(data)
+    if needed + 4 > size:
+        raise CorruptShardError(f"its footer would have {needed} bytes, the file has {size}")
+    return data if needed <= len(data) else read(size - needed, size)
+
+
+def footer_size(end: bytes | memoryview) -> int:
+    """Return the bytes of the footer at the end of a buffer, with its length and mark."""
+    return int.from_bytes(end[-_MARK_BYTES:-4], "little") + _MARK_BYTES
 
 
 def parsed(data: Any) -> pq.FileMetaData:
@@ -90,7 +109,7 @@ def parsed(data: Any) -> pq.FileMetaData:
         CorruptShardError: If it is damaged.
     """
     view = memoryview(pa.py_buffer(data)).cast("B")
-    size = int.from_bytes(view[-8:-4], "little") + 8
+    size = footer_size(view)
     if size > _MAX_SHALLOW_BYTES and not _LIMITS_DEPTH:
         check_schema_depth(bytes(view[-size:]))
     try:

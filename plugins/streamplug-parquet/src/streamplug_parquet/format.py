@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from streamplug_files import ScannableFormat, ScanResult, ScanSource
+from streamplug_ranges import RangeFile, RowGroupFormat, RowGroupReader
 
 from streamplug.errors import CorruptShardError, InvalidIndexError
 from streamplug.interfaces import (
@@ -19,12 +20,13 @@ from streamplug.interfaces import (
 )
 from streamplug.types import Bytes1D
 from streamplug_parquet.encodings import ArrowTypes, encoding_of
+from streamplug_parquet.file_bytes import FileBytes, RangedFile, WholeFile
 from streamplug_parquet.footer import MIN_FILE_BYTES, merge_entries, scanned
 from streamplug_parquet.reader import ParquetReader
 from streamplug_parquet.writer import ParquetWriter, WriteOptions
 
 
-class Parquet(WritableFormat, ScannableFormat):
+class Parquet(WritableFormat, ScannableFormat, RowGroupFormat):
     """``parquet``: Parquet files, with a row per sample.
 
     For writing, comma-separated options may follow a colon: the maximum rows of a row group,
@@ -68,7 +70,15 @@ class Parquet(WritableFormat, ScannableFormat):
     def open(
         self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
     ) -> ShardReader:
-        reader = ParquetReader(files["data"], columns)
+        return self._open(shard, WholeFile(files["data"]), columns)
+
+    def open_row_groups(
+        self, shard: ShardInfo, file: RangeFile, columns: Sequence[Column]
+    ) -> RowGroupReader:
+        return self._open(shard, RangedFile(file), columns)
+
+    def _open(self, shard: ShardInfo, file: FileBytes, columns: Sequence[Column]) -> ParquetReader:
+        reader = ParquetReader(file, columns)
         if len(reader) != shard.samples:
             raise CorruptShardError(f"it has {len(reader)} rows, the index says {shard.samples}")
         return reader

@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
-from math import prod
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from streamplug.errors import CorruptShardError
 from streamplug_parquet.budget import VARIABLE, budget
-from streamplug_parquet.footer import schema_of
+from streamplug_parquet.column_chunks import ColumnChunks
+from streamplug_parquet.file_bytes import SparseView
 from streamplug_parquet.page_headers import Page, parse_pages
 from streamplug_parquet.page_values import count_missing, count_prefix_bytes, max_text_bytes
-from streamplug_parquet.thrift import Chunk, chunks_of
+from streamplug_parquet.thrift import Chunk
 
 MIN_LIMIT_BYTES, MAX_EXPANSION = 1 << 30, 100
 """Bytes that are always permitted; ratio of decoded to stored bytes that is."""
@@ -139,7 +137,7 @@ class _Leaf:
             size += self.values * self.slots * self.slot_bytes
         return size
 
-    def measure_expansion(self, data: memoryview) -> int:
+    def measure_expansion(self, data: memoryview | SparseView) -> int:
         """Return the bytes beyond `min_size` as a dictionary; reads pages of the file in `data`."""
         codec, size = self.chunk.codec, 0
         if self.width is None and not self.is_dictionary and self.dictionary is not None:
@@ -157,26 +155,9 @@ class _Leaf:
 class DecodedSizes:
     """Bounds of the decoded sizes of the row groups of a file."""
 
-    def __init__(self, data: memoryview, metadata: pq.FileMetaData) -> None:
-        """Take the file in `data`.
-
-        Raises:
-            CorruptShardError: If its footer is damaged.
-        """
-        self._data, self._metadata = data, metadata
-        size = int.from_bytes(data[-8:-4], "little") + 8
-        self._chunks = chunks_of(bytes(data[-size:]))
-        # Arrow may read a damaged footer otherwise, such as one that lists its row groups twice.
-        counts = [len(chunks) for chunks in self._chunks]
-        if counts != [metadata.num_columns] * metadata.num_row_groups:
-            raise CorruptShardError(
-                "its footer is damaged: it lacks row groups, or columns of them"
-            )
-        columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
-        slots = [each for field in schema_of(metadata) for each in _list_slots(field.type)]
-        if len(slots) != len(columns):
-            raise CorruptShardError("its schema is damaged: it lacks columns")
-        self._columns = list(zip(columns, slots))
+    def __init__(self, data: memoryview | SparseView, chunks: ColumnChunks) -> None:
+        """Take a file, of which `data` has at least the column chunks that are to be read."""
+        self._data, self._chunks = data, chunks
 
     def plan(self, group: int, names: Sequence[str]) -> ReadPlan:
         """Return how to read columns of a row group.
@@ -203,12 +184,9 @@ class DecodedSizes:
         return ReadPlan(dictionaries, size, limit)
 
     def _leaves(self, group: int, names: Sequence[str]) -> Iterator[_Leaf]:
-        rows, wanted = self._metadata.row_group(group).num_rows, set(names)
-        for (column, slots), chunk in zip(self._columns, self._chunks[group]):
+        rows = self._chunks.count_rows(group)
+        for column, slots, is_inside, chunk in self._chunks.of(group, names):
             path = column.path
-            # pyarrow reads columns by these names, and those whose paths begin with them.
-            if wanted.isdisjoint(accumulate(path.split("."), "{}.{}".format)):
-                continue
             kind = column.physical_type
             width = None if kind == "BYTE_ARRAY" else _WIDTHS.get(kind) or max(column.length, 16)
             levels = column.max_repetition_level, column.max_definition_level
@@ -219,7 +197,7 @@ class DecodedSizes:
                 dictionary, *pages = pages
             if any(page.is_dictionary for page in pages):
                 raise CorruptShardError(f"{describe(group, [path])}: it has several dictionaries")
-            yield _Leaf(path, rows, width, levels, *slots, chunk, pages, dictionary)
+            yield _Leaf(path, rows, width, levels, slots, is_inside, chunk, pages, dictionary)
 
 
 def describe(group: int, names: Sequence[str]) -> str:
@@ -236,26 +214,6 @@ def naming(what: str) -> Iterator[None]:
         yield
     except CorruptShardError as error:
         raise CorruptShardError(f"{what}: {error}") from error
-
-
-def _list_slots(
-    type_: pa.DataType, sizes: tuple[int, ...] = (), *, inside: bool = False
-) -> Iterator[tuple[int, bool]]:
-    """Yield the product of the sizes of lists of one size around each leaf of a type.
-
-    With it comes whether they are inside of lists of any size.
-    """
-    of = pa.types
-    if isinstance(type_, pa.BaseExtensionType):
-        yield from _list_slots(type_.storage_type, sizes, inside=inside)
-    elif of.is_fixed_size_list(type_):
-        yield from _list_slots(type_.value_type, (*sizes, type_.list_size), inside=inside)
-    elif of.is_nested(type_):
-        inside = inside or not of.is_struct(type_)
-        for number in range(type_.num_fields):
-            yield from _list_slots(type_.field(number).type, sizes, inside=inside)
-    else:
-        yield prod(sizes), inside
 
 
 def expanded_size(array: pa.Array | pa.ChunkedArray) -> int:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamplug.errors import CorruptShardError
+from streamplug_parquet.column_chunks import ColumnChunks
 from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.memory_bounds import DecodedSizes, decoded_limit, expanded_size, too_large
 
@@ -33,7 +34,8 @@ def read_row_groups(
         raise CorruptShardError(
             f"it has {metadata.num_rows} rows in {len(data)} bytes, more than {max_rows}"
         )
-    sizes = DecodedSizes(memoryview(data), metadata)
+    view = memoryview(data)
+    sizes = DecodedSizes(view, ColumnChunks(view, metadata))
     for group in range(metadata.num_row_groups):
         plan = sizes.plan(group, names)
         file = pq.ParquetFile(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from streamplug.errors import CorruptShardError
+from streamplug_parquet.file_bytes import SparseView
 from streamplug_parquet.thrift import Chunk, Struct, parse_struct
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
@@ -56,7 +57,7 @@ class Page(NamedTuple):
         return self.encoding == _DELTA_BYTE_ARRAY
 
 
-def parse_pages(data: memoryview, chunk: Chunk) -> Iterator[Page]:
+def parse_pages(data: memoryview | SparseView, chunk: Chunk) -> Iterator[Page]:
     """Yield the pages of a column chunk of a file.
 
     Raises:

@@ -10,13 +10,16 @@ import pyarrow as pa
 
 from streamplug.errors import CorruptShardError
 from streamplug.types import Int64
+from streamplug_parquet.file_bytes import SparseView
 from streamplug_parquet.page_headers import Page
 
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _NUMBERS_PER_STEP = 1 << 15
 
 
-def count_prefix_bytes(data: memoryview, page: Page, codec: int, levels: tuple[int, int]) -> int:
+def count_prefix_bytes(
+    data: memoryview | SparseView, page: Page, codec: int, levels: tuple[int, int]
+) -> int:
     """Return the bytes of all prefixes that values of a page share with the value before.
 
     Args:
@@ -38,7 +41,9 @@ def count_prefix_bytes(data: memoryview, page: Page, codec: int, levels: tuple[i
     return int(lengths.sum(dtype=np.int64))
 
 
-def count_missing(data: memoryview, page: Page, codec: int, levels: tuple[int, int]) -> int:
+def count_missing(
+    data: memoryview | SparseView, page: Page, codec: int, levels: tuple[int, int]
+) -> int:
     """Return the number of missing values of a page; arguments and errors as `count_prefix_bytes`."""
     try:
         (definitions, *_), _ = _split(data, page, codec, levels)
@@ -47,7 +52,7 @@ def count_missing(data: memoryview, page: Page, codec: int, levels: tuple[int, i
         raise CorruptShardError(f"a page is damaged: {type(error).__name__}: {error}") from error
 
 
-def max_text_bytes(data: memoryview, page: Page, codec: int) -> int:
+def max_text_bytes(data: memoryview | SparseView, page: Page, codec: int) -> int:
     """Return the bytes of the longest text of a dictionary; arguments and errors as above."""
     try:
         body = data[page.start : page.start + page.stored]
@@ -64,7 +69,7 @@ def max_text_bytes(data: memoryview, page: Page, codec: int) -> int:
 
 
 def _split(
-    data: memoryview, page: Page, codec: int, levels: tuple[int, int]
+    data: memoryview | SparseView, page: Page, codec: int, levels: tuple[int, int]
 ) -> tuple[list[memoryview], memoryview]:
     """Return the definition levels and repetition levels of a page, and its values."""
     body = data[page.start : page.start + page.stored]

@@ -11,14 +11,17 @@ from weakref import finalize
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from streamplug_ranges import RowGroupReader
 
 from streamplug.errors import CorruptShardError, DecodeError
-from streamplug.interfaces import Column, ShardReader
+from streamplug.interfaces import Column
 from streamplug.plugin_kit import undecodable_error
-from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_parquet.arrow_conversion import MAX_OFFSET
 from streamplug_parquet.budget import budget
 from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one, row_error
+from streamplug_parquet.column_chunks import ColumnChunks
+from streamplug_parquet.file_bytes import FileBytes, FileContent
 from streamplug_parquet.footer import parsed, schema_of
 from streamplug_parquet.memory_bounds import DecodedSizes, describe, expanded_size
 from streamplug_parquet.types import plain, spec_of, type_of
@@ -30,20 +33,21 @@ _WIDE_TYPES = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 _numbers = count()
 
 
-class ParquetReader(ShardReader):
+class ParquetReader(RowGroupReader):
     """Reads the rows of one file.
 
     Decoded column chunks are cached for later rows of the row group, within the limit of the process.
     """
 
-    def __init__(self, data: Bytes1D, columns: Sequence[Column]) -> None:
-        """Open the file in `data`.
+    def __init__(self, file: FileBytes, columns: Sequence[Column]) -> None:
+        """Open a file.
 
         Raises:
             CorruptShardError: If the file is damaged or its columns differ from the index.
         """
-        self._buffer = pa.py_buffer(data)
-        self._metadata = parsed(data)
+        self._file, self.header_bytes = file, len(file.end)
+        self._metadata = parsed(file.end)
+        self.num_groups = self._metadata.num_row_groups
         rows = [self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups)]
         self._starts = np.cumsum([0, *rows])
         self._bounds: list[int] = self._starts.tolist()
@@ -121,6 +125,23 @@ class ParquetReader(ShardReader):
 
     # -- row groups -------------------------------------------------------------------
 
+    def groups_of(self, rows: Int64) -> Sequence[int]:
+        groups = np.searchsorted(self._starts, rows, side="right") - 1
+        return np.unique(groups).tolist()  # type: ignore[no-any-return]  # NumPy does not say it
+
+    def byte_ranges(self, group: int, columns: Sequence[Column]) -> Int64:
+        if self._file.is_whole:
+            return np.empty((0, 2), np.int64)
+        return self._locate(group, [column.name for column in columns])
+
+    def has_decoded(self, group: int, columns: Sequence[Column]) -> bool:
+        keys = ((self._number, group, column.name) for column in columns)
+        return all(budget.get(key) is not None for key in keys)
+
+    def _locate(self, group: int, names: Sequence[str]) -> Int64:
+        """Return the byte ranges of columns of a row group, by their names in the file."""
+        return self._column_chunks.byte_ranges(group, names, self._file.footer_start)
+
     def _chunks(self, group: int, columns: Sequence[Column]) -> Mapping[str, Chunk]:
         """Return columns of a row group; decode those that are not cached."""
         chunks_by_name: dict[str, Chunk] = {}
@@ -140,9 +161,16 @@ class ParquetReader(ShardReader):
     def _decoded(self, group: int, columns: Sequence[Column]) -> dict[str, Chunk]:
         """Decode columns of a row group; errors name the row group and the column."""
         names = [column.name for column in columns]
-        plan = self._sizes.plan(group, names)
+        content = self._file.load(lambda: self._locate(group, names))
+        return self._decoded_of(content, group, columns)
+
+    def _decoded_of(
+        self, content: FileContent, group: int, columns: Sequence[Column]
+    ) -> dict[str, Chunk]:
+        names = [column.name for column in columns]
+        plan = DecodedSizes(content.view, self._column_chunks).plan(group, names)
         try:
-            table = self._read(group, names, plan.dictionaries)
+            table = self._read(content, group, names, plan.dictionaries)
         except MemoryError:  # no damage, as `plan` has checked the sizes
             raise
         except Exception as error:  # Arrow does not document its errors for damaged files
@@ -150,23 +178,28 @@ class ParquetReader(ShardReader):
                 raise CorruptShardError(
                     f"{describe(group, names)}: it is damaged: {error}"
                 ) from error
-            one_by_one = (self._decoded(group, [column]) for column in columns)
+            one_by_one = (self._decoded_of(content, group, [column]) for column in columns)
             return {name: chunk for made in one_by_one for name, chunk in made.items()}
-        self._check_int96(group, names, plan.dictionaries, table)
+        self._check_int96(content, group, names, plan.dictionaries, table)
         if plan.dictionaries:
             nested = (table.column(name) for name in names if not self._stays_dictionary(name))
             plan.check_expansion(sum(map(expanded_size, nested)), describe(group, names))
         return {column.name: self._chunk(group, column, table, plan.limit) for column in columns}
 
     def _read(
-        self, group: int, names: Sequence[str], dictionaries: Sequence[str], unit: str | None = None
+        self,
+        content: FileContent,
+        group: int,
+        names: Sequence[str],
+        dictionaries: Sequence[str],
+        unit: str | None = None,
     ) -> pa.Table:
         """Read columns of a row group; `unit` is that of INT96 timestamps."""
         if any(name in self._int96 and _MICROSECONDS in str(self._types[name]) for name in names):
             unit = "us"
         # One per call, as other threads may be reading.
         file = pq.ParquetFile(
-            pa.BufferReader(self._buffer),
+            content.open(),
             metadata=self._metadata,
             pre_buffer=False,
             page_checksum_verification=True,
@@ -183,7 +216,7 @@ class ParquetReader(ShardReader):
             return frozenset()
         fine, coarse = (
             pq.ParquetFile(
-                pa.BufferReader(self._buffer),
+                pa.BufferReader(self._file.end),
                 metadata=self._metadata,
                 coerce_int96_timestamp_unit=unit,
             ).schema_arrow
@@ -192,13 +225,18 @@ class ParquetReader(ShardReader):
         return frozenset(field.name for field, other in zip(fine, coarse) if field != other)
 
     def _check_int96(
-        self, group: int, names: Sequence[str], dictionaries: Sequence[str], table: pa.Table
+        self,
+        content: FileContent,
+        group: int,
+        names: Sequence[str],
+        dictionaries: Sequence[str],
+        table: pa.Table,
     ) -> None:
         """Raise `DecodeError` for times that overflowed when they were read as nanoseconds."""
         for name in self._int96.intersection(names):
             if _MICROSECONDS in str(table.schema.field(name).type):
                 continue
-            coarse = self._read(group, [name], dictionaries, "us").column(name)
+            coarse = self._read(content, group, [name], dictionaries, "us").column(name)
             try:
                 coarse.cast(table.column(name).type)
             except pa.ArrowInvalid:
@@ -209,8 +247,8 @@ class ParquetReader(ShardReader):
                 ) from None
 
     @cached_property
-    def _sizes(self) -> DecodedSizes:
-        return DecodedSizes(memoryview(self._buffer).cast("B"), self._metadata)
+    def _column_chunks(self) -> ColumnChunks:
+        return ColumnChunks(self._file.end, self._metadata)
 
     def _stays_dictionary(self, name: str) -> bool:
         """Return whether repeated values of a column are not expanded before they are requested."""

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from streamplug.errors import CorruptShardError
 from streamplug.interfaces import Column
-from streamplug.types import Bytes1D, ColumnValues, Int64, Sample
+from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one
+from streamplug_parquet.file_bytes import FileBytes
 from streamplug_parquet.footer import schema_of
 from streamplug_parquet.memory_bounds import decoded_limit
 from streamplug_parquet.reader import ParquetReader
@@ -51,13 +52,13 @@ class TableFileReader(ParquetReader):
 
     def __init__(
         self,
-        data: Bytes1D,
+        file: FileBytes,
         columns: Sequence[Column],
         table_columns: Sequence[TableColumn],
         deleted: Int64,
         constants: Mapping[str, Any],
     ) -> None:
-        """Open the file in `data`; `columns` are those of the index, `constants` as in `TableFile`.
+        """Open a file; `columns` are those of the index, `constants` as in `TableFile`.
 
         Raises:
             CorruptShardError: If the file is damaged, or its columns do not fit the table.
@@ -69,7 +70,7 @@ class TableFileReader(ParquetReader):
         self._constants: dict[str, Chunk] = {}
         # How many rows that are not deleted come before each deleted one.
         self._kept_before_deleted = deleted - np.arange(len(deleted))
-        super().__init__(data, columns)
+        super().__init__(file, columns)
 
     def _check_schema(self) -> None:
         file, self._types = FileFields(schema_of(self._metadata)), {}
@@ -113,7 +114,7 @@ class TableFileReader(ParquetReader):
         if self._is_plain:
             return partial(super().row, columns=columns)
         read = super().row
-        stored = [self._stored[column.name] for column in columns if column.name in self._stored]
+        stored = self._stored_of(columns)
         kept_before = memoryview(self._kept_before_deleted)  # type: ignore[arg-type]  # an array is a buffer
 
         def read_row(index: int) -> Sample:
@@ -133,13 +134,29 @@ class TableFileReader(ParquetReader):
     def take(self, rows: Int64, columns: Sequence[Column]) -> list[ColumnValues]:
         if self._is_plain:
             return super().take(rows, columns)
-        rows = rows + np.searchsorted(self._kept_before_deleted, rows, side="right")
-        stored = [self._stored[column.name] for column in columns if column.name in self._stored]
+        rows, stored = self._with_deleted(rows), self._stored_of(columns)
         values = iter(super().take(rows, stored) if stored else ())
         return [
             next(values) if column.name in self._stored else self._repeat(column, rows)
             for column in columns
         ]
+
+    def groups_of(self, rows: Int64) -> Sequence[int]:
+        return super().groups_of(self._with_deleted(rows))
+
+    def byte_ranges(self, group: int, columns: Sequence[Column]) -> Int64:
+        return super().byte_ranges(group, self._stored_of(columns))
+
+    def has_decoded(self, group: int, columns: Sequence[Column]) -> bool:
+        return super().has_decoded(group, self._stored_of(columns))
+
+    def _with_deleted(self, rows: Int64) -> Int64:
+        """Return the positions of rows in the file, which also has deleted ones."""
+        return rows + np.searchsorted(self._kept_before_deleted, rows, side="right")
+
+    def _stored_of(self, columns: Sequence[Column]) -> list[Column]:
+        """Return those columns that the file has, by their names in it."""
+        return [self._stored[column.name] for column in columns if column.name in self._stored]
 
     def _repeat(self, column: Column, rows: Int64) -> ColumnValues:
         collected = Collected(column, rows)

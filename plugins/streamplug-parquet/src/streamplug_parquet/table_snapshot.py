@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import xxhash
+from streamplug_ranges import RangeFile, RowGroupFormat, RowGroupReader
 
 from streamplug.errors import CorruptShardError, DataError, InvalidIndexError
 from streamplug.index import (
@@ -26,7 +27,6 @@ from streamplug.index import (
 from streamplug.interfaces import (
     Column,
     Encoding,
-    Format,
     ShardInfo,
     ShardReader,
     Storage,
@@ -38,6 +38,7 @@ from streamplug.stream import Stream
 from streamplug.transfer import Observer, TimeoutStorage
 from streamplug.types import Bytes1D, Int64
 from streamplug_parquet.encodings import ArrowTypes
+from streamplug_parquet.file_bytes import FileBytes, RangedFile, WholeFile
 from streamplug_parquet.table_columns import TableColumn
 from streamplug_parquet.table_reader import TableFile, TableFileReader
 
@@ -141,7 +142,7 @@ class TableSnapshot:
         return digest.hexdigest()
 
 
-class SnapshotFormat(Format):
+class SnapshotFormat(RowGroupFormat):
     """The Parquet files of one snapshot; their deleted rows and constant columns by number of the shard."""
 
     suffix = "parquet"
@@ -167,13 +168,23 @@ class SnapshotFormat(Format):
     def open(
         self, shard: ShardInfo, files: Mapping[str, Bytes1D], columns: Sequence[Column]
     ) -> ShardReader:
+        return self._open(shard, WholeFile(files["data"]), columns)
+
+    def open_row_groups(
+        self, shard: ShardInfo, file: RangeFile, columns: Sequence[Column]
+    ) -> RowGroupReader:
+        return self._open(shard, RangedFile(file), columns)
+
+    def _open(
+        self, shard: ShardInfo, file: FileBytes, columns: Sequence[Column]
+    ) -> TableFileReader:
         constants = {
             name: values[shard.number].as_py()
             for name, values in self._constants.items()
             if values[shard.number].is_valid
         }
         deleted = self._deleted.get(shard.number, _NONE_DELETED)
-        reader = TableFileReader(files["data"], columns, self._columns, deleted, constants)
+        reader = TableFileReader(file, columns, self._columns, deleted, constants)
         if len(reader) != shard.samples:
             raise CorruptShardError(
                 f"it has {len(reader)} rows that are not deleted, the table says {shard.samples}"

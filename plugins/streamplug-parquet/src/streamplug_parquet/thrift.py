@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 from streamplug.errors import CorruptShardError
 
@@ -16,6 +16,19 @@ _MAX_SCHEMA_DEPTH = 100
 _DAMAGED = (IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError)
 
 Buffer: TypeAlias = "bytes | memoryview"
+
+
+class Bytes(Protocol):
+    """Bytes, or what is read like them."""
+
+    def __len__(self) -> int:
+        """Return the number of bytes."""
+
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Buffer: ...
+
 
 Struct = dict[int, Any]
 """Fields of a struct by field id."""
@@ -33,6 +46,7 @@ class Chunk(NamedTuple):
         values: Number of values, with missing ones.
         start: Position of the first page in the file.
         codec: Number of the compression.
+        is_encrypted: Whether its pages are.
     """
 
     name: str
@@ -43,6 +57,7 @@ class Chunk(NamedTuple):
     values: int
     start: int
     codec: int
+    is_encrypted: bool
 
 
 def chunks_of(data: bytes) -> Sequence[Sequence[Chunk]]:
@@ -53,7 +68,7 @@ def chunks_of(data: bytes) -> Sequence[Sequence[Chunk]]:
     """
     try:
         footer = _footer(data)
-        return [[_chunk(column[3]) for column in group[1]] for group in footer[4]]
+        return [[_chunk(column) for column in group[1]] for group in footer[4]]
     except _DAMAGED as error:
         kind = type(error).__name__
         raise CorruptShardError(f"its footer is damaged: {kind}: {error}") from error
@@ -87,7 +102,11 @@ def _footer(data: bytes) -> Struct:
     return _Compact(data[len(data) - 8 - size : -8]).struct(0)
 
 
-def _chunk(column: Struct) -> Chunk:
+def _chunk(chunk: Struct) -> Chunk:
+    is_encrypted = 8 in chunk
+    if is_encrypted and 3 not in chunk:
+        raise CorruptShardError("it has encrypted columns, which cannot be read")
+    column = chunk[3]
     stored, size = int(column[7]), int(column[6])
     if stored < 0 or size < 0:
         raise ValueError(f"a size of {min(stored, size)} bytes")
@@ -100,10 +119,11 @@ def _chunk(column: Struct) -> Chunk:
     if start < 0:
         raise ValueError(f"a start of {start}")
     name = column[3][0].decode()
-    return Chunk(name, stored, size, missing, bool(levels), values, start, int(column[4]))
+    codec = int(column[4])
+    return Chunk(name, stored, size, missing, bool(levels), values, start, codec, is_encrypted)
 
 
-def parse_struct(data: Buffer, start: int) -> tuple[Struct, int]:
+def parse_struct(data: Bytes, start: int) -> tuple[Struct, int]:
     """Return the fields of a struct in a buffer, and where it ends.
 
     Raises:
@@ -120,7 +140,7 @@ def parse_struct(data: Buffer, start: int) -> tuple[Struct, int]:
 class _Compact:
     """Parses a buffer from start to end."""
 
-    def __init__(self, data: Buffer, start: int = 0) -> None:
+    def __init__(self, data: Bytes, start: int = 0) -> None:
         self._data, self._at = data, start
 
     @property
@@ -168,7 +188,7 @@ class _Compact:
         self._at += 8
         if self._at > len(self._data):
             raise IndexError("a number beyond the end")
-        number: float = struct.unpack_from("<d", self._data, self._at - 8)[0]
+        number: float = struct.unpack("<d", self._data[self._at - 8 : self._at])[0]
         return number
 
     def binary(self, _depth: int) -> Buffer:

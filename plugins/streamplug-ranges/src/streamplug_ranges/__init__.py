@@ -1,4 +1,7 @@
-"""Reading of samples by range requests, without downloading whole shards."""
+"""Reading of samples by range requests, without downloading whole shards.
+
+Formats that are stored column by column in row groups subclass `RowGroupFormat`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,10 @@ if TYPE_CHECKING:
     from streamplug_ranges.header_sizes import read_header_sizes as read_header_sizes
     from streamplug_ranges.range_reader import RangeReader as RangeReader
     from streamplug_ranges.range_shards import RangeShards as RangeShards
+    from streamplug_ranges.row_groups import RangeFile as RangeFile
+    from streamplug_ranges.row_groups import RowGroupFormat as RowGroupFormat
+    from streamplug_ranges.row_groups import RowGroupReader as RowGroupReader
+    from streamplug_ranges.spans import coalesce_ranges as coalesce_ranges
 else:
     __getattr__, __all__ = lazy_names(
         __name__,
@@ -17,5 +24,7 @@ else:
             "header_sizes": "read_header_sizes",
             "range_reader": "RangeReader",
             "range_shards": "RangeShards",
+            "row_groups": "RangeFile RowGroupFormat RowGroupReader",
+            "spans": "coalesce_ranges",
         },
     )

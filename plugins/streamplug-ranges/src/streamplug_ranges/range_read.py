@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from streamplug.errors import StorageError, StreamplugError
+from streamplug.errors import CorruptShardError, ObjectReplaced, StorageError, StreamplugError
 from streamplug.interfaces import Storage
 from streamplug.transfer import (
     RETRYABLE_ERRORS,
@@ -37,6 +37,41 @@ def read_ranges(
         return check_parts(storage, file, ranges, parts)
 
     return call_with_retries(attempt, retries, patience=patience)
+
+
+def read_version(
+    storage: Storage,
+    file: FileInfo,
+    ranges: Sequence[tuple[int, int]],
+    retries: int,
+    patience: Patience,
+    *,
+    version: str,
+) -> tuple[Sequence[Buffer], str]:
+    """Read byte ranges of one version of a file, with retries; see `Storage.read_version`.
+
+    Raises:
+        CorruptShardError: If the file was replaced; `TruncatedFileError` if a range is short.
+    """
+    url = storage.url_of(file.basename)
+
+    def attempt() -> tuple[Sequence[Buffer], str] | None:
+        try:
+            with map_storage_errors(url):
+                parts, found = storage.read_version(file.basename, ranges, version)
+        except ObjectReplaced:
+            if version:  # what was read before would still be of another one
+                return None
+            raise
+        return (check_parts(storage, file, ranges, parts), found) if found else ([], "")
+
+    result = call_with_retries(attempt, retries, patience=patience)
+    if result is None:
+        raise CorruptShardError(
+            f"{url}: it was replaced after its header was read, and has another version now; open the data "
+            "set again"
+        )
+    return result
 
 
 def _read_many(

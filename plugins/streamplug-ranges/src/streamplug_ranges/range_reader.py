@@ -19,11 +19,12 @@ from streamplug.transfer import (
     Observer,
     Patience,
     TransferTask,
+    call_with_retries,
     read_scan_file,
     task_context,
 )
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64
-from streamplug_ranges.range_read import read_many_files, read_ranges
+from streamplug_ranges.range_read import read_many_files, read_ranges, read_version
 
 _MAX_RANGES_PER_CALL = 32  # of one file
 _MAX_RANGE_BYTES = 1 << 40
@@ -54,14 +55,59 @@ class RangeReader:
         if (content := read_scan_file(self.derived, file)) is not None:
             data = np.frombuffer(content, np.uint8)
             return [data[start:stop] for start, stop in ranges.tolist()]
+
+        def read(batch: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
+            return read_ranges(self.storage, file, batch, self.retries, self.patience)
+
+        return self._read_in_batches(file, ranges, read)
+
+    def read_version(
+        self, file: FileInfo, ranges: Int64, version: str
+    ) -> tuple[list[Bytes1D], str]:
+        """Read byte ranges of one version of a file, as `read`, and return that version.
+
+        Args:
+            file: The file.
+            ranges: As for `read`.
+            version: What an earlier call returned, to read more of that version; empty for any.
+
+        Returns:
+            The ranges, and the version, which is empty if the storage cannot tell it.
+
+        Raises:
+            CorruptShardError: If the file has another version now.
+            TruncatedFileError: If the file is shorter than a range.
+        """
+
+        def read(batch: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
+            nonlocal version
+            parts, version = read_version(
+                self.storage, file, batch, self.retries, self.patience, version=version
+            )
+            return parts or read_ranges(self.storage, file, batch, self.retries, self.patience)
+
+        parts = self._read_in_batches(file, ranges, read)
+        return parts, version
+
+    def _read_in_batches(
+        self,
+        file: FileInfo,
+        ranges: Int64,
+        read: Callable[[Sequence[tuple[int, int]]], Sequence[Buffer]],
+    ) -> list[Bytes1D]:
         requests, began = _split_ranges(file, ranges), time.monotonic()
         parts: list[Buffer] = []
         with task_context(TransferTask(self.observer, self.storage.url_of(file.basename))):
             for first in range(0, len(requests), _MAX_RANGES_PER_CALL):
-                batch = requests[first : first + _MAX_RANGES_PER_CALL]
-                parts += read_ranges(self.storage, file, batch, self.retries, self.patience)
+                parts += read(requests[first : first + _MAX_RANGES_PER_CALL])
         self._emit(file, requests, time.monotonic() - began)
         return _join_parts(ranges, parts)
+
+    def serves_ranges(self, file: FileInfo) -> bool:
+        """Return whether a range of a file is transferred without the rest of it; may ask the server."""
+        return call_with_retries(
+            partial(self.storage.serves_ranges, file.basename), self.retries, patience=self.patience
+        )
 
     @property
     def supports_read_many(self) -> bool:

@@ -29,6 +29,11 @@ def coalesce_ranges(ranges: Int64, gap: int) -> Int64:
     return merged
 
 
+def total_bytes(ranges: Int64) -> int:
+    """Return the bytes of ranges, start and stop offsets of shape ``[n, 2]``, together."""
+    return int((ranges[:, 1] - ranges[:, 0]).sum())
+
+
 def locate_ranges(ranges: Int64, spans: Int64) -> tuple[Int64, Int64]:
     """Return the span that contains each range, -1 for none, and the offset in it, both of shape ``[n]``.
 

@@ -30,6 +30,7 @@ from streamplug.plugin import resolve
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.equality import same
 from streamplug_testing.memory_shard import MemoryShard, check_scan
+from streamplug_testing.row_groups import check_damaged_row_groups, check_row_groups
 from streamplug_testing.samples import EXAMPLES, VALUES, Broken, Row, sort_columns, take_rows
 from streamplug_testing.shard_headers import check_damaged_heads, check_head, check_layout, info_of
 from streamplug_testing.writing import as_json, check_batch, check_mixed, written
@@ -246,6 +247,15 @@ class FormatTests(ConformanceBase):
     def test_damaged_heads_do_no_harm(self) -> None:
         shard = self.write(self.some_rows())
         check_damaged_heads(self.format(), shard.samples, shard.files, self.open(shard)[1])
+
+    def test_row_groups_have_what_the_whole_shard_has(self) -> None:
+        shard = self.write(self.some_rows())
+        check_row_groups(self.format(), shard.files, *self.open(shard))
+
+    def test_damaged_row_groups_do_no_harm(self) -> None:
+        shard = self.write(self.some_rows())
+        columns = self.open(shard)[1]
+        check_damaged_row_groups(self.format(), shard.samples, shard.files, columns)
 
     def test_many_shards_are_read_at_once(self) -> None:
         shards = [self.write(self.some_rows()[:count]) for count in (3, 7, 1)]

@@ -26,6 +26,7 @@ class ParquetTable:
         """
         try:
             import pyarrow
+            from streamplug_parquet.column_chunks import ColumnChunks
             from streamplug_parquet.footer import parsed, schema_of
             from streamplug_parquet.memory_bounds import DecodedSizes, naming
         except ImportError as error:
@@ -40,7 +41,8 @@ class ParquetTable:
         with naming(str(path)):
             self._metadata = about = parsed(self._data)
             names = schema_of(about).names
-            self._sizes = DecodedSizes(memoryview(self._data).cast("B"), about)
+            view = memoryview(self._data).cast("B")
+            self._sizes = DecodedSizes(view, ColumnChunks(view, about))
         if lacking := sorted(set(columns) - set(names)):
             raise DataError(f"{path}: lacks the columns {', '.join(lacking)}")
         self.groups = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
