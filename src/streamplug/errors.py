@@ -94,7 +94,13 @@ class ObjectReplaced(Transient):
 
 
 class DataError(StreamplugError, ValueError):
-    """Base of errors about invalid stored data."""
+    """Base of errors about invalid stored data.
+
+    Attributes:
+        is_as_indexed: Whether the data have the digest of the index, so that another copy would fail alike.
+    """
+
+    is_as_indexed: bool = False
 
 
 class InvalidIndexError(DataError):

@@ -32,7 +32,7 @@ from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardInfo, ShardReader, lazy_values
 from streamplug.read.memory_map import MappedFiles
 from streamplug.read.stream_shards import StreamShards
-from streamplug.transfer import map_disk_errors
+from streamplug.transfer import has_digest, map_disk_errors
 from streamplug.types import ColumnValues, Int64, Sample
 
 _Errors = tuple[type[StreamplugError], ...]
@@ -125,6 +125,7 @@ class OpenShard:
         self.recent = False  # whether it was used since it was last considered for closing
         self.row: Callable[[int], Sample] | None = None
         self._files = files
+        self._is_as_indexed: bool | None = None
 
     @cached_property
     def name_of(self) -> Callable[[int], str | None] | None:
@@ -181,6 +182,15 @@ class OpenShard:
     def located(self, error: DataError) -> DataError:
         """Return the error with the name of this shard in front."""
         return type(error)(f"{self.where}: {error}")
+
+    def is_as_indexed(self, info: ShardInfo) -> bool:
+        """Return whether its files have digests of the index; they are read once.
+
+        False if the index has none, or no whole files are open.
+        """
+        if self._is_as_indexed is None:
+            self._is_as_indexed = _have_digests(info, self._files)
+        return self._is_as_indexed
 
     def evicted(self) -> bool:
         """Return whether its files were deleted or replaced, and only the mapping keeps their disk space."""
@@ -269,9 +279,11 @@ class OpenShards(StreamShards):
     def repair(self, shard: int, damaged: OpenShard, error: DataError) -> OpenShard | None:
         """Download a shard with a damaged sample again, once in a process.
 
-        Return the new shard; None if it was repaired before, or is read in place.
+        Return the new shard; None if it was repaired before, is read in place, or is as the index says.
         """
         with self._repair_lock:  # only one of the threads that find the damage downloads it
+            if damaged.is_as_indexed(self._index.shard(shard)):
+                return None
             if not damaged.evicted():
                 if shard in self._repaired:
                     return None
@@ -350,6 +362,8 @@ class OpenShards(StreamShards):
             try:
                 opened = self._open_files(shard, files)
             except DataError as error:
+                if _have_digests(self._index.shard(shard), files):
+                    raise  # a new copy would be the same
                 # A new copy may be intact. If not, it is discarded, too, so that no process uses it.
                 if not self._store.discard(shard, files.inode_of) or is_repaired:
                     raise
@@ -397,6 +411,12 @@ class OpenShards(StreamShards):
                 f"{where}: {error}; the file is damaged, write or copy it again"
             ) from error
         return OpenShard(reader, self.selections[self._index.schema_of[shard]], where, files)
+
+
+def _have_digests(info: ShardInfo, files: MappedFiles) -> bool:
+    """Return whether there are files of a shard, and all have digests of the index."""
+    data = files.data
+    return bool(data) and all(has_digest(data[role], info.files[role].raw) for role in data)
 
 
 _all: WeakSet[OpenShards] = WeakSet()

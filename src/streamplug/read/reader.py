@@ -289,6 +289,7 @@ class Reader:
         shards, of_stream = self._find(number)
         repaired = shards.repair(of_stream, shard, located)
         if repaired is None:
+            located.is_as_indexed = shard.is_as_indexed(shards.info(of_stream))
             raise located from error
         try:
             return repaired, read(repaired)

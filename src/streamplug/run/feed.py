@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -232,7 +232,7 @@ class Feed:
         blocks, limits = self.bounded(blocks, process)
         return prefetch_blocks(
             blocks,
-            TolerantReader(reader) if substitution else reader,
+            TolerantReader(reader, substitution.bad_samples) if substitution else reader,
             use,
             limits,
             num_threads=num_threads,
@@ -300,12 +300,21 @@ class _Share:
 
 
 class TolerantReader:
-    """Needs of a reader, of which those that cannot be fetched fail where their samples are read."""
+    """Needs of a reader, of which those that cannot be fetched fail where their samples are read.
 
-    def __init__(self, reader: SampleReader) -> None:
-        self._reader = reader
-        self.needs, self.weight = reader.needs, reader.weight
+    Those of `bad_samples`, which are not read, are left out.
+    """
+
+    def __init__(self, reader: SampleReader, bad_samples: Collection[int]) -> None:
+        self._reader, self._bad_samples = reader, bad_samples
+        self.weight = reader.weight
         self.claim, self.release = reader.claim, reader.release
+
+    def needs(self, ids: Int64) -> Sequence[Need]:
+        """Return what must be fetched to read the samples that may be readable."""
+        if self._bad_samples:
+            ids = ids[~np.isin(ids, list(self._bad_samples))]
+        return self._reader.needs(ids)
 
     def ensure(self, need: Need) -> None:
         """Fetch a need, if possible."""

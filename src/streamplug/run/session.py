@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from threading import get_ident
 from typing import Any
 
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, DataError
 from streamplug.plan import Position
 from streamplug.read import SampleReader
 from streamplug.run import shared_epoch
@@ -56,6 +56,8 @@ class Session:
             tuple[int, int], Substitution
         ] = {}  # by epoch and number of the loop
         self._handover = Handover()
+        # Errors by samples that no other copy can mend, which substitution does not try again.
+        self.bad_samples: dict[int, DataError] = {}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)

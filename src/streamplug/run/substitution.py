@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain, compress
 from threading import Lock
@@ -74,7 +75,11 @@ class SubstitutionOptions:
 class Substitution:
     """Substitutes samples of one epoch in one process; several threads may read at once.
 
-    Samples and shards that failed are not tried again.
+    Samples and shards that failed are not tried again. Samples that cannot be decoded, of files that have the
+    digest of the index, are not tried in later epochs either.
+
+    Attributes:
+        bad_samples: Their errors, of all epochs in this process.
     """
 
     def __init__(self, session: Session, epoch: int, number: int) -> None:
@@ -86,9 +91,11 @@ class Substitution:
                 "size: give batch_size="
             )
         self._session, self.epoch, self.number = session, epoch, number
+        self.bad_samples = session.bad_samples
         # Plan, number and sample ids of a global batch.
         self._latest: tuple[Epoch, int, Int64] | None = None
-        self._causes: dict[int, str] = {}  # by sample that cannot be read
+        # By sample that cannot be read; a copy of the dict, to which other threads may add.
+        self._causes = {n: _describe(error) for n, error in self.bad_samples.copy().items()}
         self._distinct: set[int] = set()
         self._listed: list[str] = []
         self._lock = Lock()
@@ -100,16 +107,27 @@ class Substitution:
         `read` may return an iterator over the batches of the block that reads them one by one.
         """
         try:
-            values = read(block)
+            values = None if self._known(block) else read(block)
         except Exception as error:  # noqa: BLE001 - decoders can raise anything
             _raise_others(error)
-        else:
+            values = None
+        if values is not None:
             if isinstance(values, Iterator):
                 values = cast("T", self._batches(block, values, read))
             yield block, values
             return
         for part in block.split():
             yield part, self.read_batch(part, read)
+
+    def _known(self, block: Block) -> list[tuple[int, DataError]]:
+        """Return the samples of a block that are known to be bad, and their errors."""
+        bad = self.bad_samples
+        if not bad:
+            return []
+        found = [(n, copy(bad[n])) for n in dict.fromkeys(block.ids.tolist()) if n in bad]
+        for sample, error in found:  # which another thread may have found in this epoch
+            self._causes.setdefault(sample, _describe(error))
+        return found
 
     def _batches(
         self, block: Block, batches: Iterator[Any], read: Callable[[Block], Any]
@@ -143,15 +161,16 @@ class Substitution:
             TooManyBadSamplesError: If more samples of the epoch were substituted than `max_errors`.
             Exception: The error of a sample for which there is no substitute.
         """
+        probe = probe or read
+        substitutes = {n: self._choose(block.step, n, e, probe) for n, e in self._known(block)}
         try:
-            return _complete(read(block))
+            values = _complete(read(_with_substitutes(block, substitutes)))
         except Exception as error:
             _raise_others(error)
-            substitutes = dict(self._substitutes(block, probe or read))
+            substitutes = dict(self._substitutes(block, probe))
             if not substitutes:
                 raise
-        ids = [substitutes.get(sample, sample) for sample in block.ids.tolist()]
-        values = _complete(read(Block.of_batch(block.step, ids)))
+            values = _complete(read(_with_substitutes(block, substitutes)))
         for sample, substitute in substitutes.items():
             self._record(block.step, sample, substitute)
         return values
@@ -212,7 +231,8 @@ class Substitution:
         # Decided before any substitute is tried: that, and other threads, add to `_causes`.
         is_known = [sample in self._causes for sample in ids]
         for sample in compress(ids, is_known):
-            yield sample, self._choose(block.step, sample, DataError(self._causes[sample]), probe)
+            known = copy(self.bad_samples.get(sample)) or DataError(self._causes[sample])
+            yield sample, self._choose(block.step, sample, known, probe)
         untried = [sample for sample, known in zip(ids, is_known) if not known]
         for sample, error in self._failures(block.step, untried, probe):
             yield sample, self._choose(block.step, sample, error, probe)
@@ -238,6 +258,8 @@ class Substitution:
             _raise_others(error)
             if len(ids) == 1:
                 self._causes[ids[0]] = _describe(error)
+                if isinstance(error, DataError) and error.is_as_indexed:
+                    self.bad_samples[ids[0]] = copy(error)
             return error
         return None
 
@@ -307,6 +329,14 @@ class Substitution:
                 f"{count} samples of epoch {self.epoch} could not be read on this rank, more than "
                 f"max_errors={limit}; the first of this process: {'; '.join(self._listed)}"
             )
+
+
+def _with_substitutes(block: Block, substitutes: Mapping[int, int]) -> Block:
+    """Return a block of one batch with substitutes for some samples."""
+    if not substitutes:
+        return block
+    ids = [substitutes.get(sample, sample) for sample in block.ids.tolist()]
+    return Block.of_batch(block.step, ids)
 
 
 def _complete(values: T) -> T:

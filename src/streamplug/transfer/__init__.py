@@ -77,7 +77,7 @@ from streamplug.transfer.stall_timeout import (
     TimeoutStorage,
 )
 from streamplug.transfer.tempdir import TemporaryDirectory, check_private, make_temp_root, temp_root
-from streamplug.transfer.verify import size_error, verify_file
+from streamplug.transfer.verify import has_digest, size_error, verify_file
 
 __all__ = [
     "CAUSES",
@@ -131,6 +131,7 @@ __all__ = [
     "file_lock",
     "file_versions",
     "find_scan_file",
+    "has_digest",
     "job_clock",
     "lock_slot",
     "lock_slot_path",

@@ -8,7 +8,7 @@ from streamplug.errors import ConfigError, CorruptShardError, HashMismatchError
 from streamplug.index import hash_names, new_hash
 from streamplug.plugin_kit import HEAD_BYTES, describe_misnamed
 from streamplug.transfer.ranges import open_cancellable
-from streamplug.types import FileInfo
+from streamplug.types import Bytes1D, FileInfo
 
 _READ_BYTES = 1 << 18
 # From fastest to slowest.
@@ -41,6 +41,17 @@ def verify_file(path: Path, file: FileInfo, algorithm: str | None, where: str) -
             f"{where} has {name} {digest.hexdigest()}, the index says {file.hashes[name]}; "
             "its content is damaged, write or copy it again"
         )
+
+
+def has_digest(data: Bytes1D, file: FileInfo) -> bool:
+    """Return whether the content of a file has the fastest digest in the index; False if that has none."""
+    name = _choose(file, None, file.basename)
+    if name is None:
+        return False
+    digest = new_hash(name)
+    for at in range(0, len(data), _READ_BYTES):
+        digest.update(data[at : at + _READ_BYTES].data)
+    return digest.hexdigest() == file.hashes[name].lower()
 
 
 def size_error(path: Path, where: str, size: int) -> CorruptShardError:
