@@ -19,6 +19,7 @@ _OWN: OptionTypes = {
     "anon": bool,
     "connect_timeout": (int, float),
     "endpoint_url": str,
+    "hedge": bool,
     "read_timeout": (int, float),
 }
 _PASSED_ON: OptionTypes = {

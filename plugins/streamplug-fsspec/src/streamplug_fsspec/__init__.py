@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from streamplug_fsspec.error_mapping import missing_bucket as missing_bucket
     from streamplug_fsspec.error_mapping import status_of as status_of
     from streamplug_fsspec.event_loop import IncomingFile as IncomingFile
-    from streamplug_fsspec.event_loop import gather_results as gather_results
     from streamplug_fsspec.event_loop import run_on_loop as run_on_loop
     from streamplug_fsspec.event_loop import store_on_loop as store_on_loop
     from streamplug_fsspec.fsspec_storage import FsspecStorage as FsspecStorage
     from streamplug_fsspec.fsspec_storage import version_of as version_of
+    from streamplug_fsspec.hedging import make_hedges as make_hedges
     from streamplug_fsspec.http import HttpStorage as HttpStorage
     from streamplug_fsspec.http_headers import check_header_values as check_header_values
     from streamplug_fsspec.memory import MemoryStorage as MemoryStorage
@@ -60,7 +60,8 @@ else:
             "client_storage": "ClientStorage MAX_CONCURRENT_READS read_concurrently",
             "error_mapping": "NO_TLS_TEXT RETRYABLE_STATUSES client_error error_of_status lacks_tls "
             "missing_bucket status_of",
-            "event_loop": "IncomingFile gather_results run_on_loop store_on_loop",
+            "event_loop": "IncomingFile run_on_loop store_on_loop",
+            "hedging": "make_hedges",
             "fsspec_storage": "FsspecStorage version_of",
             "http": "HttpStorage",
             "http_headers": "check_header_values",

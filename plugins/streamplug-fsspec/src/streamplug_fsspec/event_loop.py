@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,11 +24,6 @@ def run_on_loop(loop: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Run a coroutine and return its result; cancel it and raise `Cancelled` if the consumer stops."""
     with _running(loop, make) as ended:
         return ended.result()
-
-
-async def gather_results(makers: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
-    """Await several awaitables concurrently; return their results or exceptions."""
-    return await asyncio.gather(*(make() for make in makers), return_exceptions=True)
 
 
 def store_on_loop(

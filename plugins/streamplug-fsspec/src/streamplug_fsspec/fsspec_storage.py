@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -22,10 +22,10 @@ from streamplug_fsspec.client_storage import ClientStorage
 from streamplug_fsspec.error_mapping import status_of
 from streamplug_fsspec.event_loop import (
     IncomingFile,
-    gather_results,
     run_on_loop,
     store_on_loop,
 )
+from streamplug_fsspec.hedging import make_hedges
 from streamplug_fsspec.object_version import conditional_reads, one_version
 from streamplug_fsspec.shared_clients import forget_client
 
@@ -68,8 +68,10 @@ class FsspecStorage(ClientStorage):
     asynchronous: ClassVar[bool] = False
     can_create: ClassVar[bool] = False
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, *, hedge: bool | None = None, **options: Any) -> None:
+        """Set the location and its options; `hedge` is as for `make_hedges`."""
         super().__init__(url, **options)
+        self._hedges = make_hedges(self.url, hedge, can_cancel=self.asynchronous)
         # For fsspec, a URL with one slash is a path in the working directory.
         if match := _ONE_SLASH.match(url):
             raise ConfigError(f"{self.url}: write {match[1]}:// with two slashes")
@@ -151,7 +153,16 @@ class FsspecStorage(ClientStorage):
         requests = [
             partial(read, path, start=start, end=stop, version=version) for start, stop in ranges
         ]
-        results: list[Any] = self.run(partial(gather_results, requests))
+        return self._gather(requests, ranges)
+
+    def _gather(
+        self,
+        requests: Sequence[Callable[[], Awaitable[Any]]],
+        ranges: Sequence[tuple[int, int]],
+    ) -> list[Any]:
+        """Return what each request for a range returns, or its exception."""
+        sizes = [stop - start for start, stop in ranges]
+        results: list[Any] = self.run(partial(self._hedges.gather, requests, sizes))
         return results
 
     def version_reader(self) -> Any:
@@ -213,10 +224,9 @@ class FsspecStorage(ClientStorage):
             requests = [
                 partial(read_part, path, start=start, end=stop) for path, start, stop in parts
             ]
-            results: list[Any] = self.run(partial(gather_results, requests))
-        else:
-            paths, starts, stops = map(list, zip(*parts, strict=True))
-            results = self.filesystem().cat_ranges(paths, starts, stops, on_error="return")
+            return self._gather(requests, [part[1:] for part in parts])
+        paths, starts, stops = map(list, zip(*parts, strict=True))
+        results: list[Any] = self.filesystem().cat_ranges(paths, starts, stops, on_error="return")
         return results
 
     def part_reader(self) -> Any:

@@ -19,6 +19,7 @@ _CONSISTENCY = ("md5", "none", "size")
 _OWN: OptionTypes = {
     "anon": bool,
     "connect_timeout": (int, float),
+    "hedge": bool,
     "read_timeout": (int, float),
     "token": (str, Mapping),
 }

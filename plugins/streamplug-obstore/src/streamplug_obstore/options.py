@@ -19,6 +19,7 @@ _COMMON: OptionTypes = {
     "client_options": Mapping,
     "config": Mapping,
     "connect_timeout": (int, float),
+    "hedge": bool,
     "read_timeout": (int, float),
     "retry_config": Mapping,
 }
@@ -38,7 +39,9 @@ def check(what: str, options: Mapping[str, Any], own: OptionTypes) -> dict[str, 
     check_options(what, options, {**_COMMON, **own})
     check_url(what, options, "endpoint_url", "https://host:port")
     check_positive(what, options, "connect_timeout", "read_timeout")
-    set_options = {name: value for name, value in options.items() if value is not None}
+    set_options = {
+        name: value for name, value in options.items() if value is not None and name != "hedge"
+    }
     if "endpoint_url" in set_options:  # obstore appends a path
         set_options["endpoint_url"] = set_options["endpoint_url"].rstrip("/")
     return set_options

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from streamplug_fsspec import (
     ClientStorage,
-    gather_results,
+    make_hedges,
     one_version,
     preallocate,
     run_on_loop,
@@ -53,8 +53,9 @@ class ObstoreStorage(ClientStorage):
         """What the store depends on besides the options: bucket and host, or the location."""
         return (self._location,)
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, *, hedge: bool | None = None, **options: Any) -> None:
         super().__init__(url.removeprefix(_PREFIX), **options)
+        self._hedges = make_hedges(self.url, hedge, can_cancel=True)
         self._prefix = ""
 
     @abstractmethod
@@ -134,9 +135,9 @@ class ObstoreStorage(ClientStorage):
                 return memoryview(await response.bytes_async()), version_of(response.meta)
 
             # Not `get_ranges`, which reads adjacent ranges as one.
-            results = run_on_loop(
-                get_loop(), partial(gather_results, [partial(one, *r) for r in ranges])
-            )
+            requests = [partial(one, *each) for each in ranges]
+            sizes = [stop - start for start, stop in ranges]
+            results = run_on_loop(get_loop(), partial(self._hedges.gather, requests, sizes))
             errors = [result for result in results if isinstance(result, Exception)]
             if any(map(ignores_ranges, errors)):
                 return [], ""  # each range would transfer the whole object
@@ -163,9 +164,9 @@ class ObstoreStorage(ClientStorage):
             async def one(key: str, start: int, stop: int) -> Any:
                 return await get(store, self._path(key), start=start, end=stop)
 
-            results = run_on_loop(
-                get_loop(), partial(gather_results, [partial(one, *part) for part in parts])
-            )
+            requests = [partial(one, *part) for part in parts]
+            sizes = [stop - start for _, start, stop in parts]
+            results = run_on_loop(get_loop(), partial(self._hedges.gather, requests, sizes))
         if any(isinstance(part, Exception) and ignores_ranges(part) for part in results):
             return super().read_many(parts)
         return [self._part(key, part) for (key, _, _), part in zip(parts, results)]

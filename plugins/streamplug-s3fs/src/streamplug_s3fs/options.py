@@ -39,6 +39,7 @@ _OWN: OptionTypes = {
     "addressing_style": str,
     "connect_timeout": (int, float),
     "read_timeout": (int, float),
+    "hedge": bool,
 }
 _PASSED_ON: OptionTypes = {
     "cache_regions": bool,
