@@ -116,7 +116,7 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         shuffle_algo: Name of the shuffle algorithm: ``"window"``, ``"global"``, or a plugin's.
         shuffle_seed: Seed of the order, the same on all ranks.
         shuffle_block_size: Number of samples that are shuffled together; None for the algorithm's default, or
-            for as many as the shards that `cache_limit` holds allow.
+            for as many as the shards that `cache_limit` holds allow, which is then the same on all ranks.
             ``"global"``, and ``"naive"`` of streamplug-mosaic, shuffle all samples whatever it is.
         partition_algo: Name of the partition of the order among ranks. ``"elastic"`` pads the epoch to whole
             global batches, the same on all worlds; ``"orig"`` and ``"relaxed"`` of streamplug-mosaic repeat

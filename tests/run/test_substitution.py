@@ -368,7 +368,8 @@ def test_a_later_epoch_tries_again(copied, intact, tmp_path):
 def test_a_small_cache(copied, intact, tmp_path, how):
     (copied.root / "shard.00007.mds").unlink()
     noted, planned = Noted(), plan(intact)
-    dataset = make(None, noted, **far(copied, tmp_path, "shard"), cache_limit=8000)
+    small = {"cache_limit": 8000, "shuffle_block_size": 1 << 18}
+    dataset = make(None, noted, **far(copied, tmp_path, "shard"), **small)
     assert read(dataset, how) == replaced(planned, noted.events)
     assert len(noted.events) == 20
     assert dataset.stats().evictions > 0

@@ -62,7 +62,7 @@ def test_batches_come_in_order_from_wherever(root, tmp_path, threads, how):
         kwargs = {
             "local": {},
             "cache": far,
-            "small cache": {**far, "cache_limit": 20_000},
+            "small cache": {**far, "cache_limit": 20_000, "shuffle_block_size": 1 << 18},
             "ranges": {"remote": far["remote"], "access": "range"},
         }[how]
         dataset = make(root, **kwargs)
