@@ -37,7 +37,7 @@ class Headspace:
 
     @property
     def factor(self) -> float:
-        """How many times as fast as the loop the fastest one is: near 1 if data limits it, else the model."""
+        """The fastest rate divided by that of the loop: near 1 if data limits it, else the model does."""
         return self.batches_per_second / self.loop_batches_per_second
 
 
