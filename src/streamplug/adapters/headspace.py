@@ -37,7 +37,7 @@ class Headspace:
 
     @property
     def factor(self) -> float:
-        """The fastest rate divided by that of the loop: near 1 if data limits it, else the model does."""
+        """The fastest rate divided by that of the loop; near 1 if data limits it, and not the model."""
         return self.batches_per_second / self.loop_batches_per_second
 
 
