@@ -68,6 +68,7 @@ def opened(root, cache, source: str, ranks: int, rank: int) -> StreamingDataset:
     return StreamingDataset(
         streams=[stream("a", 0.65), stream("b", 0.35)],
         batching_method="stratified",
+        shuffle_block_size=1 << 18,  # not that of a limited cache
         epoch_size=EPOCH,
         shuffle=True,
         batch_size=GLOBAL // ranks,

@@ -49,10 +49,24 @@ def far(server, **wishes):
     return StreamingDataset(remote=f"{server.url}/set", download_retry=0, **wishes)
 
 
+@pytest.fixture(autouse=True)
+def others():
+    """Threads of other tests of this process, which may have ended theirs only just."""
+    _OTHERS.clear()
+    _OTHERS.update(threading.enumerate())
+
+
+_OTHERS = set()
+
+
 def threads():
-    # Those of requests wait for the next one for a while; of other tests some may just have ended theirs.
+    # Those of requests wait for the next one for a while.
     end = time.monotonic() + 2 * IDLE_SECONDS
-    while names := [t.name for t in threading.enumerate() if t.name.startswith("streamplug")]:
+    while names := [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("streamplug") and thread not in _OTHERS
+    ]:
         if time.monotonic() > end:
             break
         time.sleep(0.01)

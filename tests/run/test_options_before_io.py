@@ -104,7 +104,7 @@ def test_weights_that_do_not_go_together_are_refused_first(server, tmp_path, wei
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"num_threads": 2, "collate_fn": list}, "num_threads="),
+        ({"num_threads": -1}, "num_threads=-1"),
         ({"batch_transform": dict, "transform": dict}, "batch_transform="),
         ({"in_order": False}, "in_order=False"),
         ({"batch_size": 5}, "batch_size=5"),

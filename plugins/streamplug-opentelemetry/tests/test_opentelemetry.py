@@ -184,10 +184,10 @@ def dropped_at(method, instruction):
     sys.settrace(trace)
     try:
         totals.add(lambda: Stats(samples=2), {}, second)
-        [before] = totals._observe("samples", CallbackOptions())
+        [before] = totals._observe({"samples": {}}, CallbackOptions())
     finally:
         sys.settrace(outer)
-    [after] = totals._observe("samples", CallbackOptions())
+    [after] = totals._observe({"samples": {}}, CallbackOptions())
     return before.value, after.value, not first
 
 

@@ -201,7 +201,7 @@ ALWAYS = (
         "Removes only the merged index from it",
     ),
     PeerDifference(
-        "Two data sets with a remote and the same `local=` at once",
+        "Two data sets with one remote and the same `local=` at once",
         "An error",
         "Allowed; they share the files",
     ),
