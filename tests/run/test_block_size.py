@@ -11,7 +11,7 @@ import pytest
 from streamplug import MDSWriter, StreamingDataset, World
 from streamplug.errors import StateError
 
-SAMPLES, PER_SHARD, DEFAULT = 4000, 20, 1 << 18
+SAMPLES, PER_SHARD, DEFAULT = 1200, 20, 1 << 18
 
 
 @pytest.fixture(scope="module")
