@@ -69,22 +69,22 @@ class Hedges:
 
     async def _gather(self, group: _Group) -> list[Any]:
         loop, late, num_waits = asyncio.get_running_loop(), self.late_seconds(), 0
-        start = begun = loop.time()
+        begun = loop.time()
+        end = None if late is None else begun + late
         for number in range(len(group.results)):
             group.send(number)
         while group.waiting:
-            left = None
-            if late is not None and num_waits < _MAX_ATTEMPTS - 1:
-                left = max(start + late - loop.time(), 0.0)
+            left = None if end is None else max(end - loop.time(), 0.0)
             # Until the first is late nothing has to be done for each answer.
             when = asyncio.FIRST_COMPLETED if num_waits else asyncio.ALL_COMPLETED
             done, _ = await asyncio.wait(group.waiting, timeout=left, return_when=when)
             for task in done:
                 if group.take(task):
-                    self._durations.append(group.ended.get(task, loop.time()) - begun)
-            if left is not None and loop.time() >= start + late:  # type: ignore[operator]  # it is known
+                    self._durations.append(group.ended[task] - begun)
+            if late is not None and end is not None and loop.time() >= end:
                 self._send_again(group)
-                num_waits, start = num_waits + 1, loop.time()
+                num_waits += 1
+                end = loop.time() + late if num_waits < _MAX_ATTEMPTS - 1 else None
         return group.results
 
     def _send_again(self, group: _Group) -> None:
@@ -107,7 +107,7 @@ def make_hedges(url: str, hedge: Any, *, can_cancel: bool) -> Hedges:
     Raises:
         ConfigError: If `hedge` is no such value, or the client cannot.
     """
-    if hedge not in (None, True, False):
+    if not (hedge is None or isinstance(hedge, bool)):
         raise ConfigError(
             f"{url}: the option 'hedge' must be true or false, not {type(hedge).__name__}"
         )
