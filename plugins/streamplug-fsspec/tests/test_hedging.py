@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 
 import pytest
 from streamplug_fsspec import FsspecStorage, hedging, make_hedges
@@ -204,3 +205,23 @@ def test_bad_options_are_refused():
     with pytest.raises(ConfigError, match="cannot cancel a request"):
         FsspecStorage("ftp://127.0.0.1/set", hedge=True)
     FsspecStorage("ftp://127.0.0.1/set", hedge=False)
+
+
+def test_an_answer_that_comes_as_the_first_is_late_is_taken():
+    hedges = Hedges()
+
+    async def main(server):
+        # The loop stands still past both moments: what awaits the answers is told that it waited long enough
+        # in the turn of the loop in which the answer comes.
+        async def answer():
+            await asyncio.sleep(hedging._MIN_LATE_SECONDS - 0.01)
+            return "a"
+
+        async def stand_still():
+            await asyncio.sleep(0)
+            time.sleep(2 * hedging._MIN_LATE_SECONDS)
+            return "b"
+
+        return await hedges.gather([answer, stand_still], [SIZE] * 2)
+
+    assert run(main, hedges) == ["a", "b"]

@@ -79,8 +79,9 @@ class Hedges:
             when = asyncio.FIRST_COMPLETED if num_waits else asyncio.ALL_COMPLETED
             done, _ = await asyncio.wait(group.waiting, timeout=left, return_when=when)
             for task in done:
-                if group.take(task):
-                    self._durations.append(group.ended[task] - begun)
+                ended = group.take(task)
+                if ended is not None:
+                    self._durations.append(ended - begun)
             if late is not None and end is not None and loop.time() >= end:
                 self._send_again(group)
                 num_waits += 1
@@ -125,39 +126,37 @@ class _Group:
         self.makers, self.sizes = makers, sizes
         self.results: list[Any] = [None] * len(makers)
         self.waiting: set[asyncio.Future[Any]] = set()
-        self.ended: dict[asyncio.Future[Any], float] = {}
         self._numbers: dict[asyncio.Future[Any], int] = {}
         self._attempts: list[list[asyncio.Future[Any]]] = [[] for _ in makers]
 
     def send(self, number: int) -> None:
-        task = asyncio.ensure_future(self.makers[number]())
-        task.add_done_callback(self._note_end)
+        task = asyncio.ensure_future(_timed(self.makers[number]))
+        task.add_done_callback(_take_error)
         self._numbers[task] = number
         self._attempts[number].append(task)
         self.waiting.add(task)
 
-    def _note_end(self, task: asyncio.Future[Any]) -> None:
-        self.ended[task] = task.get_loop().time()
-        if not task.cancelled():
-            task.exception()  # else asyncio logs that of an attempt that is not waited for
+    def take(self, task: asyncio.Future[Any]) -> float | None:
+        """Take an answer for the result, unless an attempt that may succeed is left.
 
-    def take(self, task: asyncio.Future[Any]) -> bool:
-        """Take an answer for the result, unless an attempt that may succeed is left; return whether it is."""
+        Returns:
+            The loop's time at its end; None of one that is not the result, or failed.
+        """
         self.waiting.discard(task)
         number = self._numbers[task]
         attempts = self._attempts[number]
         if task not in attempts:  # another one was first
-            return False
+            return None
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         attempts.remove(task)
         if error is not None and attempts:
-            return False
-        self.results[number] = task.result() if error is None else error
+            return None
+        self.results[number], ended = task.result() if error is None else (error, None)
         for other in attempts:
             other.cancel()
             self.waiting.discard(other)
         attempts.clear()
-        return error is None
+        return ended
 
     def open_numbers(self) -> list[int]:
         """Return the numbers of the requests without an answer."""
@@ -167,3 +166,14 @@ class _Group:
         """Cancel what is not done."""
         for task in self.waiting:
             task.cancel()
+
+
+async def _timed(maker: Maker) -> tuple[Any, float]:
+    """Await a request; return its result and the loop's time at its end."""
+    result = await maker()
+    return result, asyncio.get_running_loop().time()
+
+
+def _take_error(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # else asyncio logs that of an attempt that is not waited for
