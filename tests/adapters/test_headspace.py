@@ -8,22 +8,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from streamplug import Callback, MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
+from streamplug_testing.fakes import Noted  # noqa: E402
+
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 SIZE, BATCH, PAUSE = 120, 4, 0.02
-
-
-class Noted(Callback):
-    """Notes events."""
-
-    def __init__(self):
-        self.events = []
-
-    def on_event(self, event, world):
-        self.events.append(event)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streamplug_testing.fakes import Noted
 from streamplug_testing.http import serving
 
-from streamplug import Callback, MDSWriter, World
+from streamplug import MDSWriter, World
 from streamplug.builtin.mds import MDS
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import DataError, DecodeError
@@ -55,15 +56,6 @@ class Forgetful(dict):
         pass
 
 
-class Noted(Callback):
-    def __init__(self):
-        self.events = []
-
-    def on_event(self, event, world):
-        if isinstance(event, SampleSubstituted):
-            self.events.append(event)
-
-
 @pytest.fixture(autouse=True)
 def _none_fails(monkeypatch):
     FAILING.clear()
@@ -90,7 +82,7 @@ def make(noted=None, ranks=1, rank=0, **options):
         shuffle=True,
         on_error="substitute",
         decoders={"n": Failing},
-        callbacks=[noted or Noted()],
+        callbacks=[noted or Noted(SampleSubstituted)],
         world=World(ranks_per_node=ranks, rank=rank),
     )
 
@@ -106,7 +98,7 @@ def run(folder, how, ranks, remembers, resumed=0):
     """Return what each rank reads in three epochs, its substitutions, and its states."""
     found = []
     for rank in range(ranks):
-        noted = Noted()
+        noted = Noted(SampleSubstituted)
         dataset = make(noted, ranks, rank, local=str(folder))
         if not remembers:
             dataset.session.bad_samples = Forgetful()
@@ -202,7 +194,7 @@ def test_a_damaged_copy_is_fetched_again_and_not_remembered(tmp_path):
     at = data.rindex(np.int64(25).tobytes())
     path.write_bytes(data[:at] + np.int64(999).tobytes() + data[at + 8 :])
     FAILING.add(999)
-    noted = Noted()
+    noted = Noted(SampleSubstituted)
     anew = make(noted, remote=str(far), local=str(tmp_path / "near"))
     assert sorted(HOW["samples"](anew)) == list(range(SIZE))
     assert (noted.events, anew.session.bad_samples) == ([], {})

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from streamplug_testing.fakes import FailingInts
+from streamplug_testing.fakes import FailingInts, Noted
 from streamplug_testing.http import serving
 
-from streamplug import Callback, MDSWriter, Stream, World
+from streamplug import MDSWriter, Stream, World
 from streamplug.builtin.encodings.json import Json
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import (
@@ -73,19 +73,10 @@ def at_once(monkeypatch):
     monkeypatch.setattr(retry, "backoff_seconds", lambda _: 0.0)
 
 
-class Noted(Callback):
-    def __init__(self):
-        self.events = []
-
-    def on_event(self, event, world):
-        if isinstance(event, SampleSubstituted):
-            self.events.append(event)
-
-
 def make(place, noted=None, **options):
     place = {} if place is None else {"local": str(place)}
     options = {"batch_size": BATCH, "shuffle": True, "on_error": "substitute"} | options
-    return StreamingDataset(**place, **options, callbacks=[noted or Noted()])
+    return StreamingDataset(**place, **options, callbacks=[noted or Noted(SampleSubstituted)])
 
 
 def read(dataset, how="samples"):
@@ -113,7 +104,7 @@ HOW = ["samples", "batches", "threads"]
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.usefixtures("always")
 def test_damaged_samples_are_substituted_by_others_of_their_step(damaged, intact, how, caplog):
-    noted, planned = Noted(), plan(intact)
+    noted, planned = Noted(SampleSubstituted), plan(intact)
     dataset = make(damaged, noted)
     with caplog.at_level(logging.WARNING, "streamplug.read"):
         found = read(dataset, how)
@@ -193,7 +184,7 @@ def step_contents(two, ranks, first=0, **options):
     """Return what all ranks read in each step, and the substitutions of each step."""
     steps, events = {}, set()
     for rank in range(ranks):
-        noted = Noted()
+        noted = Noted(SampleSubstituted)
         world = World(
             nodes=2 if ranks % 2 == 0 else 1, ranks_per_node=max(ranks // 2, 1), rank=rank
         )
@@ -267,7 +258,7 @@ def test_the_campaign(tmp_path):
     def run(ranks, first=0):
         columns, events = [], []
         for rank in range(ranks):
-            noted = Noted()
+            noted = Noted(SampleSubstituted)
             dataset = make(
                 tmp_path / "big",
                 noted,
@@ -323,7 +314,7 @@ def copied(tmp_path):
 @pytest.mark.usefixtures("always", "at_once")
 def test_a_missing_shard_is_substituted_and_asked_for_once(copied, intact, tmp_path, access, how):
     (copied.root / "shard.00007.mds").unlink()
-    noted, planned = Noted(), plan(intact)
+    noted, planned = Noted(SampleSubstituted), plan(intact)
     dataset = make(None, noted, **far(copied, tmp_path, access))
     found = read(dataset, how)
     assert found == replaced(planned, noted.events)
@@ -340,7 +331,7 @@ def test_a_missing_shard_is_substituted_and_asked_for_once(copied, intact, tmp_p
 def test_of_a_truncated_shard_what_can_be_read_is(copied, intact, tmp_path, access):
     path = copied.root / "shard.00007.mds"
     path.write_bytes(path.read_bytes()[:-100])
-    noted, planned = Noted(), plan(intact)
+    noted, planned = Noted(SampleSubstituted), plan(intact)
     dataset = make(None, noted, **far(copied, tmp_path, access))
     assert read(dataset) == replaced(planned, noted.events)
     lost = {e.sample for e in noted.events}
@@ -354,7 +345,7 @@ def test_a_later_epoch_tries_again(copied, intact, tmp_path):
     path = copied.root / "shard.00007.mds"
     data = path.read_bytes()
     path.unlink()
-    noted = Noted()
+    noted = Noted(SampleSubstituted)
     dataset, whole = make(None, noted, **far(copied, tmp_path, "shard")), make(intact)
     assert read(dataset) == replaced(read(whole), noted.events)
     path.write_bytes(data)
@@ -367,7 +358,7 @@ def test_a_later_epoch_tries_again(copied, intact, tmp_path):
 @pytest.mark.usefixtures("at_once")
 def test_a_small_cache(copied, intact, tmp_path, how):
     (copied.root / "shard.00007.mds").unlink()
-    noted, planned = Noted(), plan(intact)
+    noted, planned = Noted(SampleSubstituted), plan(intact)
     small = {"cache_limit": 8000, "shuffle_block_size": 1 << 18}
     dataset = make(None, noted, **far(copied, tmp_path, "shard"), **small)
     assert read(dataset, how) == replaced(planned, noted.events)
@@ -394,7 +385,7 @@ def fail(path, byte_range, data):
 @pytest.mark.usefixtures("at_once")
 def test_a_shard_out_of_reach_is_not_tried_again_for_each_sample(copied, tmp_path, access):
     copied.lie = lambda path, part, data: fail(0, 0, 0) if "00007" in path else data
-    noted = Noted()
+    noted = Noted(SampleSubstituted)
     dataset = make(None, noted, **far(copied, tmp_path, access), predownload=0)
     read(dataset)
     assert {e.sample for e in noted.events} == set(range(140, 160))
@@ -420,7 +411,7 @@ def test_a_storage_that_is_down_is_not_asked_for_every_shard(copied, tmp_path, a
 @pytest.mark.parametrize("how", HOW)
 def test_decoders_may_fail_in_any_way(intact, how):
     FAILING.update(BAD)
-    noted = Noted()
+    noted = Noted(SampleSubstituted)
     dataset = make(intact, noted, decoders={"n": failing_ints})
     planned = plan(intact)
     assert read(dataset, how) == replaced(planned, noted.events)
@@ -439,7 +430,7 @@ class Picky(StreamingDataset):
 
 
 def test_an_overridden_getitem_may_fail_in_any_way(intact):
-    noted = Noted()
+    noted = Noted(SampleSubstituted)
     options = {"batch_size": BATCH, "shuffle": True}
     dataset = Picky(local=str(intact), **options, on_error="substitute", callbacks=[noted])
     assert read(dataset) == replaced(plan(intact), noted.events)
@@ -522,7 +513,7 @@ def test_a_batch_of_one_sample_has_no_substitute(damaged):
 
 def test_two_samples_of_one_step_that_are_padding(tmp_path):
     write(tmp_path / "few", 10, bad=[3])
-    noted = Noted()
+    noted = Noted(SampleSubstituted)
     found = read(make(tmp_path / "few", noted, shuffle=False, batch_size=16))
     assert len(found[0]) == 16
     assert [(e.sample, e.substitute) for e in noted.events] == [(3, 8)]
@@ -533,7 +524,7 @@ def test_two_samples_of_one_step_that_are_padding(tmp_path):
 
 
 def test_errors_are_counted_by_loop_where_two_loops_take_turns(damaged):
-    dataset = make(damaged, Noted(), max_errors=4)
+    dataset = make(damaged, Noted(SampleSubstituted), max_errors=4)
     with pytest.raises(TooManyBadSamplesError, match=r"5 samples of epoch [01] could not be read"):
         for _ in zip(dataset.batches(), dataset.batches()):
             pass
@@ -542,7 +533,7 @@ def test_errors_are_counted_by_loop_where_two_loops_take_turns(damaged):
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(("most", "fails"), [(4, True), (5, False), (0.0125, False), (0.012, True)])
 def test_more_errors_than_the_limit_are_raised(damaged, how, most, fails):
-    noted = Noted()
+    noted = Noted(SampleSubstituted)
     dataset = make(damaged, noted, max_errors=most)
     if not fails:
         for _ in range(2):  # each epoch counts anew

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from streamplug_testing.fakes import Noted
 from streamplug_testing.http import serving
 from streamplug_views import View
 
-from streamplug import Callback, MDSWriter
+from streamplug import MDSWriter
 from streamplug.dataset import StreamingDataset
 from streamplug.interfaces import SampleSubstituted
 
@@ -25,15 +26,6 @@ def root(tmp_path):
     return root
 
 
-class Noted(Callback):
-    def __init__(self):
-        self.events = []
-
-    def on_event(self, event, world):
-        if isinstance(event, SampleSubstituted):
-            self.events.append(event)
-
-
 def lost_of(name, shard):
     if name == "selected":
         return set(range(5 * shard, 5 * shard + 5))
@@ -47,7 +39,7 @@ def lost_of(name, shard):
     [("selected", "set"), ("joined", "set"), ("joined", "more"), ("both", "set")],
 )
 def test_what_a_missing_shard_holds_is_substituted(root, tmp_path, view, missing, access, how):
-    noted = Noted()
+    noted = Noted(SampleSubstituted)
     options = {"batch_size": 25, "shuffle": True, "access": access}
     with serving(root) as server:
         whole = StreamingDataset(local=str(root / view), **options | {"access": "shard"})

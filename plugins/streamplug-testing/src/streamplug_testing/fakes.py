@@ -1,4 +1,4 @@
-"""Wrappers of storages and encodings that add latency or failures, or count operations."""
+"""Fakes: storages and encodings with latency, failures or counts, and a callback that collects events."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streamplug.errors import StorageError, Transient
-from streamplug.interfaces import Encoding, GatherBuffer, Storage
-from streamplug.types import Buffer, ColumnValues, Int64, ObjectInfo
+from streamplug.interfaces import Callback, Encoding, Event, GatherBuffer, Storage
+from streamplug.types import Buffer, ColumnValues, Int64, ObjectInfo, World
 
 T = TypeVar("T")
 
@@ -229,3 +229,19 @@ class FailingInts(Encoding):
     def _check(self, value: int) -> None:
         if value in self.failing:
             raise RuntimeError(f"{value} is not to be read")
+
+
+class Noted(Callback):
+    """A callback that collects events.
+
+    Attributes:
+        events: The events of the kind, in order.
+    """
+
+    def __init__(self, kind: type = object) -> None:
+        self.events: list[Any] = []
+        self._kind = kind
+
+    def on_event(self, event: Event, world: World) -> None:
+        if isinstance(event, self._kind):
+            self.events.append(event)
