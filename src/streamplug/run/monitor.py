@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 from streamplug.display import FetchProgress, interactive
 from streamplug.errors import ConfigError
@@ -15,6 +15,7 @@ from streamplug.run.feed import Block
 from streamplug.transfer import CAUSES, Counters, LoopClock, Observer
 from streamplug.types import World
 
+T = TypeVar("T")
 _WAIT_NAMES = tuple(f"{cause}_wait_seconds" for cause in CAUSES)
 
 
@@ -72,32 +73,13 @@ class Monitor:
         self.observer.drop_callbacks()
         self._progress_bar = False
 
-    @contextmanager
-    def count_yielded(self, block: Block) -> Iterator[None]:
+    def count_yielded(self, block: Block) -> AbstractContextManager[None]:
         """Count the batches and samples that are yielded from a block."""
-        pid = os.getpid()
-        self.stats.live.add(block)
-        try:
-            yield
-        finally:
-            if pid == os.getpid():
-                self.stats.end_block(block)
-            else:  # A forked process ends its copy of the loop, too, perhaps when it can import nothing more.
-                self.stats.live.discard(block)
+        return _counted(block, self.stats.live, self.stats.end_block)
 
-    @contextmanager
-    def count_waits(self, clock: LoopClock) -> Iterator[None]:
+    def count_waits(self, clock: LoopClock) -> AbstractContextManager[None]:
         """Count the seconds that a clock counts inside the block."""
-        pid = os.getpid()
-        self.stats.clocks.add(clock)
-        try:
-            yield
-        finally:
-            has_os = os is not None  # see `loop`
-            if has_os and pid == os.getpid():
-                self.stats.end_clock(clock)
-            else:
-                self.stats.clocks.discard(clock)
+        return _counted(clock, self.stats.clocks, self.stats.end_clock)
 
     @contextmanager
     def loop(
@@ -108,7 +90,7 @@ class Monitor:
         fetches: bool,
     ) -> Iterator[None]:
         """Emit the start and the end of an epoch, and show progress; see `progress_line`."""
-        pid, complete = os.getpid(), False
+        is_here, complete = _make_process_check(), False
         self.observer.process = process
         self.observer.emit(EpochStarted(epoch, step))
         try:
@@ -116,9 +98,7 @@ class Monitor:
                 yield
             complete = True
         finally:
-            # Python 3.10 closes generators after it has cleared modules, when a program ends.
-            has_os = os is not None
-            if has_os and pid == os.getpid():
+            if is_here():
                 self.observer.emit(EpochEnded(epoch, complete))
 
     @contextmanager
@@ -134,6 +114,37 @@ class Monitor:
         finally:
             if self._home == os.getpid():  # a forked process lacks the progress thread
                 progress.close()
+
+
+@contextmanager
+def _counted(thing: T, things: set[T], end: Callable[[T], object]) -> Iterator[None]:
+    """Keep a thing in a set during the block; then `end` it, or discard it in a forked process.
+
+    That ends its copy of the loop, too, perhaps when it can import nothing more.
+    """
+    is_here = _make_process_check()
+    things.add(thing)
+    try:
+        yield
+    finally:
+        if is_here():
+            end(thing)
+        else:
+            things.discard(thing)
+
+
+def _make_process_check() -> Callable[[], bool]:
+    """Return a function that returns whether it runs in this process, which has not cleared modules.
+
+    Python 3.10 closes generators after that, when a program ends.
+    """
+    pid = os.getpid()
+
+    def is_here() -> bool:
+        has_os = os is not None
+        return has_os and pid == os.getpid()
+
+    return is_here
 
 
 def resolve_callbacks(callbacks: Sequence[Callback | str]) -> list[Callback]:
