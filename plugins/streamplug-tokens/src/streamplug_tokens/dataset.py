@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
+import numpy as np
 from xxhash import xxh64
 
 from streamplug.config import is_integer, suggest_keywords
@@ -13,7 +15,7 @@ from streamplug.errors import ConfigError
 from streamplug.index import shards_digest
 from streamplug.plan import DatasetFingerprint, StreamSelections
 from streamplug.read import Reader, SampleReader
-from streamplug.source import OpenSources
+from streamplug.source import OpenSources, OpenStream
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.length_cache import ArrayCache
 from streamplug_tokens.lengths import (
@@ -31,6 +33,7 @@ from streamplug_tokens.row_layout import (
     SingleDocumentLayout,
 )
 from streamplug_tokens.row_reader import DocumentSpan, RowReader
+from streamplug_tokens.token_columns import TokenColumn, further_columns
 from streamplug_tokens.token_copier import TokenCopier
 
 _BATCHING_METHODS = ("random", "per_stream", "stratified", "device_per_stream")
@@ -50,7 +53,7 @@ class TokenDataset(StreamingDataset):
 
     Args:
         tokens: What rows consist of.
-        **kwargs: As for `StreamingDataset`, but `columns`.
+        **kwargs: As for `StreamingDataset`, but `columns`, which is an option of the rows.
 
     Raises:
         StreamplugError: If an argument is invalid, or the tokens cannot be counted.
@@ -61,7 +64,8 @@ class TokenDataset(StreamingDataset):
             raise ConfigError(f"tokens={tokens!r}: expected TokenBlocks(...) or TokenPacks(...)")
         if kwargs.get("columns") is not None:
             raise ConfigError(
-                f"columns={kwargs['columns']!r}: rows are of the column {tokens.column!r}"
+                f"columns={kwargs['columns']!r}: rows are of the column {tokens.column!r}; name further "
+                "columns that have one number for each token in columns= of tokens="
             )
         method = kwargs.get("batching_method", "random")
         if method not in _BATCHING_METHODS:
@@ -70,7 +74,7 @@ class TokenDataset(StreamingDataset):
                 f"{', '.join(_BATCHING_METHODS)}"
             )
         self.tokens = tokens
-        super().__init__(**{**kwargs, "columns": [tokens.column]})
+        super().__init__(**{**kwargs, "columns": [tokens.column, *tokens.columns]})
 
     @classmethod
     def from_state_tokens(cls, saved: Any, **kwargs: Any) -> TokenDataset:
@@ -87,7 +91,7 @@ class TokenDataset(StreamingDataset):
 
     def make_reader(self, opened: OpenSources, columns: Sequence[str] | None) -> SampleReader:
         """Return the reader of rows of the documents of some streams."""
-        options = self.tokens
+        options, sources = self.tokens, opened
         opened = opened.stored(options.column)
         dtypes = [
             token_dtype(stream, options.column, options.dtype)
@@ -103,6 +107,8 @@ class TokenDataset(StreamingDataset):
             )
         dtype, extra = dtypes[0], int(options.separator is not None)
         options.check(dtype)
+        token_columns = [TokenColumn(options.column, dtype, options.padding)]
+        token_columns += further_columns(sources, options)
         offsets, layouts = [], []
         for stream in opened:
             cache, key = ArrayCache(stream), f"{options.column!r} {dtype.str} {extra}"
@@ -110,7 +116,7 @@ class TokenDataset(StreamingDataset):
             if stream.selection is not None:
                 key = f"{key} of {stream.selection.digest}"
             offsets.append(read_document_offsets(stream, cache, options.column, dtype, extra))
-            layouts.append(_row_layout(options, offsets[-1], cache, key))
+            layouts.append(_row_layout(options, offsets[-1], cache, key, stream))
         # After the counting, which opens shards of its own.
         stored = Reader(
             [stream.index.starts for stream in opened],
@@ -120,7 +126,7 @@ class TokenDataset(StreamingDataset):
         if any(stream.selection is not None for stream in opened):
             sizes = [stream.index.size for stream in opened]
             selections = StreamSelections([stream.selection for stream in opened], sizes)
-        copier = TokenCopier(stored, selections, options.column, dtype, options.padding)
+        copier = TokenCopier(stored, selections, token_columns)
         return RowReader(copier, options, layouts, offsets)
 
     def document_spans(self, row: int) -> list[DocumentSpan]:
@@ -140,16 +146,33 @@ class TokenDataset(StreamingDataset):
         """Return what tells these rows from others in states."""
         documents = super().make_fingerprint(opened.stored(self.tokens.column))
         rows = shards_digest(self._reader.starts)
-        options = self.tokens.without_extras()
-        digest = xxh64(f"{documents.digest} {rows} {options!r}".encode()).hexdigest()
+        key = f"{documents.digest} {rows} {self.tokens.row_key()}"
+        digest = xxh64(key.encode()).hexdigest()
         return RowFingerprint.of(documents.with_tokens(digest, options_to_state(self.tokens)))
 
 
 def _row_layout(
-    options: TokenBlocks | TokenPacks, offsets: DocumentOffsets, cache: ArrayCache, key: str
+    options: TokenBlocks | TokenPacks,
+    offsets: DocumentOffsets,
+    cache: ArrayCache,
+    key: str,
+    stream: OpenStream,
 ) -> RowLayout:
     if isinstance(options, TokenPacks):
-        return PackedLayout(offsets, options, cache, key)
+        describe = partial(_describe_document, stream, options.column)
+        return PackedLayout(offsets, options, cache, key, describe)
     if options.cross_documents:
         return CrossDocumentLayout(offsets, options)
     return SingleDocumentLayout(offsets, options, cache, key)
+
+
+def _describe_document(stream: OpenStream, column: str, document: int) -> str:
+    """Return what errors call a document of a stream, one of the selected ones."""
+    row = document
+    if stream.selection is not None:
+        row = int(stream.selection.rows(np.array([document]))[0])
+    starts = stream.index.starts
+    shard = int(np.searchsorted(starts, row, side="right")) - 1
+    file = stream.index.shard(shard).basename
+    where = f"shard {shard} ({file}): sample {row - int(starts[shard])}"
+    return f"{stream.where}: {where}, column {column!r}"

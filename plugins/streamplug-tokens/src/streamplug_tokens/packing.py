@@ -9,13 +9,17 @@ import numpy as np
 from streamplug.types import Int64
 
 
-def pack_documents(offsets: Int64, length: int, documents_per_group: int) -> Int64:
+def pack_documents(
+    offsets: Int64, length: int, documents_per_group: int, long_documents: str = "split"
+) -> Int64:
     """Pack documents into rows.
 
     Args:
         offsets: Offset of each document in their concatenation, and the total, shape ``[documents + 1]``.
         length: Tokens of a row.
         documents_per_group: Consecutive documents that are packed together.
+        long_documents: ``"split"``, ``"truncate"`` or ``"drop"``: what becomes of documents longer than a
+            row.
 
     Returns:
         Three arrays in one: the number of rows; the first span of each row and the number of spans, shape
@@ -25,7 +29,7 @@ def pack_documents(offsets: Int64, length: int, documents_per_group: int) -> Int
     bounds, spans, span_count = [np.zeros(1, np.int64)], [], 0
     for first in range(0, len(offsets) - 1, documents_per_group):
         group = np.asarray(offsets[first : first + documents_per_group + 1])
-        spans_per_row, span_offsets = _pack_group(group, length)
+        spans_per_row, span_offsets = _pack_group(group, length, long_documents)
         bounds.append(span_count + np.cumsum(spans_per_row))
         spans.append(span_offsets)
         span_count += len(span_offsets)
@@ -33,9 +37,13 @@ def pack_documents(offsets: Int64, length: int, documents_per_group: int) -> Int
     return np.concatenate([[len(all_bounds) - 1], all_bounds, *spans]).astype(np.int64)
 
 
-def _pack_group(offsets: Int64, length: int) -> tuple[Int64, Int64]:
+def _pack_group(offsets: Int64, length: int, long_documents: str) -> tuple[Int64, Int64]:
     """Return the number of spans of each row, and the offset of each span."""
-    full_rows, rest = np.divmod(np.diff(offsets), length)
+    sizes = np.diff(offsets)
+    full_rows, rest = np.divmod(sizes, length)
+    if long_documents != "split":
+        is_long = sizes > length
+        full_rows[is_long], rest[is_long] = int(long_documents == "truncate"), 0
     # Full rows of long documents are one span each.
     document = np.repeat(np.arange(len(full_rows)), full_rows)
     row_in_document = np.arange(len(document)) - (np.cumsum(full_rows) - full_rows)[document]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from streamplug.errors import DataError
 from streamplug.types import Int64
 from streamplug_tokens.document_offsets import DocumentOffsets, EqualLengths, ListedOffsets
 from streamplug_tokens.length_cache import ArrayCache
@@ -119,18 +121,30 @@ class PackedLayout(RowLayout):
     """Rows of documents that are packed together."""
 
     def __init__(
-        self, offsets: DocumentOffsets, options: TokenPacks, cache: ArrayCache, key: str
+        self,
+        offsets: DocumentOffsets,
+        options: TokenPacks,
+        cache: ArrayCache,
+        key: str,
+        describe: Callable[[int], str],
     ) -> None:
+        """Pack documents, or map the result of an earlier time; `describe` names a document.
+
+        Raises:
+            DataError: If a document is longer than a row, and `long_documents` is ``"raise"``.
+        """
         self._offsets, self._width = offsets, options.length
+        group, long_documents = options.documents_per_group, options.long_documents
 
         def compute() -> Int64:
             all_offsets = offsets.offset_of(np.arange(offsets.count + 1))
-            return pack_documents(all_offsets, options.length, options.documents_per_group)
+            if long_documents == "raise":
+                _check_lengths(all_offsets, options, describe)
+            return pack_documents(all_offsets, options.length, group, long_documents)
 
         # Pickled, the whole array is mapped again from its file; slices of it would be copied.
-        self._packing = cache.array(
-            f"packs of {options.documents_per_group} into {options.length}, {key}", compute
-        )
+        kind = "" if long_documents == "split" else f"{long_documents} long documents, "
+        self._packing = cache.array(f"packs of {group} into {options.length}, {kind}{key}", compute)
         self.count = int(self._packing[0])
 
     @property
@@ -156,6 +170,18 @@ class PackedLayout(RowLayout):
         begin = offset - self._offsets.offset_of(document)
         length = self._offsets.offset_of(document + 1) - self._offsets.offset_of(document)
         return DocumentSpans(row, document, begin, np.minimum(self._width, length - begin))
+
+
+def _check_lengths(offsets: Int64, options: TokenPacks, describe: Callable[[int], str]) -> None:
+    lengths = np.diff(offsets)
+    too_long = np.flatnonzero(lengths > options.length)
+    if len(too_long):
+        document = int(too_long[0])
+        raise DataError(
+            f"{describe(document)}: {lengths[document]} tokens, with the separator if there is one, are more "
+            f"than length={options.length}; {len(too_long)} documents are too long: give a larger "
+            "length=, or long_documents='split', 'truncate' or 'drop'"
+        )
 
 
 def _count_windows(lengths: Int64, width: int, stride: int, remainder: str) -> Int64:

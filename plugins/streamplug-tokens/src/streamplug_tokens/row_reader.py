@@ -163,16 +163,19 @@ class RowReader:
         stored_lengths = document_lengths - (options.separator is not None)
         sizes = np.minimum(spans.size, stored_lengths - spans.begin)
         copies = CopySpans(spans.document, spans.begin, sizes, stored_lengths, targets)
-        tokens = self._copier.rows(copies, len(ids), width)
+        copied = self._copier.rows(copies, len(ids), width)
+        tokens = copied[options.column]
         if options.separator is not None:
             is_closed = spans.begin + spans.size == document_lengths
             tokens.reshape(-1)[(targets + spans.size - 1)[is_closed]] = options.separator
-        columns: dict[str, ColumnValues] = {options.column: tokens[:, :length]}
+        columns: dict[str, ColumnValues]
+        columns = {name: values[:, :length] for name, values in copied.items()}
         if "targets" in options.extras:
             columns["targets"] = shift_left(tokens, length, options.padding)
         if set(options.extras) - {"targets"}:
             columns |= self._extra_columns(ExtraColumns(spans, targets, len(ids), width))
-        return {name: columns[name] for name in (options.column, *options.extras)}
+        names = (options.column, *options.columns, *options.extras)
+        return {name: columns[name] for name in names}
 
     def batches(self, ids: Int64, parts: Sequence[slice]) -> Iterator[dict[str, ColumnValues]]:
         """Return batches of rows, read at once."""
