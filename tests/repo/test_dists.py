@@ -27,7 +27,6 @@ NO_PLUGINS = {
     "streamplug-packing",
     "streamplug-simulate",
     "streamplug-testing",
-    "streamplug-tokens",
 }
 COMMON = [
     "version", "requires-python", "license", "license-files", "readme", "authors", "classifiers",

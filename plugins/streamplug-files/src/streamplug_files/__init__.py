@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from streamplug_files.glob import compile_glob as compile_glob
     from streamplug_files.glob import expand_braces as expand_braces
     from streamplug_files.glob import glob_prefix as glob_prefix
-    from streamplug_files.glob import parse_locations as parse_locations
     from streamplug_files.listing import file_suffixes_of as file_suffixes_of
-    from streamplug_files.listing import is_data_file as is_data_file
+    from streamplug_files.listing import find_locations as find_locations
     from streamplug_files.listing import split_compression as split_compression
     from streamplug_files.manifest import MANIFEST_ROLE as MANIFEST_ROLE
     from streamplug_files.manifest import ShardManifest as ShardManifest
@@ -42,8 +41,8 @@ else:
         {
             "arrow": "ValueSizes maps_as_dicts to_python value_sizes",
             "format": "FileListFormat FilesFormat IndexImportFormat MultiFileFormat ScannableFormat",
-            "glob": "compile_glob expand_braces glob_prefix parse_locations",
-            "listing": "file_suffixes_of is_data_file split_compression",
+            "glob": "compile_glob expand_braces glob_prefix",
+            "listing": "file_suffixes_of find_locations split_compression",
             "manifest": "MANIFEST_ROLE ShardManifest",
             "progress_bar": "ProgressBar",
             "scan_cache": "ScanCache",

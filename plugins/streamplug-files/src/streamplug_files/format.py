@@ -44,6 +44,14 @@ class ScannableFormat(FilesFormat):
         """Return the file name suffixes of such files, uncompressed and without a dot."""
         return (cls.suffix,)
 
+    @classmethod
+    def complete_location(cls, location: str) -> str:
+        """Return the data file that a location names which ends neither in a suffix nor in a slash.
+
+        The default returns the location itself, which then is that of a directory.
+        """
+        return location
+
     @abstractmethod
     def scan(self, file: ScanSource) -> ScanResult:
         """Scan a data file for its samples.

@@ -11,7 +11,7 @@ from os.path import commonprefix, isdir
 from streamplug.errors import ConfigError, NotFound, StorageError, Transient
 from streamplug.index import INDEX_NAME
 from streamplug.interfaces import Format, Storage
-from streamplug.plugin import local_path
+from streamplug.plugin import local_path, split_query
 from streamplug.transfer import (
     MAX_STATS,
     MAX_STATS_IN_FLIGHT,
@@ -30,6 +30,7 @@ from streamplug_files.glob import (
     is_glob,
     is_name,
     not_hidden,
+    parse_locations,
     unescape,
 )
 from streamplug_files.table_check import ListedTables
@@ -74,6 +75,25 @@ def is_data_file(location: str, format_: Format) -> bool:
     if split_compression(location, file_suffixes_of(format_)) is not None:
         return True
     return isinstance(format_, FileListFormat) and format_.is_file_list(location)
+
+
+def find_locations(locations: str | Sequence[str], format_: Format) -> FileSet:
+    """Return the file set of URLs or paths of files and directories of a format.
+
+    Raises:
+        ConfigError: As for `parse_locations`.
+    """
+    names = [locations] if isinstance(locations, str) else locations
+    names = [_complete_location(name, format_) for name in names]
+    return parse_locations(names, lambda name: is_data_file(name, format_))
+
+
+def _complete_location(location: str, format_: Format) -> str:
+    path, query = split_query(location)
+    is_directory = path.rpartition("/")[2] in ("", ".", "..")
+    if is_directory or is_data_file(path, format_) or not isinstance(format_, ScannableFormat):
+        return location
+    return format_.complete_location(path) + query
 
 
 def file_suffixes_of(format_: Format) -> tuple[str, ...]:

@@ -16,13 +16,13 @@ from streamplug.source import IndexSource, StreamLocation, keeps_index
 from streamplug.transfer import TimeoutStorage
 from streamplug_files.file_lists import FileListFoundError
 from streamplug_files.format import MultiFileFormat, ScannableFormat
-from streamplug_files.glob import FileSet, parse_locations
+from streamplug_files.glob import FileSet
 from streamplug_files.index_import import (
     load_imported_index,
     make_index_importer,
     save_imported_index,
 )
-from streamplug_files.listing import is_data_file
+from streamplug_files.listing import find_locations
 from streamplug_files.progress_bar import ProgressBar
 from streamplug_files.scan_cache import ScanCache, scan_cache_dir
 
@@ -50,7 +50,7 @@ class FilesSource(IndexSource):
         """
         format_ = self._format(stream)
         location = (stream.local if stream.remote is None else stream.remote) or ""
-        files = parse_locations(location, lambda name: is_data_file(name, format_))
+        files = find_locations(location, format_)
         parent = files.root
         if stream.split is not None:
             if not files.whole:

@@ -10,6 +10,7 @@ import numpy as np
 from streamplug.interfaces import Column, GatherBuffer
 from streamplug.read import OpenShard, Reader, ShardGroups, spanned
 from streamplug.types import Int64
+from streamplug_tokens.token_files import TokenFileReader
 
 
 class EncodedValues(NamedTuple):
@@ -36,9 +37,15 @@ def iter_encoded_values(reader: Reader, ids: Int64, name: str) -> Iterator[Encod
         part = slice(stop, stop + len(shards))
         stop = part.stop
         first = shards[0]
+        column = next(column for column in first.columns if column.name == name)
+        if isinstance(first.reader, TokenFileReader):
+            places = groups.places(part)
+            ranges = first.reader.token_ranges(groups.rows[places])
+            starts, sizes = ranges[:, 0], ranges[:, 1] - ranges[:, 0]
+            yield EncodedValues(column, places, GatherBuffer(first.data), starts, sizes, shards)
+            continue
         if first.layout is None or first.kind is None:
             continue
-        column = next(column for column in first.columns if column.name == name)
         data, shard_starts = spanned([shard.data for shard in shards])
         places, counts = groups.places(part), groups.counts[part]
         shard_sizes = np.array([shard.bytes for shard in shards], np.int64)

@@ -12,8 +12,7 @@ from typing import Any
 from streamplug_files import (
     ScanCache,
     file_suffixes_of,
-    is_data_file,
-    parse_locations,
+    find_locations,
     split_compression,
 )
 
@@ -57,7 +56,7 @@ def scan_index(
         OutputExistsError: If there is an index.json or such a file and not `exist_ok`.
     """
     format_: Format = make("format", format)
-    files = parse_locations(location, lambda name: is_data_file(name, format_))
+    files = find_locations(location, format_)
     storage = open_storage(files.root, storage_options)
     if storage.exists(INDEX_NAME) and not exist_ok:
         raise OutputExistsError(
