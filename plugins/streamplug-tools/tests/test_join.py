@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from unittest import mock
+
+import numpy as np
 import pytest
-from streamplug_tools import Columns, Output, inspect, join, sort_keys
+from hypothesis import given
+from hypothesis import strategies as st
+from streamplug_tools import Columns, Output, inspect, join, join_by_key, sort_keys
 from streamplug_tools.verification import verify
 
 from streamplug.errors import ConfigError
@@ -179,3 +184,40 @@ def test_files_are_named_themselves_and_not_by_their_directory(tmp_path):
     assert inspect(sources[0]).url == verify(sources[0]).url == str(tmp_path / "a.csv")
     whole = Stream(remote=str(tmp_path), format="csv")
     assert inspect(whole).url == verify(whole).url == str(tmp_path)
+
+
+INTEGERS = st.integers(-5, 5) | st.sampled_from([2**53, 2**53 + 1, 2**70])
+FLOATS = st.sampled_from([float(n) for n in range(-5, 5)] + [0.5, 2.0**53, float("inf")])
+
+
+@given(
+    keys=st.lists(INTEGERS | st.none()) | st.lists(FLOATS) | st.lists(INTEGERS | FLOATS),
+    others=st.lists(INTEGERS, unique=True)
+    | st.lists(FLOATS, unique=True)
+    | st.lists(INTEGERS | FLOATS, unique=True)
+    | st.lists(INTEGERS),
+    block=st.integers(1, 4),
+    limit=st.sampled_from([100, 1 << 20]),
+)
+def test_keys_match_as_those_of_a_dict(tmp_path_factory, keys, others, block, limit):
+    folders = [tmp_path_factory.mktemp("keys") for _ in range(3)]
+
+    def in_order(values, folder):
+        starts = range(0, len(values), 3)
+        batches = [(np.arange(at, min(at + 3, len(values))), values[at : at + 3]) for at in starts]
+        return sort_keys.sort_by_key(batches, folder)
+
+    with (
+        mock.patch.object(sort_keys, "_MAX_RUN_BYTES", limit),
+        mock.patch.object(sort_keys, "_KEYS_PER_BLOCK", block),
+        mock.patch.object(sort_keys, "_KEYS_PER_RECORD", block),
+    ):
+        sorts = [in_order(keys, folders[0]), in_order(others, folders[1])]
+        sizes = [len(keys), len(others)]
+        if len(set(others)) < len(others):
+            with pytest.raises(ConfigError, match=r"^b: samples \d+ and \d+ both have the key"):
+                join_by_key.match_sorted_keys(sorts, sizes, ["a", "b"], folders[2])
+            return
+        [matches] = join_by_key.match_sorted_keys(sorts, sizes, ["a", "b"], folders[2])
+    numbers = {key: number for number, key in enumerate(others)}
+    assert matches[: len(keys)].tolist() == [numbers.get(key, -1) for key in keys]

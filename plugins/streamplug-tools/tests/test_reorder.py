@@ -154,7 +154,7 @@ def test_memory_of_large_keys_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(sort_keys, "_MAX_RECORD_BYTES", 20_000)
     keys = [((f"{n % 7}" * 10_000, [n]), n) for n in range(40)]
     batches = ((np.array([n]), [key]) for key, n in keys)
-    ordered = sort_keys.sort_by_key(batches, tmp_path)
+    ordered = sort_keys.each_key(sort_keys.sort_by_key(batches, tmp_path))
     first = next(ordered)
     runs = list(tmp_path.iterdir())
     assert len(runs) == 4
@@ -182,7 +182,7 @@ def test_keys_are_sorted_as_python_sorts_them(tmp_path_factory, reverse, keys, s
     batches = [(np.arange(at, min(at + size, len(keys))), keys[at : at + size]) for at in starts]
     with mock.patch.object(sort_keys, "_MAX_RUN_BYTES", limit):
         found = sort_keys.sort_by_key(batches, tmp_path_factory.mktemp("runs"), reverse=reverse)
-        ordered = list(found)
+        ordered = list(sort_keys.each_key(found))
     have = [(key, n) for n, key in enumerate(keys) if key is not None]
     have.sort(key=itemgetter(0), reverse=reverse)
     expected = have + [(None, n) for n, key in enumerate(keys) if key is None]

@@ -22,7 +22,7 @@ from streamplug_tools.options import (
     ignore_progress,
 )
 from streamplug_tools.selection_order import OrderFiles
-from streamplug_tools.sort_keys import NumberedKey, sort_by_key
+from streamplug_tools.sort_keys import NumberedKey, each_key, sort_by_key
 
 _IDS_PER_BLOCK = 1 << 20
 
@@ -53,7 +53,7 @@ def dedup(
     expression = Expression(by)
     with open_job(sources, columns, on_progress) as job:
         keys = job.values(expression, "reading keys")
-        is_first = _mark_first(sort_by_key(keys, job.folder), job.table.size, job.folder)
+        is_first = _mark_first(each_key(sort_by_key(keys, job.folder)), job.table.size, job.folder)
         lists = OrderFiles(job.folder, [""])
         for begin in range(0, job.table.size, _IDS_PER_BLOCK):
             lists.add("", begin + np.flatnonzero(is_first[begin : begin + _IDS_PER_BLOCK]))

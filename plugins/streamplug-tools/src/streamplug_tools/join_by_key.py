@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,7 @@ from streamplug_tools.options import (
 )
 from streamplug_tools.row_access import Table, cache_locally
 from streamplug_tools.selection_order import NO_SAMPLE, OrderFiles
-from streamplug_tools.sort_keys import NumberedKey, evaluate_expression, sort_by_key
+from streamplug_tools.sort_keys import SortedKeys, evaluate_expression, sort_by_key
 
 _IDS_PER_BLOCK = 1 << 16
 _KINDS = ("inner", "left")
@@ -229,7 +231,7 @@ def _stores_none(spec: str, target: str) -> bool:
 
 
 def match_sorted_keys(
-    sorts: Sequence[Iterator[NumberedKey]], sizes: Sequence[int], urls: Sequence[str], folder: Path
+    sorts: Sequence[Iterator[SortedKeys]], sizes: Sequence[int], urls: Sequence[str], folder: Path
 ) -> list[Int64]:
     """Return, for each data set but the first, the matching sample of each of the first, or -1.
 
@@ -241,48 +243,102 @@ def match_sorted_keys(
         for begin in range(0, len(match), _IDS_PER_BLOCK):
             match[begin : begin + _IDS_PER_BLOCK] = NO_SAMPLE
         matches.append(match)
-    heads = [_KeyCursor(keys_, url) for keys_, url in zip(sorts[1:], urls[1:])]
+    cursors = [_KeyCursor(keys_, url) for keys_, url in zip(sorts[1:], urls[1:])]
     try:
-        for key, number in sorts[0]:
-            if key is None:  # None matches nothing, and sorts last
+        for block in sorts[0]:
+            if block.keys[0] is None:  # None matches nothing, and sorts last
                 break
-            for head, match in zip(heads, matches):
-                match[number] = head.at(key)
-        for head in heads:
-            head.finish()
+            for cursor, match in zip(cursors, matches):
+                match[block.numbers] = cursor.find(block)
+        for cursor in cursors:
+            cursor.finish()
     except TypeError as error:
         raise ConfigError(f"the keys of the sets cannot be compared: {error}") from error
     return matches
 
 
 class _KeyCursor:
-    """Cursor over sorted keys."""
+    """Place in sorted keys, which moves on with the keys that are looked for."""
 
-    def __init__(self, sorted_: Iterator[NumberedKey], url: str) -> None:
-        self._rest = _check_unique(sorted_, url)
-        self._now = next(self._rest, None)
+    def __init__(self, blocks: Iterator[SortedKeys], url: str) -> None:
+        self._rest = _check_unique(blocks, url)
+        self._block = next(self._rest, None)
 
-    def at(self, key: object) -> int:
-        """Advance to a key and return its sample, or -1; keys must be ascending."""
-        while self._now is not None and self._now[0] < key:
-            self._now = next(self._rest, None)
-        return self._now[1] if self._now is not None and self._now[0] == key else NO_SAMPLE
+    def find(self, wanted: SortedKeys) -> Int64:
+        """Return the sample that has each key, or -1; over all calls the keys must be ascending."""
+        found = np.full(len(wanted.numbers), NO_SAMPLE)
+        begin = 0
+        while self._block is not None:
+            begin += _find(wanted, begin, self._block, found)
+            if begin == len(found):  # the next keys may be in this block, too
+                break
+            self._block = next(self._rest, None)
+        return found
 
     def finish(self) -> None:
         """Check the remaining keys, too."""
         deque(self._rest, maxlen=0)
 
 
-def _check_unique(sorted_: Iterator[NumberedKey], url: str) -> Iterator[NumberedKey]:
+def _find(wanted: SortedKeys, begin: int, block: SortedKeys, found: Int64) -> int:
+    """Write the samples of a block that have keys into `found`; return the number of keys up to its last.
+
+    Args:
+        wanted: The keys.
+        begin: The first of them to look for.
+        block: The block, in which the keys before are not.
+        found: Takes the samples: int64, shape ``[len(wanted)]``.
+    """
+    keys, others = wanted.keys, block.keys
+    if not (isinstance(keys, np.ndarray) and isinstance(others, np.ndarray)):
+        return _find_listed(wanted, begin, block, found)
+    if keys.dtype != others.dtype:  # integers that no float64 has would be rounded
+        return _find_listed(wanted, begin, block, found)
+    keys = keys[begin:]
+    keys = keys[: np.searchsorted(keys, others[-1], side="right")]
+    places = np.searchsorted(others, keys)
+    end = begin + len(keys)
+    found[begin:end] = np.where(others[places] == keys, block.numbers[places], NO_SAMPLE)
+    return len(keys)
+
+
+def _find_listed(wanted: SortedKeys, begin: int, block: SortedKeys, found: Int64) -> int:
+    """Do what `_find` does, for keys of any type."""
+    listed, others = wanted.listed, block.listed
+    end = bisect_right(listed, others[-1], begin)
+    place = 0
+    for at in range(begin, end):
+        place = bisect_left(others, listed[at], place)
+        if others[place] == listed[at]:
+            found[at] = block.numbers[place]
+    return end - begin
+
+
+def _check_unique(blocks: Iterator[SortedKeys], url: str) -> Iterator[SortedKeys]:
     """Yield sorted keys that are not None; refuse repeated ones."""
-    before: NumberedKey | None = None
-    for now in sorted_:
-        if now[0] is None:
+    before: SortedKeys | None = None
+    for block in blocks:
+        if block.keys[0] is None:
             return
-        if before is not None and before[0] == now[0]:
-            raise ConfigError(
-                f"{url}: samples {before[1]} and {now[1]} both have the key {now[0]!r:.80}; only those of "
-                "the first set may"
-            )
-        before = now
-        yield now
+        if before is not None and before.keys[-1] == block.keys[0]:
+            raise _repeated(url, before.numbers[-1], block.numbers[0], block.keys[:1])
+        at = _first_repeated(block.keys)
+        if at is not None:
+            raise _repeated(url, block.numbers[at], block.numbers[at + 1], block.keys[at : at + 1])
+        before = block
+        yield block
+
+
+def _first_repeated(keys: list[Any] | NDArray[Any]) -> int | None:
+    """Return the position of the first key that equals the next one."""
+    if isinstance(keys, np.ndarray):
+        places = np.flatnonzero(keys[1:] == keys[:-1])
+        return int(places[0]) if len(places) else None
+    return next((at for at, (one, other) in enumerate(pairwise(keys)) if one == other), None)
+
+
+def _repeated(url: str, one: Any, other: Any, key: list[Any] | NDArray[Any]) -> ConfigError:
+    [shown] = key if isinstance(key, list) else key.tolist()
+    return ConfigError(
+        f"{url}: samples {one} and {other} both have the key {shown!r:.80}; only those of the first set may"
+    )

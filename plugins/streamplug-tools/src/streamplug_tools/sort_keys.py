@@ -9,9 +9,11 @@ from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, BinaryIO, TypeAlias
+from time import perf_counter
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, StreamplugError
 from streamplug.read import make_samples
@@ -26,9 +28,30 @@ from streamplug_tools.selection_order import SequentialOrder
 
 NumberedKey: TypeAlias = "tuple[Any, int]"
 
+
+class SortedKeys(NamedTuple):
+    """Some keys in order, and the samples that have them.
+
+    Attributes:
+        keys: The keys: an array of int64 or float64 if all in memory are such numbers, else a list.
+        numbers: Numbers of the samples: int64, shape ``[n]``.
+    """
+
+    keys: list[Any] | NDArray[Any]
+    numbers: Int64
+
+    @property
+    def listed(self) -> list[Any]:
+        """The keys as Python objects."""
+        return _listed(self.keys)
+
+
 _MAX_RUN_BYTES = 128 << 20
 _KEY_OVERHEAD_BYTES = 48
 """Memory per key besides the key: its list entry, the number of its sample, and its place in the order."""
+_SHORT_STEP_SECONDS = 0.02
+"""Evaluations that take less are followed by those of twice as many rows; progress is shown between them."""
+_KEYS_PER_BLOCK = 1 << 16
 _KEYS_PER_RECORD = 1024
 _MAX_RECORD_BYTES = 1 << 20
 """Size of the keys from which on a record has fewer: one record of each merged run is in memory."""
@@ -70,12 +93,19 @@ def evaluate_expression(
             yield _values(table, expression, ids, {}, bad)
         return
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
+    step = ROWS_PER_STEP
     for ids, batch in _read_good(table, bad):
-        for begin in range(0, len(ids), ROWS_PER_STEP):
-            end = begin + ROWS_PER_STEP
+        begin = 0
+        while begin < len(ids):
+            end = begin + step
             on_progress(JobProgress(what, int(ids[begin]), table.size))
+            begun = perf_counter()
             rows = batch_rows_of(batch, begin, end)
-            yield _values(table, expression, ids[begin:end], rows, bad)
+            values = _values(table, expression, ids[begin:end], rows, bad)
+            if perf_counter() - begun < _SHORT_STEP_SECONDS:
+                step *= 2
+            yield values
+            begin = end
 
 
 def _read_good(table: Table, bad: BadSamples) -> Iterator[tuple[Int64, Batch]]:
@@ -154,13 +184,16 @@ def _as_python(value: Any, kept_kinds: str) -> Any:
 
 def sort_by_key(
     values: Iterable[tuple[Int64, list[Any]]], folder: Path, *, reverse: bool = False
-) -> Iterator[NumberedKey]:
+) -> Iterator[SortedKeys]:
     """Sort keys and their sample numbers externally; the sort is stable, and None is last.
 
     Args:
         values: Sample numbers and their keys, as `evaluate_expression` yields them.
         folder: Directory for sorted runs.
         reverse: Whether to sort in descending order.
+
+    Yields:
+        Keys, none of which is None, and then those that are None.
 
     Raises:
         ConfigError: If two keys cannot be compared.
@@ -187,7 +220,16 @@ def sort_by_key(
             f"the keys cannot be sorted: {error}; give all samples keys of one type, such as str(KEY), and "
             "where a part of a key may be None, (KEY is None, KEY or 0) for it"
         ) from error
-    yield from ((None, number) for number in np.concatenate(missing).tolist())
+    without_key = np.concatenate(missing)
+    for begin in range(0, len(without_key), _KEYS_PER_BLOCK):
+        some = without_key[begin : begin + _KEYS_PER_BLOCK]
+        yield SortedKeys([None] * len(some), some)
+
+
+def each_key(blocks: Iterable[SortedKeys]) -> Iterator[NumberedKey]:
+    """Yield sorted keys one by one."""
+    for block in blocks:
+        yield from zip(block.listed, block.numbers.tolist())
 
 
 class _Run:
@@ -199,45 +241,68 @@ class _Run:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self._keys: list[Any] = []
+        self._keys: list[list[Any] | NDArray[Any]] = []
         self._numbers = [np.empty(0, np.int64)]
-        self._types: set[type] = set()
 
     def add(self, numbers: Int64, keys: list[Any]) -> None:
         types = set(map(type, keys))
-        if np.isnan(keys).any() if types == {float} else not types <= _ORDERED_TYPES:
+        array = _array_of(keys, types)
+        if not types <= _ORDERED_TYPES and (array is None or np.isnan(array).any()):
             for number, key in zip(numbers.tolist(), keys):
                 if _has_nan(key):
                     raise ConfigError(
                         f"sample {number} has the key {key!s:.80}, which has no place in an order"
                     )
-        self._types |= types
-        self._keys += keys
         self._numbers.append(numbers)
+        if array is not None:
+            self._keys.append(array)
+            self.bytes += array.nbytes + numbers.nbytes
+            return
+        self._keys.append(keys)
         of_items = sum(map(_sizeof, keys)) if types & {tuple, list} else sum(map(getsizeof, keys))
         self.bytes += of_items + _KEY_OVERHEAD_BYTES * len(keys)
 
-    def sorted(self, *, reverse: bool) -> Iterator[NumberedKey]:
+    def sorted(self, *, reverse: bool) -> Iterator[SortedKeys]:
         """Return the keys in order."""
-        keys, numbers = self._keys, np.concatenate(self._numbers)
-        order = self._order_of_numbers(reverse=reverse)
-        if order is None:
+        keys, numbers = self._joined(), np.concatenate(self._numbers)
+        if isinstance(keys, np.ndarray):
+            order = _stable_order(keys, reverse=reverse)
+        else:
             order = np.array(
                 sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse), np.int64
             )
-        return zip(map(keys.__getitem__, order.tolist()), numbers[order].tolist())
+        for begin in range(0, len(order), _KEYS_PER_BLOCK):
+            which = order[begin : begin + _KEYS_PER_BLOCK]
+            is_array = isinstance(keys, np.ndarray)
+            some = keys[which] if is_array else [keys[at] for at in which.tolist()]
+            yield SortedKeys(some, numbers[which])
 
-    def _order_of_numbers(self, *, reverse: bool) -> Int64 | None:
-        """Return the order of keys that are numbers of one type; None of others."""
-        if self._types not in ({int}, {float}):
-            return None
-        try:
-            keys = np.array(self._keys, np.int64 if self._types == {int} else np.float64)
-        except OverflowError:
-            return None
-        if not reverse:
-            return keys.argsort(kind="stable")
-        return len(keys) - 1 - keys[::-1].argsort(kind="stable")[::-1]
+    def _joined(self) -> list[Any] | NDArray[Any]:
+        """Return all keys: an array if all are numbers of one type."""
+        arrays = [keys for keys in self._keys if isinstance(keys, np.ndarray)]
+        if len(arrays) == len(self._keys) > 0 and len({keys.dtype for keys in arrays}) == 1:
+            return np.concatenate(arrays)
+        return [key for keys in self._keys for key in _listed(keys)]
+
+
+def _listed(keys: list[Any] | NDArray[Any]) -> list[Any]:
+    return keys.tolist() if isinstance(keys, np.ndarray) else keys
+
+
+def _array_of(keys: list[Any], types: set[type]) -> NDArray[Any] | None:
+    """Return keys that are numbers of one type as an array of 64 bits; None for others."""
+    if types not in ({int}, {float}):
+        return None
+    try:
+        return np.array(keys, np.int64 if types == {int} else np.float64)
+    except OverflowError:
+        return None
+
+
+def _stable_order(keys: NDArray[Any], *, reverse: bool) -> Int64:
+    if not reverse:
+        return keys.argsort(kind="stable")
+    return len(keys) - 1 - keys[::-1].argsort(kind="stable")[::-1]
 
 
 _ORDERED_TYPES = {bool, bytes, int, str}
@@ -266,15 +331,18 @@ class _SortedRuns:
         self._count = 0
         self._paths: list[Path] = []
 
-    def add(self, keys: Iterable[NumberedKey]) -> None:
+    def add(self, keys: Iterable[SortedKeys]) -> None:
         """Add a sorted run."""
-        self._paths.append(self._written(keys))
+        self._paths.append(self._written(each_key(keys)))
         if len(self._paths) == _MAX_MERGED_RUNS:  # keep the order of runs: the sort is stable
             self._paths = [self._written(self._merge(map(_read, self._paths)))]
 
-    def merged(self, last: Iterable[NumberedKey]) -> Iterable[NumberedKey]:
+    def merged(self, last: Iterable[SortedKeys]) -> Iterator[SortedKeys]:
         """Merge all runs and a last one."""
-        return self._merge([*map(_read, self._paths), last]) if self._paths else last
+        if not self._paths:
+            yield from last
+            return
+        yield from _in_blocks(self._merge([*map(_read, self._paths), each_key(last)]))
 
     def _merge(self, runs: Iterable[Iterable[NumberedKey]]) -> Iterator[NumberedKey]:
         return heapq.merge(*runs, key=_KEY, reverse=self._reverse)
@@ -287,6 +355,20 @@ class _SortedRuns:
             while some := list(islice(rest, _KEYS_PER_RECORD)):
                 _write_records(some, file)
         return path
+
+
+def _in_blocks(pairs: Iterable[NumberedKey]) -> Iterator[SortedKeys]:
+    """Yield keys in blocks whose size is bounded."""
+    keys, numbers, size = list[Any](), list[int](), 0
+    for key, number in pairs:
+        keys.append(key)
+        numbers.append(number)
+        size += _sizeof(key)
+        if len(keys) == _KEYS_PER_RECORD or size > _MAX_RECORD_BYTES:
+            yield SortedKeys(keys, np.array(numbers, np.int64))
+            keys, numbers, size = [], [], 0
+    if keys:
+        yield SortedKeys(keys, np.array(numbers, np.int64))
 
 
 def _write_records(keys: list[NumberedKey], file: BinaryIO) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate, islice
+from itertools import accumulate
 from numbers import Real
 from typing import Any
 
@@ -136,11 +136,9 @@ def sort(
 
 def _sort_order(job: DatasetJob, expression: Expression, *, descending: bool) -> ListedOrder:
     lists = OrderFiles(job.folder, [""])
-    sorted_keys = sort_by_key(
-        job.values(expression, "reading keys"), job.folder, reverse=descending
-    )
-    while numbers := [number for _, number in islice(sorted_keys, _IDS_PER_BLOCK)]:
-        lists.add("", np.array(numbers, np.int64))
+    values = job.values(expression, "reading keys")
+    for block in sort_by_key(values, job.folder, reverse=descending):
+        lists.add("", block.numbers)
     return lists.orders[""]
 
 
