@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamplug.errors import ConfigError
+from streamplug_packing.varlen import varlen_columns
 
 PACK_COLUMNS = ("cu_seqlens", "max_seqlen", "position_ids", "sample_ids")
 """Names that a pack has beside the columns of its samples."""
@@ -22,9 +23,7 @@ def collate_pack(
 ) -> dict[str, Any]:
     """Return a pack: arrays concatenated along their first axis, numbers as an array, all else as lists.
 
-    Beside the columns of the samples it has ``cu_seqlens`` (int32, shape ``[samples + 1]``), the offsets of
-    the samples; ``max_seqlen``, the largest size; ``position_ids`` (int64, shape ``[sum of sizes]``), counted
-    from 0 in each sample; and ``sample_ids``, a list.
+    Beside the columns of the samples it has those of `varlen_columns`, and ``sample_ids``, a list.
 
     Raises:
         ConfigError: If a sample is no dict, has other columns than the first or one of these names, or
@@ -45,14 +44,7 @@ def collate_pack(
                 "collate_fn="
             )
     pack = {name: _join(name, [s[name] for s in samples], concatenate) for name in first}
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
-    return pack | {
-        "cu_seqlens": offsets.astype(np.int32),
-        "max_seqlen": max(sizes),
-        "position_ids": positions,
-        "sample_ids": list(sample_ids),
-    }
+    return pack | varlen_columns(sizes) | {"sample_ids": list(sample_ids)}
 
 
 def concatenate_arrays(values: Sequence[Any]) -> Any:

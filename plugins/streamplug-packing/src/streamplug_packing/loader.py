@@ -27,6 +27,7 @@ from streamplug.adapters import (
 from streamplug.errors import ConfigError
 from streamplug.types import Sample, World
 from streamplug_packing.collate import collate_pack, concatenate_arrays
+from streamplug_packing.collators import SequenceCollator
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.samples import PackIterable
 from streamplug_packing.source import PackSource
@@ -210,15 +211,20 @@ class _LoaderSource(PackSource):
         return super().call(function, sample, place)
 
     def collate(self, samples: list[Any], sizes: list[int], sample_ids: list[int]) -> Any:
-        if self._collate_fn is not None:
-            pack = self._collate_fn(samples)
+        if self._collate_fn is None:
+            pack = _to_tensors(collate_pack(samples, sizes, sample_ids, _concatenate))
         else:
-            columns = collate_pack(samples, sizes, sample_ids, _concatenate)
-            pack = {
-                name: torch.from_numpy(value) if has_torch_dtype(value) else value
-                for name, value in columns.items()
-            }
+            pack = self._collate_fn(samples)
+            if isinstance(self._collate_fn, SequenceCollator):
+                pack = _to_tensors(pack)
         return tree_map_only(torch.Tensor, torch.Tensor.pin_memory, pack) if self._pins else pack
+
+
+def _to_tensors(columns: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: torch.from_numpy(value) if has_torch_dtype(value) else value
+        for name, value in columns.items()
+    }
 
 
 def _concatenate(values: Sequence[Any]) -> Any:
