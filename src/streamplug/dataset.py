@@ -807,6 +807,7 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         return make_uninitialized, (cloudpickle.dumps(type(self)),), self.__getstate__()
 
     def __getstate__(self) -> dict[str, Any]:
+        # By value: spawned workers can neither import a class of a notebook, nor know what was registered.
         import cloudpickle
 
         return {"pickled": cloudpickle.dumps((self.__dict__, registrations()))}

@@ -198,6 +198,7 @@ class Encoding(Plugin):
     item: np.dtype[Any] | None = None
     decoded_bytes: int | None = None
     max_value_bytes: int = MAX_VALUE_BYTES
+    # An attribute rather than an argument of `decode`: values pay nothing for it, and streams may differ.
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -55,6 +55,9 @@ class CanonicalNodes:
 class ElasticEpoch(Epoch):
     """An epoch of one order, padded to whole global batches.
 
+    The epoch is padded before it is divided among ranks: with padded shares of ranks, as in `orig` and
+    `relaxed` of mosaicml-streaming, the world decides which samples are repeated.
+
     Global batch t has the `global_batch` positions from ``start + t * global_batch`` on of the interleaved
     canonical nodes, modulo their number.
     """

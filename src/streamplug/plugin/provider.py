@@ -19,6 +19,9 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 class Provider:
     """A name and its class, which is imported when the name is used.
 
+    Declarations are data, so that plugins that are not used cost nothing. Data sets contain names only, as
+    the path of a class in data from elsewhere could make a program import any module.
+
     Attributes:
         kind: Kind of plugin, such as ``"storage"``.
         name: Name in configs, URLs and indexes: lower case, no colon. For a storage, the scheme of its URLs,

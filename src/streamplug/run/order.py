@@ -248,6 +248,7 @@ class RandomOrder(Order):
     def planner(  # noqa: D102 - see `Order`
         self, options: OrderOptions, streams: Streams, sources: OpenSources
     ) -> Planner:
+        # Segments say whether a run has proportions: workers and loaded states need no other planner.
         plan_proportions = partial(_plan_proportions, options, streams, sources)
         if options.curriculum is None:
             return ElasticPlanner(streams, plan_proportions)
