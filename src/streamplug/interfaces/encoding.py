@@ -176,6 +176,9 @@ class Encoding(Plugin):
             call per value.
         item: Dtype of a value or of its items, if it is known where `dtype` is None: of arrays that differ
             in shape, of numbers stored as text, where values may be None; ``"U"`` for text.
+        list_item: Dtype of the numbers of values that are lists of them, which a decoder gets as plain
+            memory, as it does in Parquet; a subarray dtype if all lists have one length. None for other
+            values.
         decoded_bytes: Memory of a decoded value, if known and possibly far larger than the stored value;
             batches are then decoded in smaller parts.
         max_value_bytes: Maximum bytes of a decoded value, for encodings that decompress values or allocate
@@ -196,6 +199,7 @@ class Encoding(Plugin):
     size: int | None = None
     dtype: np.dtype[Any] | None = None
     item: np.dtype[Any] | None = None
+    list_item: np.dtype[Any] | None = None
     decoded_bytes: int | None = None
     max_value_bytes: int = MAX_VALUE_BYTES
     # An attribute rather than an argument of `decode`: values pay nothing for it, and streams may differ.

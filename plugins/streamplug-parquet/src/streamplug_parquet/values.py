@@ -126,6 +126,8 @@ class Fixed(ArrowValue):
         self.inner = type_
         for _ in self.shape:
             self.inner = self.inner.value_type
+        if self.shape:
+            self.list_item = self.item
         if not nullable:
             self.size, self.dtype = self.item.itemsize, self.item
         plain = not self.shape and self.base.kind in "biuf"
@@ -258,6 +260,9 @@ class Lists(ArrowValue):
         super().__init__(type_, nullable=nullable)
         self._of = Fixed(type_.value_type, nullable=False)
         self._count = self._of.width or 1
+
+        if not self._of.shape:
+            self.list_item = self._of.item
 
     @property
     def number(self) -> np.dtype[Any]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamplug_ranges.header_sizes import read_header_sizes as read_header_sizes
     from streamplug_ranges.range_reader import RangeReader as RangeReader
     from streamplug_ranges.range_shards import RangeShards as RangeShards
+    from streamplug_ranges.row_group_shards import RowGroupShards as RowGroupShards
     from streamplug_ranges.row_groups import RangeFile as RangeFile
     from streamplug_ranges.row_groups import RowGroupFormat as RowGroupFormat
     from streamplug_ranges.row_groups import RowGroupReader as RowGroupReader
@@ -24,6 +25,7 @@ else:
             "header_sizes": "read_header_sizes",
             "range_reader": "RangeReader",
             "range_shards": "RangeShards",
+            "row_group_shards": "RowGroupShards",
             "row_groups": "RangeFile RowGroupFormat RowGroupReader",
             "spans": "coalesce_ranges",
         },

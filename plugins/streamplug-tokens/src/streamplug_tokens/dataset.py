@@ -24,6 +24,7 @@ from streamplug_tokens.lengths import (
     read_document_offsets,
     token_dtype,
 )
+from streamplug_tokens.number_lists import with_number_lists
 from streamplug_tokens.options import TokenBlocks, TokenPacks, options_from_state, options_to_state
 from streamplug_tokens.row_fingerprint import RowFingerprint
 from streamplug_tokens.row_layout import (
@@ -92,7 +93,7 @@ class TokenDataset(StreamingDataset):
     def make_reader(self, opened: OpenSources, columns: Sequence[str] | None) -> SampleReader:
         """Return the reader of rows of the documents of some streams."""
         options, sources = self.tokens, opened
-        opened = opened.stored(options.column)
+        opened = with_number_lists(opened.stored(options.column), options)
         dtypes = [
             token_dtype(stream, options.column, options.dtype)
             for stream in opened
@@ -115,8 +116,13 @@ class TokenDataset(StreamingDataset):
             key += decoder_key(stream, options.column, dtype)
             if stream.selection is not None:
                 key = f"{key} of {stream.selection.digest}"
-            offsets.append(read_document_offsets(stream, cache, options.column, dtype, extra))
-            layouts.append(_row_layout(options, offsets[-1], cache, key, stream))
+            if options.lengths is not None:
+                key = f"{key} by {options.lengths!r}"
+            counted = read_document_offsets(
+                stream, cache, options.column, dtype, extra=extra, length_column=options.lengths
+            )
+            offsets.append(counted)
+            layouts.append(_row_layout(options, counted, cache, key, stream))
         # After the counting, which opens shards of its own.
         stored = Reader(
             [stream.index.starts for stream in opened],

@@ -20,6 +20,8 @@ from streamplug.transfer import map_threads
 from streamplug.types import Int64
 from streamplug_tokens.document_offsets import DocumentOffsets, EqualLengths, ListedOffsets
 from streamplug_tokens.length_cache import ArrayCache
+from streamplug_tokens.length_column import read_length_column
+from streamplug_tokens.number_lists import NumberLists
 
 MAX_HEADERS_IN_FLIGHT = 32
 """Shard headers that are read at the same time."""
@@ -53,11 +55,14 @@ def _schema_dtype(
 ) -> np.dtype[Any]:
     column = _column(stream, schema, name)
     what = f"{stream.where}: column {name!r}, {column.spec!r}"
-    if not isinstance(column.encoding, VectorColumn):
+    if not isinstance(column.encoding, VectorColumn | NumberLists):
         raise ConfigError(
-            f"{what}: tokens are read of 'bytes' or one-dimensional 'ndarray' columns"
+            f"{what}: tokens are read of 'bytes' or one-dimensional 'ndarray' columns, and of lists of whole "
+            "numbers in Parquet and JSON"
         )
-    if bypasses(type(column.encoding), "lengths", "decode"):
+    if isinstance(column.encoding, VectorColumn) and bypasses(
+        type(column.encoding), "lengths", "decode"
+    ):
         raise ConfigError(
             f"{what}: tokens are counted and copied as they are stored, but {type(column.encoding).__name__} "
             "has a decode() of its own; leave it out of decoders=, and change rows in a loader's transform="
@@ -92,7 +97,13 @@ def _column(stream: OpenStream, schema: Schema, name: str) -> Column:
 
 
 def read_document_offsets(
-    stream: OpenStream, cache: ArrayCache, name: str, dtype: np.dtype[Any], extra: int
+    stream: OpenStream,
+    cache: ArrayCache,
+    name: str,
+    dtype: np.dtype[Any],
+    *,
+    extra: int,
+    length_column: str | None = None,
 ) -> DocumentOffsets:
     """Return the offsets of the documents of a stream.
 
@@ -102,6 +113,7 @@ def read_document_offsets(
         name: Name of the column of tokens.
         dtype: Of the tokens.
         extra: Tokens that are added to each document.
+        length_column: Name of the column of lengths, if there is one.
 
     Raises:
         StreamplugError: If the shards cannot be fetched, or are damaged.
@@ -114,11 +126,27 @@ def read_document_offsets(
     key = f"offsets of {name!r} as {dtype.str}{decoder_key(stream, name, dtype)}"
     if stream.selection is not None:
         key = f"{key} of {stream.selection.digest}"
-    offsets = cache.array(key, lambda: DocumentCounter(stream, name, dtype).offsets())
+    if length_column is not None:
+        key = f"{key} by {length_column!r}"
+
+    def compute() -> Int64:
+        if length_column is None:
+            return DocumentCounter(stream, name, dtype).offsets()
+        return _selected_offsets(stream, read_length_column(stream, length_column))
+
+    offsets = cache.array(key, compute)
     if extra:
         extended = lambda: offsets + extra * np.arange(len(offsets))  # noqa: E731
         offsets = cache.array(f"{key} plus {extra}", extended)
     return ListedOffsets(offsets)
+
+
+def _selected_offsets(stream: OpenStream, lengths: Int64) -> Int64:
+    """Return the offset of each selected document and the total, from the lengths of all documents."""
+    selection = stream.selection
+    if selection is not None:
+        lengths = lengths[selection.rows(np.arange(len(selection)))]
+    return offsets_from_sizes(lengths)
 
 
 def decoder_key(stream: OpenStream, name: str, dtype: np.dtype[Any]) -> str:
@@ -138,6 +166,8 @@ def _fixed_length(schema: Schema, name: str, dtype: np.dtype[Any]) -> int | None
     column = schema.column(name)
     if column is None or column.encoding.size is None:
         return None
+    if isinstance(column.encoding, NumberLists):
+        return column.encoding.length
     length = int(_vectors(column).lengths(np.array([column.encoding.size]), dtype)[0])
     if length < 0:
         raise ConfigError(f"column {name!r}, {column.spec!r}: tokens are one-dimensional arrays")
@@ -176,9 +206,7 @@ class DocumentCounter:
         list(
             map_threads(lambda shard: self._count(shard, lengths[shard]), without_sizes, in_flight)
         )
-        if selection is not None:
-            return offsets_from_sizes(offsets[1:][selection.rows(np.arange(len(selection)))])
-        return np.cumsum(offsets, out=offsets)
+        return _selected_offsets(self._stream, offsets[1:])
 
     def _count_header(self, shard: int, lengths: Int64) -> bool:
         """Fill in lengths from the header of a shard; return False if its header has no sizes."""
@@ -186,6 +214,8 @@ class DocumentCounter:
             return True
         schema = self._stream.index.schema(shard)
         column = _column(self._stream, schema, self._name)
+        if not isinstance(column.encoding, VectorColumn):
+            return False
         sizes = read_header_sizes(self._stream, shard, self._name)
         if sizes is None:
             return False

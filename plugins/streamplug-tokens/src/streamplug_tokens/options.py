@@ -20,7 +20,7 @@ EXTRAS = ("targets", "documents", "positions", "mask")
 LONG_DOCUMENTS = ("split", "truncate", "drop", "raise")
 IGNORE_INDEX = -100
 """Label of tokens that are not trained on, which losses of torch leave out."""
-_ADDED = ("columns", "column_padding", "column_dtypes", "long_documents")
+_ADDED = ("lengths", "columns", "column_padding", "column_dtypes", "long_documents")
 """Options that earlier versions lacked; their defaults are what rows were then."""
 
 _MAX_LENGTH = (1 << 31) - 1
@@ -35,7 +35,9 @@ class TokenRowOptions:
         length: Tokens of a row.
         separator: Token that is added after each document; None for none.
         padding: Token that fills a row up.
-        dtype: Dtype of the tokens, such as ``"uint16"``, for columns without one: ``bytes`` and ``ndarray``.
+        dtype: Dtype of the tokens, such as ``"uint16"``, for columns without one: ``bytes``, ``ndarray`` and
+            lists in JSON. Lists in Parquet are converted to it, and have their own by default.
+        lengths: Name of a column of whole numbers: the tokens of each document, which are then not counted.
         columns: Names of further columns that have one number for each token of their document, such as
             labels, masks and weights; each is read with the tokens, in the dtype that it is stored with.
         column_padding: Number by column that fills rows up and stands for the separator; by default -100
@@ -55,6 +57,7 @@ class TokenRowOptions:
     separator: int | None = None
     padding: int = 0
     dtype: str | None = None
+    lengths: str | None = None
     columns: Sequence[str] = ()
     column_padding: Mapping[str, float] = field(default_factory=dict, hash=False)
     column_dtypes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -76,6 +79,9 @@ class TokenRowOptions:
             raise ConfigError(f"extras: the tokens' own column is named {self.column!r}")
         object.__setattr__(self, "extras", tuple(self.extras))
         object.__setattr__(self, "dtype", _dtype_name(self.dtype))
+        lengths: Any = self.lengths
+        if lengths is not None and (not isinstance(lengths, str) or lengths == self.column):
+            raise ConfigError(f"lengths={lengths!r:.60}: the name of a column of whole numbers")
         self._check_columns()
         for name in ("length", "separator", "padding"):
             self._set_plain(name, getattr(self, name))
@@ -141,7 +147,9 @@ class TokenRowOptions:
     def without_extras(self) -> Self:
         """Return the options that rows depend on: no further columns, no extras but targets of blocks."""
         extras = ("targets",) if self.lookahead else ()
-        return replace(self, columns=(), column_padding={}, column_dtypes={}, extras=extras)
+        return replace(
+            self, lengths=None, columns=(), column_padding={}, column_dtypes={}, extras=extras
+        )
 
     def row_key(self) -> str:
         """Return text that is equal for options of equal rows, and the same in all versions."""
@@ -150,7 +158,7 @@ class TokenRowOptions:
         stated = [
             f"{name}={value!r}"
             for name, value in described
-            if name not in _ADDED or value not in ((), {}, "split")
+            if name not in _ADDED or value not in (None, (), {}, "split")
         ]
         return f"{type(self).__name__}({', '.join(stated)})"
 

@@ -11,6 +11,7 @@ from streamplug.errors import ConfigError
 from streamplug.index import Schema
 from streamplug.interfaces import VectorColumn, bypasses
 from streamplug.source import OpenSources, OpenStream
+from streamplug_tokens.number_lists import NumberLists, with_number_lists
 from streamplug_tokens.options import TokenRowOptions
 
 
@@ -38,7 +39,8 @@ def further_columns(opened: OpenSources, options: TokenRowOptions) -> list[Token
     found = []
     for name in options.columns:
         _check_data_set(opened, options.column, name)
-        streams = [stream for stream in opened.stored(name) if len(stream.index)]
+        stored = with_number_lists(opened.stored(name), options)
+        streams = [stream for stream in stored if len(stream.index)]
         dtypes = [
             _column_dtype(stream, name, options.column_dtypes.get(name)) for stream in streams
         ]
@@ -82,12 +84,14 @@ def _schema_dtype(
             f"{stream.where} has no column {name!r} of columns=, only {', '.join(map(repr, known))}"
         )
     what = f"{stream.where}: column {name!r}, {column.spec!r}"
-    if not isinstance(column.encoding, VectorColumn) or bypasses(
+    is_list = isinstance(column.encoding, NumberLists)
+    is_vector = isinstance(column.encoding, VectorColumn) and not bypasses(
         type(column.encoding), "lengths", "decode"
-    ):
+    )
+    if not (is_list or is_vector):
         raise ConfigError(
-            f"{what}: columns= takes columns with one number for each token, stored as 'bytes' or "
-            "one-dimensional 'ndarray', and without a decoder that changes them"
+            f"{what}: columns= takes columns with one number for each token, stored as 'bytes', "
+            "one-dimensional 'ndarray' or lists, and without a decoder that changes them"
         )
     stored_dtype = column.encoding.item
     if dtype_name is None:
