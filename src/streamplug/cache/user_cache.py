@@ -1,8 +1,9 @@
 """Directories of caches without `local=`: the user's, and the one for shards of remote data sets.
 
-Both are ``STREAMPLUG_CACHE_DIR`` if it is set. Otherwise, the user's is ``streamplug`` in ``XDG_CACHE_HOME``, or
-``~/.cache/streamplug``: it has what is derived from data sets, such as results of scans, and the decompressed shards of
-local ones. Shards of remote data sets are in a private temporary directory.
+Both are ``STREAMPLUG_CACHE_DIR`` if it is set. Otherwise, the user's is ``streamplug`` in
+``XDG_CACHE_HOME``, or ``~/.cache/streamplug``: it has what is derived from data sets, such as results of
+scans, and the decompressed shards of local ones. Shards of remote data sets are in a private temporary
+directory.
 """
 
 from __future__ import annotations
