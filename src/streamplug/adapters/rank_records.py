@@ -114,11 +114,11 @@ class RankRecords:
         if owner is None or group is None or group.get_world_size() < placement.rank().ranks:
             self._store = None
         elif self._store is None or self._process != os.getpid() or self._owner() is not owner:
-            self._store, self._failure = _connect_to_store(group), None
+            self._store, self._failure = connect_to_store(group), None
             self._process, self._owner = os.getpid(), ref(owner)
             order = json.dumps(session.state_at(0, 0), sort_keys=True, default=str)
             kind = f"{self._kind}/{zlib.crc32(order.encode()):x}"
-            self._name = f"streamplug/{kind}/{_next_number(owner, kind)}"
+            self._name = f"streamplug/{kind}/{next_number(owner, kind)}"
         self._rank = world.rank
         return self._store is not None
 
@@ -157,7 +157,7 @@ class RankRecords:
             time.sleep(_POLL_SECONDS)
 
 
-def _connect_to_store(group: Any) -> Any:
+def connect_to_store(group: Any) -> Any:
     """Return a connection to the store of the process group of all ranks; None without one, as with MPI."""
     get_store: Any = getattr(group.group.WORLD, "get_group_store", None)
     get_store = get_store or getattr(group.distributed_c10d, "_get_default_store", None)
@@ -169,7 +169,8 @@ def _connect_to_store(group: Any) -> Any:
     return store.clone() if hasattr(store, "clone") else store
 
 
-def _next_number(owner: Any, kind: str) -> int:
+def next_number(owner: Any, kind: str) -> int:
+    """Return how many of a kind were opened in a process group, with this one."""
     global _num_opened  # noqa: PLW0603 - ranks that join a new group have opened none
     if _num_opened[0]() is not owner:
         _num_opened = ref(owner), Counter()

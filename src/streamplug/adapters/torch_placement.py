@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
+from streamplug.adapters.rank_records import connect_to_store, next_number
 from streamplug.adapters.torch_transfers import prepare_worker, share_memory
 from streamplug.config import detect_world
 from streamplug.run import TICKETS, Placement, WorkerLoop
@@ -21,10 +22,12 @@ class TorchPlacement(Placement):
     # Counters: workers share them under fork and spawn, and they leave no named file.
     cells: torch.Tensor
 
+    _first: str | None = None  # see `first_value`
+
     def __getstate__(self) -> dict[str, Any]:
         # The data set pickles the cells separately, so that torch shares them rather than copying them.
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "cells"}
+        return {name: value for name, value in state.items() if name not in ("cells", "_first")}
 
     def make_cells(self, size: int) -> Int64:
         """Return zeros that loader workers will share, shape ``[size]``."""
@@ -41,6 +44,27 @@ class TorchPlacement(Placement):
         ranks, launched = group.get_world_size(), World() if names else detect_world()
         nodes = launched.nodes if launched.ranks == ranks else 1
         return World(nodes, ranks // nodes, rank=group.get_rank())
+
+    def first_value(self, name: str, value: str) -> str:
+        """Return the value of the rank that was the first to give one, in the store of the process group.
+
+        The store is asked once, in a group whose ranks are those of the order: a `world` that was given may
+        be another one for each part of the group.
+        """
+        if self._first is not None:
+            return self._first
+        group, ranks = torch.distributed, self.rank().ranks
+        if ranks == 1 or self.is_given or worker_loop().ticket or not group.is_available():
+            return value
+        owner: Any = group.group.WORLD
+        if owner is None or group.get_world_size() != ranks:
+            return value
+        store = connect_to_store(group)
+        if store is None:
+            return value
+        key = f"streamplug/{name}/{next_number(owner, name)}"
+        self._first = store.compare_set(key, "", value).decode()
+        return self._first
 
     def start_loop(self) -> None:
         """Detect this rank's place for a loop, and prepare this process if it is a worker."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -180,19 +180,9 @@ def load(values: Mapping[str, Any], identity: OrderIdentity) -> Position:
         # mosaicml-streaming saves this before the first batch, and begins anew when it loads it.
         values = {**values, "epoch": 0, "sample_in_epoch": 0}
     done = _read_position(values)
-    current = identity.to_state()
-    keys = [*current] if version else ["num_canonical_nodes", "shuffle_seed"]
-    differences = [
-        _describe_shards(values, identity)
-        if key == "shards"
-        else describe_difference(
-            key, values.get(key), current.get(key), VALUE_MEANINGS.get(key, "")
-        )
-        for key in dict.fromkeys([*keys, "batch_budget"])
-        if values.get(key) != current.get(key)
-    ]
-    if differences:
-        raise StateError("the state is of another run: " + "; ".join(differences))
+    keys = [*identity.to_state()] if version else ["num_canonical_nodes", "shuffle_seed"]
+    if differences := describe_differences(values, identity, [*keys, "batch_budget"]):
+        raise StateError(f"the state is of another run: {differences}")
     if not version and (identity.micro_batches or "batch_in_epoch" in values):
         raise StateError(
             "the state has no version, as one of mosaicml-streaming, whose batches all have one size; this "
@@ -201,6 +191,22 @@ def load(values: Mapping[str, Any], identity: OrderIdentity) -> Position:
     if not version and done >= identity.epoch_size:
         done += -done % identity.global_batch  # the last batch may be short
     return Position(values["epoch"], done)
+
+
+def describe_differences(
+    values: Mapping[str, Any], identity: OrderIdentity, keys: Iterable[str]
+) -> str:
+    """Describe in which of some keys the identity in a state differs; the text is empty if in none."""
+    current = identity.to_state()
+    return "; ".join(
+        _describe_shards(values, identity)
+        if key == "shards"
+        else describe_difference(
+            key, values.get(key), current.get(key), VALUE_MEANINGS.get(key, "")
+        )
+        for key in dict.fromkeys(keys)
+        if values.get(key) != current.get(key)
+    )
 
 
 def read_segments(

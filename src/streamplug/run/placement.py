@@ -50,6 +50,15 @@ class Placement:
         """Return this rank's place according to its launcher."""
         return detect_world()
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the world was given, or changed by `resize`, rather than detected."""
+        return self._world is not None
+
+    def first_value(self, name: str, value: str) -> str:  # noqa: ARG002 - for those that know other ranks
+        """Return the value that some rank was the first to give for a name; `value` if none can be asked."""
+        return value
+
     def worker_loop(self) -> WorkerLoop:
         """Return the loader loop that this process works for."""
         return WorkerLoop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -9,7 +10,7 @@ from threading import get_ident
 from typing import Any
 
 from streamplug.errors import ConfigError, DataError
-from streamplug.plan import Position
+from streamplug.plan import Position, state
 from streamplug.read import SampleReader
 from streamplug.run import shared_epoch
 from streamplug.run.exit import closed_at_exit
@@ -56,6 +57,7 @@ class Session:
             tuple[int, int], Substitution
         ] = {}  # by epoch and number of the loop
         self._handover = Handover()
+        self._is_checked = False  # whether the order is that of the other ranks
         # Errors by samples that no other copy can mend, which substitution does not try again.
         self.bad_samples: dict[int, DataError] = {}
 
@@ -65,7 +67,7 @@ class Session:
 
     def __getstate__(self) -> dict[str, Any]:
         own: dict[str, Any] = {"_substitutions": {}, "_told": {}, "part": None, "_handover": None}
-        return self.__dict__ | own
+        return self.__dict__ | own | {"_is_checked": False}  # a copy may be another rank's
 
     # -- reading ---------------------------------------------------------------------
 
@@ -73,7 +75,23 @@ class Session:
         """Start a loop over the next epoch, or over the rest of that of a state."""
         self.own_counters()
         self.placement.start_loop()
+        self._check_ranks()
         return self.run.begin(self.placement.worker_loop(), self.world)
+
+    def _check_ranks(self) -> None:
+        """Refuse another order than that of the rank that began first: samples would come twice, or never."""
+        if self._is_checked or self.world.ranks == 1:
+            return
+        identity, rank = self.run.identity(self.world), self.world.rank
+        own = identity.to_state()
+        first = self.placement.first_value(f"order/{identity.shards}", json.dumps(own))
+        differences = state.describe_differences(json.loads(first), identity, own)
+        if differences:
+            raise ConfigError(
+                f"rank {rank} would read this data set in another order than the rank that began first, "
+                f"whose values are called saved here: {differences}; give all ranks the same options"
+            )
+        self._is_checked = True
 
     @contextmanager
     def telling(self, part: Part, *, by_any_thread: bool = False) -> Generator[None, None, None]:
@@ -99,11 +117,10 @@ class Session:
         taken = self._told.pop(thread, None)
         if taken is None:
             return None
-        if thread != get_ident():
-            taken[
-                0
-            ].clock = LoopClock()  # that thread uses the other one while it waits for this one
-        return taken[0]
+        part, _ = taken
+        if thread != get_ident():  # that thread uses the other one while it waits for this one
+            part.clock = LoopClock()
+        return part
 
     @closed_at_exit
     def read(
