@@ -75,6 +75,17 @@ def test_of_eight_shards_two_questions_are_asked(many):
     assert storage.counts["read_many"] == 3
 
 
+def test_a_storage_tells_how_many_samples_a_question_is_for(many):
+    class InOneRequest(Joining):
+        parts_per_call = 5
+
+    reader, storage = opened(many, InOneRequest(str(many)))
+    ids = one_of_each(reader)[:12]
+    check(reader.rows(ids), ids)
+    assert [len(need.shards) for need in reader.needs(ids)] == [5, 5, 2]
+    assert storage.counts["read_many"] == 2 * 3
+
+
 def test_who_cannot_join_is_asked_for_each(many):
     reader, storage = opened(many, LocalStorage(str(many)))
     ids = one_of_each(reader)
@@ -307,10 +318,10 @@ def piece(number, rows=1, weight=1):
 
 def test_what_is_large_stays_alone():
     rows = [piece(0), piece(1, 7), piece(2, 9), piece(3), piece(4)]
-    assert group_ranges(rows) == [rows[:2], [rows[2]], rows[3:]]
+    assert group_ranges(rows, 8) == [rows[:2], [rows[2]], rows[3:]]
     large = [piece(0, 1, 3 << 20), piece(1, 1, 1 << 20), piece(2, 1, 1)]
-    assert group_ranges(large) == [large[:2], [large[2]]]
-    assert group_ranges([]) == []
+    assert group_ranges(large, 8) == [large[:2], [large[2]]]
+    assert group_ranges([], 8) == []
 
 
 def test_streams_are_not_mixed(many):

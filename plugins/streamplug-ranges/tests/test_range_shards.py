@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streamplug_ranges import RangeReader, RangeShards, range_shards, sample_range, shard_headers
+from streamplug_ranges import RangeReader, RangeShards, range_shards, shard_headers
 from streamplug_ranges.spans import coalesce_ranges, locate_ranges
 from streamplug_testing import isolated_plugins
 from streamplug_testing.fakes import CountingStorage, FlakyStorage
@@ -93,7 +93,7 @@ def test_values_are_those_of_whole_shards(
     whole = Reader([stream.index.starts], [OpenShards(stream.index, stream.store, None)])
     with pytest.MonkeyPatch.context() as patch:
         set_gap(patch, gap)
-        patch.setattr(sample_range, "MAX_GROUP_SAMPLES", together)
+        patch.setattr(kind, "parts_per_call", together)
         parts, _ = opened(folder, kind(str(folder)))
         assert same(parts.rows(wanted), whole.rows(wanted))
         assert same([parts.row(i) for i in wanted[:5]], [whole.row(i) for i in wanted[:5]])

@@ -189,6 +189,11 @@ class Storage(ABC):
         """Whether `read_many` is concurrent on one thread, as with clients that have an event loop."""
         return False
 
+    @property
+    def parts_per_call(self) -> int:
+        """Number of samples that one `read_many` reads; each waits for all, so few if these are requests."""
+        return 8
+
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         """Return non-empty parts ``(key, start, stop)`` of several objects.
 

@@ -270,6 +270,10 @@ class TimeoutStorage(StorageWrapper):
     def supports_read_many(self) -> bool:
         return self._storage.supports_read_many
 
+    @property
+    def parts_per_call(self) -> int:
+        return self._storage.parts_per_call
+
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         return self._run_counted(
             " or ".join(sorted({key for key, _, _ in parts})),

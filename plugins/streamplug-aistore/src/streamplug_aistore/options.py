@@ -18,6 +18,7 @@ _KNOWN: OptionTypes = {
     "ca_cert": str,
     "connect_timeout": (int, float),
     "endpoint_url": str,
+    "get_batch": bool,
     "max_concurrency": int,
     "provider": str,
     "read_timeout": (int, float),

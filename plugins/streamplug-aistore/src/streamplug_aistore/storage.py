@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from streamplug_fsspec import ClientStorage, read_range_body, status_of, write_chunks
+from streamplug_fsspec import (
+    MAX_CONCURRENT_READS,
+    ClientStorage,
+    read_concurrently,
+    read_range_body,
+    status_of,
+    write_chunks,
+)
 
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StorageError
 from streamplug.types import Buffer, ObjectInfo
+from streamplug_aistore.get_batch import MAX_PARTS, GetBatch
 from streamplug_aistore.options import aistore_client, check
 
 _CHUNK_BYTES = 2**20
@@ -39,6 +47,10 @@ class AistoreStorage(ClientStorage):
             raise ConfigError(f"{self.url}: AIStore takes no names with empty parts")
         check(options)
         self._provider = options.get("provider") or "ais"
+        # It does not fetch the objects of another cloud that the cluster has not cached.
+        enabled = options.get("get_batch")
+        enabled = self._provider == "ais" if enabled is None else enabled
+        self._get_batch = GetBatch(self.url, enabled=enabled)
 
     def open_client(self) -> Any:
         """Return the bucket."""
@@ -68,6 +80,30 @@ class AistoreStorage(ClientStorage):
                 if status_of(error) == 416:  # the range starts beyond the end
                     return b""
                 raise
+
+    @property
+    def supports_read_many(self) -> bool:
+        return self._get_batch.is_enabled
+
+    @property
+    def parts_per_call(self) -> int:
+        return MAX_PARTS
+
+    def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        with self.translated(parts[0][0]):
+            bucket = self.client()
+        named = [(self._name(key), start, stop) for key, start, stop in parts]
+        batch = self._get_batch.read(bucket, named)
+        missing = [part for part, data in zip(parts, batch) if data is None]
+        limit = self._options.get("max_concurrency") or MAX_CONCURRENT_READS
+        read = iter(read_concurrently(self._read_part, missing, limit))
+        return [next(read) if data is None else data for data in batch]
+
+    def _read_part(self, part: tuple[str, int, int]) -> Buffer | StorageError:
+        try:
+            return self.read_range(*part)
+        except StorageError as error:
+            return error
 
     def download(self, key: str, path: Path) -> None:
         with self.translated(key):

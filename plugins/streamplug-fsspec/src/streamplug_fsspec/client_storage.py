@@ -20,6 +20,7 @@ from streamplug_fsspec.error_mapping import client_error
 from streamplug_fsspec.shared_clients import forget_client, share_client
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 MAX_CONCURRENT_READS = 8
 """Default of the option `max_concurrency`."""
@@ -149,9 +150,7 @@ class ClientStorage(Storage):
         """Create or replace an object with the content of an existing local file."""
 
 
-def read_concurrently(
-    read: Callable[[tuple[int, int]], T], ranges: Sequence[tuple[int, int]], max_threads: int
-) -> list[T]:
+def read_concurrently(read: Callable[[P], T], ranges: Sequence[P], max_threads: int) -> list[T]:
     """Return what `read` returns for each range, called on up to `max_threads` threads, of which this is one.
 
     Raises:

@@ -8,6 +8,7 @@ from streamplug.read import NeedFetcher, PartialNeed
 from streamplug.transfer import Job, ThreadPool
 
 _MAX_RANGES_IN_FLIGHT = 64
+_MIN_THREADS = 4  # of groups that are as large: one is decoded while others are fetched
 # With a higher limit all ranges arrive late instead of some early, and less freed memory can be reused.
 _MAX_BYTES_IN_FLIGHT = 16 << 20
 
@@ -21,7 +22,7 @@ class RangeFetcher(NeedFetcher):
         self._jobs: dict[PartialNeed, Job[object]] = {}
         self._single = needs[0] if len(needs) == 1 else None
         most = max((len(need.shards) for need in needs), default=1)
-        num_threads = max(_MAX_RANGES_IN_FLIGHT // most, 1)
+        num_threads = max(_MAX_RANGES_IN_FLIGHT // most, _MIN_THREADS)
         self._queue = ThreadPool(num_threads, _MAX_BYTES_IN_FLIGHT) if len(needs) > 1 else None
         if self._queue is None:
             return

@@ -144,7 +144,9 @@ class RangeShards(StreamShards):
     def needs(self, first: int, rows: Sequence[tuple[int, Int64]]) -> list[PartialNeed]:
         """Return sample ranges to fetch, in groups if the storage reads several files at once."""
         ranges = [self.new_range(first + shard, shard, of_shard) for shard, of_shard in rows]
-        groups = group_ranges(ranges) if self._store.supports_read_many else [(r,) for r in ranges]
+        groups: Sequence[Sequence[SampleRange]] = [(r,) for r in ranges]
+        if self._store.supports_read_many:
+            groups = group_ranges(ranges, self._store.storage.parts_per_call)
         return [FetchGroup(self, group) for group in groups]
 
     def missing(self, first: int, rows: Sequence[tuple[int, Int64]]) -> list[PartialNeed]:

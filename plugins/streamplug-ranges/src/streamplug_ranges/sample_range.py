@@ -13,7 +13,6 @@ from streamplug_ranges.spans import locate_ranges
 _POSITION_ZERO = np.zeros(1, np.int64)
 
 # A sample waits for its whole group: larger groups delay the samples that are needed first.
-MAX_GROUP_SAMPLES = 8
 MAX_GROUP_BYTES = 4 << 20
 
 
@@ -52,14 +51,14 @@ class SampleRange:
         return places if np.array_equal(self.rows[places], rows) else None
 
 
-def group_ranges(ranges: Iterable[SampleRange]) -> list[list[SampleRange]]:
+def group_ranges(ranges: Iterable[SampleRange], max_samples: int) -> list[list[SampleRange]]:
     """Group sample ranges of one stream that are fetched together, in the order of need."""
     groups: list[list[SampleRange]] = []
     num_rows = num_bytes = 0
     for sample_range in ranges:
         num_rows += len(sample_range.rows)
         num_bytes += sample_range.weight
-        if not groups or num_rows > MAX_GROUP_SAMPLES or num_bytes > MAX_GROUP_BYTES:
+        if not groups or num_rows > max_samples or num_bytes > MAX_GROUP_BYTES:
             groups.append([])
             num_rows, num_bytes = len(sample_range.rows), sample_range.weight
         groups[-1].append(sample_range)

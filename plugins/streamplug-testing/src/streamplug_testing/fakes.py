@@ -53,6 +53,10 @@ class _Wrapper(Storage):
     def supports_read_many(self) -> bool:
         return self.inner.supports_read_many
 
+    @property
+    def parts_per_call(self) -> int:
+        return self.inner.parts_per_call
+
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
         return self._around("read_many", parts[0][0], lambda: self.inner.read_many(parts))
 
