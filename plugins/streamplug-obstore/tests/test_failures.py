@@ -106,6 +106,25 @@ def test_a_slow_download_is_not_one_that_stalls(tmp_path):
     assert (tmp_path / "copy").stat().st_size == 1 << 22
 
 
+def test_all_ranges_of_an_object_are_asked_for_at_once(tmp_path):
+    data = bytes(range(256)) * 4096
+    (tmp_path / "k").write_bytes(data)
+    all_here = threading.Barrier(16)
+    ranges = [(at, at + 99) for at in range(0, 16 << 16, 1 << 16)]
+    with serving(tmp_path) as server:
+
+        def wait(_where, _range, content):
+            all_here.wait(30)
+            return content
+
+        server.lie = wait
+        parts = ObstoreHttp(server.url, **AT_ONCE).read_ranges("k", [*ranges[::-1], (9, 9)])
+    assert [bytes(part) for part in parts] == [
+        *(data[slice(*part)] for part in ranges[::-1]),
+        b"",
+    ]
+
+
 def test_a_body_that_is_cut_is_transient(recorder, storage):
     recorder.headers, recorder.missing = HEADERS, 5
     with pytest.raises(Transient, match="set/k"):

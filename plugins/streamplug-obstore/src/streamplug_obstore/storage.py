@@ -105,19 +105,18 @@ class ObstoreStorage(ClientStorage):
         merged = _merge(ranges)
         if not merged:
             return [b""] * len(ranges)
-        starts, stops = map(list, zip(*merged))
-        with self.translated(key):
-            try:
-                # obstore panics if it coalesces ranges of which one begins beyond the end.
-                buffers = obstore_module().get_ranges(
-                    self.client(), self._path(key), starts=starts, ends=stops, coalesce=0
-                )
-                parts = [memoryview(part) for part in buffers]
-            except Exception as error:
-                if not (begins_beyond_end(error) or ignores_ranges(error)):
-                    raise
-                parts = [memoryview(part) for part in super().read_ranges(key, merged)]
-        return [_cut(start, stop, starts, parts) for start, stop in ranges]
+        # Not `get_ranges`, which sends at most ten requests at once, and cannot be cancelled.
+        results = self._request_parts([(key, start, stop) for start, stop in merged])
+        if _ignore_ranges(results):
+            results = list(super().read_ranges(key, merged))
+        views = []
+        for result in results:
+            part = self._part(key, result)
+            if isinstance(part, StorageError):
+                raise part
+            views.append(memoryview(part))
+        starts = [start for start, _ in merged]
+        return [_cut(start, stop, starts, views) for start, stop in ranges]
 
     def read_version(
         self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
@@ -154,6 +153,13 @@ class ObstoreStorage(ClientStorage):
         return True
 
     def read_many(self, parts: Sequence[tuple[str, int, int]]) -> Sequence[Buffer | StorageError]:
+        results = self._request_parts(parts)
+        if _ignore_ranges(results):
+            return super().read_many(parts)
+        return [self._part(key, part) for (key, _, _), part in zip(parts, results)]
+
+    def _request_parts(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
+        """Return the answers, or the errors of the client, to a range request for each part."""
         from fsspec.asyn import get_loop
 
         if not parts:
@@ -167,9 +173,7 @@ class ObstoreStorage(ClientStorage):
             requests = [partial(one, *part) for part in parts]
             sizes = [stop - start for _, start, stop in parts]
             results = run_on_loop(get_loop(), partial(self._hedges.gather, requests, sizes))
-        if any(isinstance(part, Exception) and ignores_ranges(part) for part in results):
-            return super().read_many(parts)
-        return [self._part(key, part) for (key, _, _), part in zip(parts, results)]
+            return list(results)
 
     def _part(self, key: str, result: Any) -> Buffer | StorageError:
         if isinstance(result, Exception) and begins_beyond_end(result):
@@ -229,6 +233,10 @@ class ObstoreStorage(ClientStorage):
                 obstore_module().delete(self.client(), self._path(key))
             except FileNotFoundError:
                 return
+
+
+def _ignore_ranges(results: Sequence[Any]) -> bool:
+    return any(isinstance(result, Exception) and ignores_ranges(result) for result in results)
 
 
 def _slashes(key: str) -> Iterator[int]:
