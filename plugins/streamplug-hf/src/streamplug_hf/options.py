@@ -24,9 +24,13 @@ _KNOWN: OptionTypes = {
     "read_timeout": (int, float),
     "revision": str,
     "token": (str, bool),
+    "xet": bool,
 }
-_KINDS = {"datasets": "datasets", "models": "models", "spaces": "spaces"}
-_FORM = "write hf://datasets/OWNER/NAME/path or hf://datasets/OWNER/NAME@REVISION/path"
+_KINDS = {"buckets", "datasets", "models", "spaces"}
+_FORM = (
+    "write hf://datasets/OWNER/NAME/path, hf://datasets/OWNER/NAME@REVISION/path or "
+    "hf://buckets/OWNER/NAME/path"
+)
 # Revisions with unquoted slashes, as in the URLs of the Hub.
 _REFS = re.compile(r"refs/(?:convert/[^/]+|pr/\d+)(?=/|$)")
 
@@ -44,12 +48,12 @@ def check(options: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class RepositoryPath:
-    """A folder of a Hub repository.
+    """A folder of a repository or bucket of the Hub.
 
     Attributes:
-        kind: ``datasets``, ``models`` or ``spaces``.
+        kind: ``datasets``, ``models``, ``spaces`` or ``buckets``.
         repository: Owner and name.
-        revision: A branch, tag or commit; None if the URL has none.
+        revision: A branch, tag or commit; None if the URL has none, as those of buckets.
         folder: Path in the repository; empty for its root.
     """
 
@@ -58,16 +62,21 @@ class RepositoryPath:
     revision: str | None
     folder: str
 
+    @property
+    def is_bucket(self) -> bool:
+        """Whether it is in a bucket, which has no history."""
+        return self.kind == "buckets"
+
 
 def parse(url: str) -> RepositoryPath:
     """Parse a URL.
 
     Raises:
-        ConfigError: If it names no repository.
+        ConfigError: If it names no repository or bucket, or a revision of a bucket.
     """
     path = url.partition("://")[2].strip("/")
     first, _, rest = path.partition("/")
-    kind, path = (_KINDS[first], rest) if first in _KINDS else ("models", path)
+    kind, path = (first, rest) if first in _KINDS else ("models", path)
     owner, _, rest = path.partition("/")
     name, slash, folder = rest.partition("/")
     name, at, revision = name.partition("@")
@@ -76,6 +85,8 @@ def parse(url: str) -> RepositoryPath:
         revision, folder = special[0], whole[special.end() :]
     if not owner or not name or (at and not revision):
         raise ConfigError(f"{public_url(url)!r} names no repository; {_FORM}")
+    if kind == "buckets" and at:
+        raise ConfigError(f"{public_url(url)!r}: a bucket has no revisions; leave out @{revision}")
     return RepositoryPath(
         kind, f"{owner}/{name}", unquote(revision) if at else None, folder.strip("/")
     )

@@ -1,8 +1,9 @@
-"""Read-only storage for repositories of the Hugging Face Hub."""
+"""Storage for repositories of the Hugging Face Hub, read-only, and for its buckets."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,26 +24,28 @@ from streamplug_fsspec import (
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hf.options import CONNECT_TIMEOUT, READ_TIMEOUT, check, parse
+from streamplug_hf.xet import XetAccess, chunks, open_session, store
 
 _CHUNK_BYTES = 2**20
 
 
 class HfStorage(ClientStorage):
-    """The files below ``hf://datasets/OWNER/NAME[@REVISION]/path``, read-only.
+    """The files below ``hf://datasets/OWNER/NAME[@REVISION]/path`` or ``hf://buckets/OWNER/NAME/path``.
 
-    Each write would be a commit, and the Hub refuses many small ones. The README describes the options.
+    Repositories are read-only: each write would be a commit, and the Hub refuses many small ones. The README
+    describes the options.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
 
         Args:
-            url: ``hf://datasets/OWNER/NAME[@REVISION]/path``; ``hf://spaces/…`` and
-                ``hf://OWNER/NAME/…`` (a model) work too.
+            url: ``hf://datasets/OWNER/NAME[@REVISION]/path`` or ``hf://buckets/OWNER/NAME/path``;
+                ``hf://spaces/…`` and ``hf://OWNER/NAME/…`` (a model) work too.
             **options: Connection options.
 
         Raises:
-            ConfigError: If the URL names no repository or a second revision, or an option is
+            ConfigError: If the URL names no repository or bucket, or a second revision, or an option is
                 unknown or invalid.
         """
         super().__init__(url, **options)
@@ -51,7 +54,13 @@ class HfStorage(ClientStorage):
         revision = options.get("revision")
         if None not in (revision, self._place.revision) and revision != self._place.revision:
             raise ConfigError(f"{self.url!r} names another revision than the option {revision!r}")
+        if self._place.is_bucket and revision is not None:
+            raise ConfigError(f"{self.url!r}: a bucket has no revisions; leave out revision=")
         self._revision = self._place.revision or revision or "main"
+
+    def open_client(self) -> Any:
+        """Return a session of Xet."""
+        return open_session(self.url)
 
     # -- reading --------------------------------------------------------------------
 
@@ -84,12 +93,24 @@ class HfStorage(ClientStorage):
             return read_range_body(chunks, *limits, *sent), _version(response)
 
     def download(self, key: str, path: Path) -> None:
+        if self._options.get("xet"):
+            entry = self._entry(key)
+            if "xetHash" in entry and entry["size"]:
+                with self.translated(key), path.open("wb", buffering=0) as file:
+                    access = self._xet_access("read", key)
+                    content = chunks(self.client(), access, entry["xetHash"], entry["size"])
+                    write_chunks(file, content)
+                return
         with self.translated(key), self._answer("GET", self._file(key)) as response:
             self._check(response, key)
             with path.open("wb", buffering=0) as file:
                 write_chunks(file, response.iter_bytes(_CHUNK_BYTES))
 
     def stat(self, key: str) -> ObjectInfo:
+        return _info(key, self._entry(key))
+
+    def _entry(self, key: str) -> Mapping[str, Any]:
+        """Return what the Hub says of a file."""
         path = self._path(key)
         with (
             self.translated(key),
@@ -100,11 +121,13 @@ class HfStorage(ClientStorage):
             entries = [entry for entry in infos if entry["path"] == path]
         if not entries or entries[0]["type"] != "file":
             raise NotFound(f"{self.url_of(key)} does not exist")
-        return ObjectInfo(key, int(entries[0]["size"]), str(entries[0].get("oid", "")))
+        found: Mapping[str, Any] = entries[0]
+        return found
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         path = self._path(folder)
         start = len(self._place.folder) + 1 if self._place.folder else 0
+        below = f"{path}/" if path else ""
         url: str | None = (
             f"{self._api('tree')}/{quote(path, safe='')}".rstrip("/") + "?recursive=true"
         )
@@ -117,29 +140,65 @@ class HfStorage(ClientStorage):
                 page = json.loads(read_body(response.iter_bytes(_CHUNK_BYTES)))
                 url = response.links.get("next", {}).get("url")
             for entry in page:
-                if entry["type"] == "file":
-                    yield ObjectInfo(
-                        entry["path"][start:], int(entry["size"]), str(entry.get("oid", ""))
-                    )
+                # A prefix of a bucket is one of names, not a folder.
+                if entry["type"] == "file" and entry["path"].startswith(below):
+                    yield _info(entry["path"][start:], entry)
 
     # -- writing --------------------------------------------------------------------
 
     def write(self, key: str, data: Buffer) -> None:
-        self._path(key)
-        raise self._read_only(key)
+        self._put(key, data)
 
     def send_file(self, path: Path, key: str) -> None:
-        self.write(key, b"")
+        self._put(key, path)
+
+    def _put(self, key: str, source: Buffer | Path) -> None:
+        self._check_writable(key)
+        with self.translated(key):
+            file_hash = store(self.client(), self._xet_access("write", key), source)
+            added = {
+                "type": "addFile",
+                "path": self._path(key),
+                "xetHash": file_hash,
+                "mtime": round(time.time() * 1000),
+            }
+            self._change(key, added)
 
     def delete(self, key: str) -> None:
-        self.write(key, b"")
+        self._check_writable(key)
+        with self.translated(key):
+            if self.exists(key):
+                self._change(key, {"type": "deleteFile", "path": self._path(key)})
 
-    def _read_only(self, key: str) -> StorageError:
-        return StorageError(
-            f"{self.url_of(key)} cannot be written: on the Hub every write is a commit. Write the "
-            f"set to a local folder, then run: hf upload --repo-type {self._place.kind[:-1]} "
-            f"{self._place.repository} FOLDER {self._place.folder or '.'}"
+    def _change(self, key: str, change: Mapping[str, Any]) -> None:
+        """Change a file of a bucket, which is atomic."""
+        url = f"{self._endpoint()}/api/buckets/{self._place.repository}/batch"
+        headers = {"Content-Type": "application/x-ndjson"}
+        with self._answer("POST", url, headers, content=json.dumps(change) + "\n") as response:
+            body = read_body(response.iter_bytes(_CHUNK_BYTES))
+            if response.status_code not in (200, 422):  # these name what failed
+                self._check(response, key)
+            if json.loads(body).get("failed") or response.status_code == 422:
+                raise StorageError(f"{self.url_of(key)}: the Hub refuses to change this file")
+
+    def _check_writable(self, key: str) -> None:
+        self._path(key)
+        if self._place.is_bucket:
+            return
+        kind = self._place.kind[:-1]
+        raise StorageError(
+            f"{self.url_of(key)} cannot be written: in a repository of the Hub every write is a commit. "
+            "Write the set to a bucket, hf://buckets/OWNER/NAME, or to a local folder, then run: "
+            f"hf upload --repo-type {kind} {self._place.repository} FOLDER {self._place.folder or '.'}"
         )
+
+    def _xet_access(self, what: str, key: str) -> XetAccess:
+        """Return access to read or write the files of the repository or bucket in Xet."""
+        url = self._api(f"xet-{what}-token")
+        with self._answer("GET", url) as response:
+            self._check(response, key)
+            found = json.loads(read_body(response.iter_bytes(_CHUNK_BYTES)))
+        return XetAccess(found["casUrl"], found["accessToken"], found["exp"], url, self._headers())
 
     # -- the Hub --------------------------------------------------------------------
 
@@ -155,32 +214,39 @@ class HfStorage(ClientStorage):
 
     def _file(self, key: str) -> str:
         kind = "" if self._place.kind == "models" else f"{self._place.kind}/"
-        revision = quote(self._revision, safe="")
         path = quote(self._path(key))
-        return f"{self._endpoint()}/{kind}{self._place.repository}/resolve/{revision}/{path}"
+        return (
+            f"{self._endpoint()}/{kind}{self._place.repository}/resolve{self._of_revision()}/{path}"
+        )
 
     def _api(self, what: str) -> str:
-        revision = quote(self._revision, safe="")
         place = f"{self._place.kind}/{self._place.repository}"
-        return f"{self._endpoint()}/api/{place}/{what}/{revision}"
+        return f"{self._endpoint()}/api/{place}/{what}{self._of_revision()}"
+
+    def _of_revision(self) -> str:
+        return "" if self._place.is_bucket else f"/{quote(self._revision, safe='')}"
+
+    def _headers(self) -> dict[str, str]:
+        from huggingface_hub.utils import (  # type: ignore[attr-defined]  # it is there
+            build_hf_headers,
+        )
+
+        headers = build_hf_headers(token=self._options.get("token"), library_name="streamplug")
+        return dict(headers)
 
     @contextmanager
     def _answer(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, **body: Any
     ) -> Iterator[Any]:
         """Send an authenticated request with timeouts, which the client does not set."""
-        from huggingface_hub.utils import (  # type: ignore[attr-defined]  # it is there
-            build_hf_headers,
-            get_session,
-        )
+        from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # it is there
 
         read = self._options.get("read_timeout") or READ_TIMEOUT
-        sent = build_hf_headers(token=self._options.get("token"), library_name="streamplug")
         connect = self._options.get("connect_timeout") or CONNECT_TIMEOUT
         with get_session().stream(
             method,
             url,
-            headers={**sent, "Accept-Encoding": "identity", **(headers or {})},
+            headers={**self._headers(), "Accept-Encoding": "identity", **(headers or {})},
             timeout=(connect, read, read, connect),
             follow_redirects=True,
             **body,
@@ -193,12 +259,15 @@ class HfStorage(ClientStorage):
             return
         if status in (401, 403):
             raise AccessDenied(
-                f"no permission for {url}: the repository is private, gated or does not exist; "
-                "set HF_TOKEN to a token that may read it, and accept its terms on the Hub"
+                f"no permission for {url}: the {self._kind_text()} is private, gated or does not exist; "
+                "set HF_TOKEN to a token that may read or write it, and accept its terms on the Hub"
             )
         if response.headers.get("X-Error-Code") == "RevisionNotFound":
             raise NotFound(f"{url} does not exist: there is no revision {self._revision!r}")
         raise error_of_status(status, url, response.headers)
+
+    def _kind_text(self) -> str:
+        return "bucket" if self._place.is_bucket else "repository"
 
     def translate(self, error: Exception, url: str) -> StorageError | None:
         names = {cls.__name__ for cls in type(error).__mro__}
@@ -211,6 +280,12 @@ class HfStorage(ClientStorage):
         if "TransportError" in names:
             return Transient(f"{url}: {type(error).__name__}; it may be tried again")
         return None
+
+
+def _info(key: str, entry: Mapping[str, Any]) -> ObjectInfo:
+    # Files of a bucket have no id of git.
+    version = entry.get("oid") or entry.get("xetHash") or ""
+    return ObjectInfo(key, int(entry["size"]), str(version))
 
 
 def _version(response: Any) -> str:
