@@ -29,6 +29,7 @@ NEEDS = {
     "test_accelerate.py": "accelerate",
     "test_budget.py": "torch",
     "test_composer.py": "composer",
+    "test_conversations.py": "transformers",
     "test_datasets.py": "datasets",
     "test_ddp.py": "torch",
     "test_divided_dataset.py": "transformers",

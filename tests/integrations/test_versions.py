@@ -14,7 +14,7 @@ NAMED = re.findall(ROW, PAGE) + re.findall(r"Tested with (datasets) ([\d.]+\d)",
 
 
 def test_there_are_versions():
-    assert len(NAMED) == 12
+    assert len(NAMED) == 13
 
 
 @pytest.mark.parametrize(("package", "tested"), NAMED)
