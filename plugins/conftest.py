@@ -19,10 +19,24 @@ import pytest
 from filelock import FileLock
 from streamplug_testing.answers import recording
 from streamplug_testing.http import free_port
+from streamplug_tools import local_engine
+
+from tests.start_methods import SpawnContext
 
 AZURITE = "3.35.0"
 CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 """Where programs are kept from one run of the tests to the next."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _engine_processes_from_fork_server():
+    """Start the processes of ``engine="local"`` without the second in which each would import everything.
+
+    Those of programs, which tests start, are spawned.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_engine, "_CONTEXT", SpawnContext())
+        yield
 
 
 @contextmanager

@@ -8,6 +8,7 @@ pytest.importorskip("torch")
 
 from tests.run.test_exit import KEEP, PROGRAM, WAIT, folder, run
 from tests.start_methods import EVERY_METHOD
+from tests.warm_python import TORCH
 
 __all__ = ["folder"]  # a fixture
 
@@ -36,4 +37,4 @@ def test_a_program_that_ends_with_a_loop_alive_is_silent(folder, loader, keep, e
     program = PROGRAM.replace("from streamplug.dataset import StreamingDataset", IMPORTS)
     program = program.replace("LOOP", f"iter({LOADERS[loader]})").replace("KEEP", KEEP[keep])
     program = program.replace("WAIT", WAIT[end])
-    assert run(program, folder, "", interrupt=end == "by Ctrl-C") == ""
+    assert run(program, folder, "", interrupt=end == "by Ctrl-C", modules=TORCH) == ""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from streamplug import MDSWriter
+from tests import warm_python
 
 pytest.importorskip("torch")
 
@@ -32,6 +30,5 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_forked_process_makes_and_copies_data_sets(tmp_path):
     with MDSWriter(out=tmp_path / "set", columns={"n": "int"}) as out:
         out.write_batch({"n": np.arange(20)})
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "set")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = warm_python.run(["-c", SCRIPT, tmp_path / "set"], warm_python.TORCH)
     assert done.stdout == "20\n", done.stderr

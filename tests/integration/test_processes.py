@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ pytest.importorskip("torch")
 
 from streamplug import MDSWriter
 from streamplug.dataset import StreamingDataset
+from tests import warm_python
 
 SIZE = 61
 BATCH = 4
@@ -37,22 +36,21 @@ def epochs(folder) -> list[list[list[int]]]:
     return [[batch["id"].tolist() for batch in dataset.batches()] for _ in range(4)]
 
 
-def run(program: str, *arguments: str, as_script: bool = True, folder: Path) -> Any:
+def run(
+    program: str,
+    *arguments: str,
+    as_script: bool = True,
+    folder: Path,
+    modules: tuple[str, ...] = warm_python.TORCH,
+) -> Any:
     """Run a program in an interpreter of its own, and return the JSON of its last line."""
     program = textwrap.dedent(program)
     (folder / "script.py").write_text(program)
     source = ["script.py"] if as_script else ["-c", program]
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
     environment |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", *source, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        cwd=folder,
-        env=environment,
-        check=False,
-    )
+    command = ["-W", "error::ResourceWarning", *source, *arguments]
+    done = warm_python.run(command, modules, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert count_leaks(done.stderr) == 0, done.stderr
@@ -255,6 +253,6 @@ CHILD = """
 
 
 def test_a_data_set_goes_to_other_processes_without_torch(folder, epochs, tmp_path):
-    found, torch_loaded = run(CHILD, folder, folder=tmp_path)
+    found, torch_loaded = run(CHILD, folder, folder=tmp_path, modules=warm_python.CORE)
     assert found == [[{"id": 3, "text": "3"}, epochs[0]]] * 2
     assert torch_loaded is False

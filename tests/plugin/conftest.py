@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
+from tests import warm_python
+
+# They import no pluggy, which is for installed plugins.
+MODULES = ("numpy", "streamplug.plugin")
 HEAD = "from streamplug.plugin import Provider, hookimpl\n"
 
 
@@ -44,18 +46,8 @@ class Site:
         # What else is installed here must not matter.
         ours["STREAMPLUG_PLUGINS"] = ",".join(self.names)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("STREAMPLUG_")}
-        result = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                (PRELUDE if prelude is None else prelude) + textwrap.dedent(code),
-            ],
-            env=inherited | ours | environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        code = (PRELUDE if prelude is None else prelude) + textwrap.dedent(code)
+        result = warm_python.run(["-c", code], MODULES, env=inherited | ours | environment)
         assert result.returncode == 0, result.stderr
         return result.stdout
 

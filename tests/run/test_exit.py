@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from streamplug import MDSWriter
+from tests.warm_python import CORE, Program
 
 PROGRAM = """
 import signal, sys, time
@@ -56,23 +55,15 @@ def folder(tmp_path_factory) -> str:
     return str(out)
 
 
-def run(program: str, *arguments: str, interrupt: bool) -> str:
+def run(program: str, *arguments: str, interrupt: bool, modules: tuple[str, ...] = CORE) -> str:
     """Return what a program writes to its standard error; Ctrl-C is for all of its processes."""
-    command = [sys.executable, "-c", program, *arguments]
-    with subprocess.Popen(
-        command,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    with Program(["-c", program, *arguments], modules) as running:
+        assert running.stdout.readline() == "ready\n"
         if interrupt:
-            os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=50)
-        assert process.returncode == 0, errors
-    return errors
+            os.killpg(running.pid, signal.SIGINT)
+        ended = running.finish()
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr
 
 
 @pytest.mark.parametrize("end", WAIT)

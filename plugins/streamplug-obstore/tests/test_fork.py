@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import subprocess
-import sys
 
 import pytest
 from streamplug_testing.http import serving
 
 from streamplug import MDSWriter
+from tests import warm_python
 
 pytestmark = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork"
@@ -68,11 +67,6 @@ def test_forked_readers_do_not_share_the_users_obstore(tmp_path, way, early):
         for n in range(20):
             out.write({"n": n})
     with serving(tmp_path) as server:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", PROGRAM.format(early=early), server.url, way],
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
+        program = PROGRAM.format(early=early)
+        done = warm_python.run(["-W", "ignore", "-c", program, server.url, way], warm_python.TORCH)
     assert (done.returncode, done.stdout.strip()) == (0, "read"), done.stderr

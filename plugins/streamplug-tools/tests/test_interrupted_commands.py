@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ from click.testing import CliRunner
 from streamplug import Writer
 from streamplug.cli import main
 from streamplug.interfaces import public_url
+from tests import warm_python
 
 COMMANDS = {
     "append": (["{source}", "{out}"], "streamplug_tools.part_task:PartTask._write"),
@@ -86,21 +84,8 @@ def run(command, places, *options):
 def signalled(command, places, number, calls=2):
     """Run a command in a process that sends itself a signal at a call."""
     arguments = arguments_of(command, places)
-    return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            SIGNALLED,
-            COMMANDS[command][1],
-            f"{int(number)}",
-            f"{calls}",
-            *arguments,
-        ],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=dict(os.environ),
-    )
+    where = COMMANDS[command][1]
+    return warm_python.run(["-c", SIGNALLED, where, f"{int(number)}", f"{calls}", *arguments])
 
 
 def files_of(place):

@@ -7,7 +7,6 @@ import importlib
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
@@ -16,19 +15,14 @@ from rich.console import Console
 from streamplug.cli import main
 from streamplug.errors import StreamplugError
 from streamplug.transfer import try_directory_lock
+from tests import warm_python
 
 # The package of the commands holds the command of that name, too.
 quickstart = importlib.import_module("streamplug_tools.commands.quickstart")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "streamplug", "quickstart", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    return warm_python.run(["-m", "streamplug", "quickstart", *arguments])
 
 
 @pytest.mark.parametrize("options", [[], ["--clean"]])

@@ -18,6 +18,7 @@ from streamplug_tools.tasks import describe_task_error, pack_task, run_packed_ta
 _DEATHS = 3
 """Process deaths over one number until the run fails; fewer may be caused by a temporary lack of memory."""
 _END_SECONDS = 5.0
+_CONTEXT = multiprocessing.get_context("spawn")  # forks of a process with threads may hang
 
 
 class Local(Engine):
@@ -97,9 +98,8 @@ class _Worker:
     """A process that runs one task at a time; `number` is the last number sent to it."""
 
     def __init__(self, task: bytes, number: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(
+        self.connection, theirs = _CONTEXT.Pipe()
+        self.process = _CONTEXT.Process(
             target=_serve, args=(theirs, task), name="streamplug-write", daemon=True
         )
         self.process.start()
