@@ -51,6 +51,7 @@ class Program:
         *,
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
     ) -> None:
         """Start the program.
 
@@ -60,10 +61,14 @@ class Program:
             modules: What its interpreter has imported.
             cwd: Its working directory; by default that of this process.
             env: Its environment; by default that of this process.
+            stdin: What it reads.
         """
         command = [str(part) for part in command]
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed at the end of the program
+        their_stdin = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the program has it
+        their_stdin.write(stdin)
+        their_stdin.seek(0)
         descriptor, theirs = os.pipe()
         self.stdout = os.fdopen(descriptor)
         try:
@@ -72,6 +77,7 @@ class Program:
                     [sys.executable, *command],
                     cwd=cwd,
                     env=env,
+                    stdin=their_stdin,
                     stdout=theirs,
                     stderr=self._stderr,
                     start_new_session=True,
@@ -81,12 +87,13 @@ class Program:
             status, their_status = os.pipe()
             self._status = os.fdopen(status)
             fields = command, str(cwd or Path.cwd()), dict(os.environ if env is None else env)
-            descriptors = [theirs, self._stderr.fileno(), their_status]
+            descriptors = [their_stdin.fileno(), theirs, self._stderr.fileno(), their_status]
             socket.send_fds(_server(modules), [json.dumps(fields).encode()], descriptors)
             os.close(their_status)
             self.pid = int(self._status.readline())
         finally:
             os.close(theirs)
+            their_stdin.close()
 
     def finish(self) -> subprocess.CompletedProcess[str]:
         """Wait for the end; return the status, what it printed and was not read, and its errors."""
@@ -154,7 +161,7 @@ def _serve(control: socket.socket) -> tuple[list[str], str, dict[str, str]]:
             _report(statuses)
         if control not in ready:
             continue
-        request, descriptors, _, _ = socket.recv_fds(control, _REQUEST_BYTES, 3)
+        request, descriptors, _, _ = socket.recv_fds(control, _REQUEST_BYTES, 4)
         if not request:
             os._exit(0)
         *streams, status = descriptors
@@ -163,7 +170,7 @@ def _serve(control: socket.socket) -> tuple[list[str], str, dict[str, str]]:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
-            for number, descriptor in enumerate(streams, 1):
+            for number, descriptor in enumerate(streams):
                 os.dup2(descriptor, number)
             for descriptor in [*descriptors, *statuses.values(), awake, wake, control.detach()]:
                 os.close(descriptor)

@@ -43,6 +43,7 @@ def test_an_error_that_can_be_pickled_keeps_its_type():
     assert map_processes(abs, [-1, 2]) == [1, 2]
 
 
+@pytest.mark.usefixtures("new_processes")
 def test_modules_of_the_working_directory_are_not_imported(tmp_path, monkeypatch):
     """It may be that of a data set, or have modules with names of the standard library."""
     for name in ("pickle", "cloudpickle"):

@@ -68,9 +68,7 @@ def _call(function: Callable[[Any], Any], part: Any, plugins: bytes) -> Any:
     import cloudpickle
 
     sent = pickle.dumps(sys.path) + pickle.dumps(plugins) + cloudpickle.dumps((function, part))
-    done = subprocess.run(  # noqa: S603 - this interpreter
-        [sys.executable, "-c", _SERVE], input=sent, stdout=subprocess.PIPE, check=False
-    )
+    done = _run_python(_SERVE, sent)
     if done.returncode:
         raise StreamplugError(
             f"a process that measured samples or planned an epoch ended with {done.returncode}; -9 often "
@@ -83,3 +81,9 @@ def _call(function: Callable[[Any], Any], part: Any, plugins: bytes) -> Any:
     if error is not None:
         raise error
     return result
+
+
+def _run_python(code: str, sent: bytes) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(  # noqa: S603 - this interpreter
+        [sys.executable, "-c", code], input=sent, stdout=subprocess.PIPE, check=False
+    )
