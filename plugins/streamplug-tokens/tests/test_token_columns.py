@@ -377,6 +377,17 @@ def test_streams_with_columns_of_different_dtypes_are_refused(tmp_path):
         TokenDataset(tokens=view, streams=[Stream(local=one), Stream(local=other)])
 
 
+def test_columns_that_a_view_adds_to_the_tokens_are_refused(tmp_path):
+    views = pytest.importorskip("streamplug_views")
+    samples = documents([4, 3])
+    one = write(tmp_path / "one", samples, {"tokens": SPECS["tokens"]})
+    other = write(tmp_path / "other", samples, {"labels": SPECS["labels"]})
+    views.View.of(one).add(other, columns=["labels"]).commit(str(tmp_path / "view"))
+    tokens = TokenBlocks(column="tokens", length=2, columns=["labels"])
+    with pytest.raises(ConfigError, match=r"'labels' is stored in .*other.*view compact"):
+        TokenDataset(tokens=tokens, remote=str(tmp_path / "view"))
+
+
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
