@@ -31,6 +31,7 @@ from pyiceberg.types import (
 )
 from streamplug_iceberg import snapshot_reader
 from streamplug_testing import SourceTests
+from streamplug_testing.http import serving
 from streamplug_testing.memory import takes_less_of_the_system
 from streamplug_testing.source import in_any_order, plain_row
 
@@ -291,6 +292,38 @@ def test_branches_tags_and_snapshots(two_files):
     assert ids(location, version="main") == ids(location, version=second) == list(range(20))
     with pytest.raises(ConfigError, match=r"has no such snapshot, branch or tag; .* main, paper"):
         read(location, "papers")
+
+
+def test_of_few_columns_little_more_than_their_chunks_is_fetched(tables, helpers):
+    draw, chosen = np.random.default_rng(0), ["c03", "c05", "c41"]
+    schema = pa.schema([(f"c{n:02}", pa.int64()) for n in range(50)])
+    options = {"write.parquet.row-group-limit": "5000", "write.parquet.dict-size-bytes": "1"}
+    table = tables.create(schema, properties=options)
+    for _ in range(2):
+        rows = [draw.integers(0, 1 << 60, 20_000) for _ in schema]
+        table.append(pa.table(rows, schema=schema))
+    chunks = 0
+    for task in table.scan().plan_files():
+        about = pq.read_metadata(helpers.path_of(task.file.file_path))
+        assert about.num_row_groups == 4
+        for group in map(about.row_group, range(about.num_row_groups)):
+            columns = map(group.column, range(group.num_columns))
+            chunks += sum(c.total_compressed_size for c in columns if c.path_in_schema in chosen)
+    place = helpers.path_of(table.metadata_location).relative_to(tables.folder)
+    with serving(tables.folder) as server:
+        dataset = StreamingDataset(
+            remote=f"{server.url}/{place}",
+            format="iceberg",
+            access="range",
+            columns=chosen,
+            shuffle=True,
+            batch_size=100,
+        )
+        before = server.bytes_sent
+        ids = np.concatenate([batch["c41"] for batch in dataset.batches()])
+        fetched = server.bytes_sent - before
+    assert chunks <= fetched <= 1.1 * chunks
+    assert np.array_equal(np.sort(ids), np.sort(table.scan().to_arrow()["c41"]))
 
 
 def test_the_latest_metadata_file_of_a_folder(two_files, helpers):

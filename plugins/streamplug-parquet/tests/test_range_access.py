@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -94,6 +95,22 @@ def test_chunks_are_fetched_once_where_little_memory_is_for_decoded_ones(server,
     assert sum(len(batch["c03"]) for batch in dataset.batches()) == 40_000
     # Until no batch ahead needs them; each file is in the shuffle block of all batches.
     assert server.bytes_sent - before <= 2.2 * sum(stored_bytes(server.root, CHOSEN))
+
+
+def test_threads_share_what_they_fetch(server):
+    torch = pytest.importorskip("streamplug.adapters.torch", exc_type=ImportError)
+    dataset = opened(server, columns=CHOSEN, shuffle=True, batch_size=2000)
+    threads = set()
+
+    def transform(sample):
+        threads.add(threading.get_ident())
+        return sample
+
+    before = server.bytes_sent
+    loader = torch.StreamingDataLoader(dataset, num_threads=2, transform=transform)
+    assert sum(len(batch["c03"]) for batch in loader) == 40_000
+    assert len(threads) > 1
+    assert server.bytes_sent - before <= 1.1 * sum(stored_bytes(server.root, CHOSEN))
 
 
 def test_a_sample_fetches_its_row_group_once(server):
