@@ -316,6 +316,8 @@ def row_reader(
 ) -> Callable[[int], Sample]:
     """Return a function that decodes a sample by its number in the shard.
 
+    It is generated for its columns, as `dataclasses` does: a loop over them takes twice the time.
+
     Args:
         data: The file.
         bounds: Start of each sample, and end of the last, shape ``[samples + 1]``.

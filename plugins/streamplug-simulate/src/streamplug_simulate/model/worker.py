@@ -42,6 +42,7 @@ class Worker:
         self._events, self._node, self._on_batch = events, node, on_batch
         blocks, limits = ahead
         threads = Threads(node, limits.max_running)
+        # That of runs: a model of the prefetcher could not be checked against the program that runs.
         self._window = PrefetchWindow(blocks, _ShardReader(reader, threads), limits, threads)
         self._requested_batches, self._is_idle, self.ended = initial_batches, False, False
         self._steps = self._run()
