@@ -104,14 +104,14 @@ def test_reads(golden: Golden, tmp_path: Path) -> None:
 
 
 def write(golden: Golden, folder: Path) -> Path:
-    with MDSWriter(out=folder, **golden.arguments) as writer:
+    with MDSWriter(out=folder, value_sizes=False, **golden.arguments) as writer:
         for row in golden.rows:
             writer.write(row)
     return folder
 
 
 def write_in_batches(golden: Golden, folder: Path) -> Path:
-    with MDSWriter(out=folder, **golden.arguments) as writer:
+    with MDSWriter(out=folder, value_sizes=False, **golden.arguments) as writer:
         for rows in (golden.rows[:1], [], golden.rows[1:]):
             columns = golden.arguments["columns"]
             writer.write_batch({column: [row[column] for row in rows] for column in columns})

@@ -138,7 +138,7 @@ def test_a_value_of_4_gib_has_no_cost_of_a_few_bytes(tmp_path, monkeypatch):
         sizes[5] += 1 << 32  # as a video in a folder may have
         return sizes
 
-    monkeypatch.setattr("streamplug_budget.length_counter.read_header_sizes", with_large_file)
+    monkeypatch.setattr("streamplug_ranges.value_sizes.read_header_sizes", with_large_file)
     budget = {"limit": 50, "column": "data", "measure": "bytes"}
     with pytest.raises(DataError, match=r"sample 5, .* length is 4294967295 or more; leave it out"):
         make(out, budget=budget)

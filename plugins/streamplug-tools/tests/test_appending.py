@@ -156,7 +156,7 @@ def test_one_call_after_another_of_other_machines_is_waited_for(place, tmp_path,
 
 
 def die_with_the_lock(day, place):
-    appending.format_index = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    appending.extend_index = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     append(day, to(place))
 
 

@@ -35,6 +35,7 @@ from streamplug.interfaces import (
     ShardInfo,
     ShardReader,
     ShardWriter,
+    VectorColumn,
     WritableFormat,
     WriteSettings,
 )
@@ -579,6 +580,9 @@ class MDSShardWriter(ShardWriter):
         self._columns = columns
         self._names = {column.name for column in columns}
         self._plan = [(c.name, c.encoding.encode, c.encoding.size) for c in columns]
+        varying = [column for column in columns if column.encoding.size is None]
+        # By column, its place among the sizes at the start of a row.
+        self._sized = {c.name: n for n, c in enumerate(varying) if _has_integers(c.encoding)}
         self._heads = Struct(f"<{sum(c.encoding.size is None for c in columns)}I")
         self._rest = self._heads.size + sum(c.encoding.size or 0 for c in columns)
 
@@ -656,12 +660,34 @@ class MDSShardWriter(ShardWriter):
             return encoded.copy()  # it is buffered, and the caller may change the values
         return encoded
 
+    def value_sizes(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Int64]:
+        if not self._sized:
+            return {}
+        starts, width = np.cumsum(sizes) - sizes, self._heads.size
+        heads = np.empty((len(sizes), width), np.uint8)
+        row = begin = 0
+        for part in parts:  # a row's sizes are in one part
+            end = begin + len(part)
+            stop = int(np.searchsorted(starts, end))
+            if stop > row:
+                buffer = GatherBuffer(np.frombuffer(part, np.uint8))
+                heads[row:stop] = buffer.gather(starts[row:stop] - begin, width).reshape(-1, width)
+            row, begin = stop, end
+        lengths = heads.view(_U32).astype(np.int64)
+        return {name: lengths[:, place] for name, place in self._sized.items()}
+
     def assemble(self, parts: Sequence[Buffer], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         start = 4 + 4 * (len(sizes) + 1) + len(self._config)
         offsets = np.full(len(sizes) + 1, start, np.int64)
         offsets[1:] += np.cumsum(sizes)
         header = np.concatenate([[len(sizes)], offsets]).astype(_U32)
         return {"data": [header.tobytes(), self._config, *parts]}
+
+
+def _has_integers(encoding: Encoding) -> bool:
+    """Return whether values are arrays of whole numbers, such as token ids."""
+    item = encoding.item
+    return isinstance(encoding, VectorColumn) and item is not None and item.kind in "iub"
 
 
 def _interleave(

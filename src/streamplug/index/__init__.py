@@ -17,6 +17,7 @@ from streamplug.index.hashes import chosen_hashes, digests, hash_names, new_hash
 from streamplug.index.json_index import (
     INDEX_NAME,
     digest_index,
+    extend_index,
     file_entry,
     format_index,
     parse_index,
@@ -31,21 +32,30 @@ from streamplug.index.model import (
     offsets_from_sizes,
     shards_digest,
 )
+from streamplug.index.value_sizes import (
+    VALUE_SIZES,
+    ShardValueSizes,
+    pack_value_sizes,
+    unpack_value_sizes,
+)
 
 __all__ = [
     "INDEX_NAME",
     "NAME_RULES",
+    "VALUE_SIZES",
     "ColumnMismatch",
     "DigestColumns",
     "FileTable",
     "Index",
     "Schema",
+    "ShardValueSizes",
     "TextColumn",
     "TextColumnBuilder",
     "check_same_columns",
     "chosen_hashes",
     "digest_index",
     "digests",
+    "extend_index",
     "file_entry",
     "find_mismatches",
     "find_shard_mismatches",
@@ -56,7 +66,9 @@ __all__ = [
     "new_hash",
     "normalize_basename",
     "offsets_from_sizes",
+    "pack_value_sizes",
     "parse_index",
     "shards_digest",
+    "unpack_value_sizes",
     "validate_basename",
 ]

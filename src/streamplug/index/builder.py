@@ -27,7 +27,7 @@ from streamplug.index.model import (
 )
 from streamplug.interfaces import Encoding, Format
 from streamplug.plugin import make
-from streamplug.types import Int64
+from streamplug.types import FileInfo, Int64
 
 _SHARD_NAME = re.compile(r"shard\.[0-9]{5,}\..+")
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -291,6 +291,24 @@ def _check_file(value: object, what: str) -> FileColumns | None:
     name = validate_basename(normalize_basename(value.get("basename")), what)
     digests = {key: (_encode_utf8(digest),) for key, digest in hashes.items()}
     return FileColumns((_encode_utf8(name),), (size,), digests)
+
+
+def parse_files(value: object, what: str) -> list[FileInfo]:
+    """Return the files of a list in an index.json, which is untrusted.
+
+    Raises:
+        InvalidIndexError: If it is none.
+    """
+    if not isinstance(value, list):
+        raise InvalidIndexError(f"{what} must be a list, got {value!r:.60}")
+    files = []
+    for number, entry in enumerate(value):
+        file = _check_file(entry, f"{what}[{number}]")
+        if file is None:
+            raise InvalidIndexError(f"{what}[{number}] must be an object, got null")
+        hashes = {name: digest[0].decode() for name, digest in file.digests.items()}
+        files.append(FileInfo(file.names[0].decode(), file.sizes[0], hashes))
+    return files
 
 
 def _encode_utf8(text: str) -> bytes:

@@ -15,8 +15,16 @@ from typing import Any
 import xxhash
 
 from streamplug.errors import InvalidIndexError, StreamplugError, TruncatedIndexError, prefix_errors
-from streamplug.index.builder import PLAIN_BASENAME, VERSION, FileColumns, IndexBuilder, is_version
+from streamplug.index.builder import (
+    PLAIN_BASENAME,
+    VERSION,
+    FileColumns,
+    IndexBuilder,
+    is_version,
+    parse_files,
+)
 from streamplug.index.model import Index
+from streamplug.index.value_sizes import VALUE_SIZES
 from streamplug.plugin_kit import describe_misnamed
 from streamplug.types import Buffer, FileInfo
 
@@ -47,7 +55,7 @@ def parse_index(data: Buffer, where: str) -> Index:
         document = parse_entries_by_pattern(data, builder)
         if document is not None:
             _check_document(document, where)
-            return builder.index()
+            return _build(builder, document, where)
     try:
         return _parse(bytes(data), where)
     except RecursionError:
@@ -56,15 +64,24 @@ def parse_index(data: Buffer, where: str) -> Index:
 
 def _parse(data: bytes, where: str) -> Index:
     builder = IndexBuilder(where)
-    for number, entry in enumerate(_shards(data, where)):
+    document = _document(data, where)
+    for number, entry in enumerate(_check_document(document, where)):
         with prefix_errors(f"{where}: shard {number}"):
             builder.add(entry)
-    return builder.index()
+    return _build(builder, document, where)
 
 
-def _shards(data: bytes, where: str) -> list[Any]:
+def _build(builder: IndexBuilder, document: Mapping[str, Any], where: str) -> Index:
+    index = builder.index()
+    if VALUE_SIZES in document:
+        with prefix_errors(where):
+            index.value_sizes = parse_files(document[VALUE_SIZES], VALUE_SIZES)
+    return index
+
+
+def _document(data: bytes, where: str) -> Any:
     try:
-        document = json.loads(data)
+        return json.loads(data)
     except ValueError as error:
         if found := describe_misnamed(data, where):
             raise InvalidIndexError(f"{where} is {found}, and no data set's index") from None
@@ -72,7 +89,6 @@ def _shards(data: bytes, where: str) -> list[Any]:
         raise TruncatedIndexError(
             f"{where} {cut}; was the writer stopped before it finished? Write or copy the set again"
         ) from None
-    return _check_document(document, where)
 
 
 def _check_document(document: Any, where: str) -> list[Any]:
@@ -213,3 +229,13 @@ def file_entry(file: FileInfo | None) -> dict[str, Any] | None:
 def format_index(shards: Sequence[Mapping[str, Any]], extra: Mapping[str, Any]) -> bytes:
     """Return an index.json as mosaicml-streaming writes it; `extra` has further keys at the top level."""
     return json.dumps({**extra, "shards": shards, "version": VERSION}, sort_keys=True).encode()
+
+
+def extend_index(
+    document: Mapping[str, Any], shards: Sequence[Mapping[str, Any]], extra: Mapping[str, Any]
+) -> bytes:
+    """Return the index.json of a `document` with more shards, and what `extra` says of them."""
+    known = {key: value for key, value in document.items() if key not in ("shards", "version")}
+    if VALUE_SIZES in extra:
+        known[VALUE_SIZES] = [*known.get(VALUE_SIZES, []), *extra[VALUE_SIZES]]
+    return format_index([*document["shards"], *shards], known)

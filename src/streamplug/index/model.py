@@ -156,11 +156,13 @@ class Index:
         tables: Files by ``raw_<role>`` and ``zip_<role>``; the latter may be missing.
         where: Name of the index in errors.
         statistics: Statistics of columns by shard, for `streamplug_views.pruning`; None if not known.
+        value_sizes: Files with sizes of values, see `unpack_value_sizes`.
         versions: Digest of the names, sizes and versions of the files, if they were scanned; empty if not
             known while offline, else None.
     """
 
     statistics: Any = None
+    value_sizes: Sequence[FileInfo] = ()
     versions: str | None = None
 
     def __init__(

@@ -322,6 +322,14 @@ class ShardWriter(ABC):
         """
         return pieces
 
+    def value_sizes(self, parts: Sequence[RowPiece], sizes: Int64) -> Mapping[str, Int64]:
+        """Return the bytes of each value of the columns of whole numbers in arrays that vary in length.
+
+        They are stored beside the shards, for readers that need the lengths of the arrays. The default is
+        that of formats without such columns. Arguments are those of `assemble`.
+        """
+        return {}
+
     @abstractmethod
     def assemble(self, parts: Sequence[RowPiece], sizes: Int64) -> Mapping[str, Sequence[Buffer]]:
         """Return the content of a shard's files by role, as buffers to be written in order.

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, OutputExistsError, WriterError
-from streamplug.index import INDEX_NAME, Schema, format_index, parse_index
+from streamplug.index import INDEX_NAME, Schema, extend_index, parse_index
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin import local_path, open_storage, output_locations
 from streamplug.plugin_kit import make_directory, stage_file, sync_directory
@@ -119,12 +119,12 @@ class AppendedDataset:
                 f"{url} was changed while shards were added to it; add the new shards again"
             )
 
-    def extended_index(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+    def extended_index(
+        self, entries: Sequence[Mapping[str, Any]], extra: Mapping[str, Any]
+    ) -> bytes:
         """Return the index.json with more shards, if the data set has not changed."""
         self._check_content()
-        document = json.loads(self.data)
-        extra = {key: value for key, value in document.items() if key not in ("shards", "version")}
-        return format_index([*document["shards"], *entries], extra)
+        return extend_index(json.loads(self.data), entries, extra)
 
 
 def _version(storage: Storage) -> tuple[int, str] | None:

@@ -24,7 +24,16 @@ from streamplug.errors import (
     class_name,
 )
 from streamplug.heap import keep_freed_memory
-from streamplug.index import chosen_hashes, digests, file_entry, format_index, make_encoding
+from streamplug.index import (
+    VALUE_SIZES,
+    ShardValueSizes,
+    chosen_hashes,
+    digests,
+    file_entry,
+    format_index,
+    make_encoding,
+    pack_value_sizes,
+)
 from streamplug.interfaces import (
     Column,
     Compression,
@@ -232,6 +241,9 @@ class Writer(Configurable, section="writer"):
             ``"ignore"`` drops them.
         durable: Whether local files are synced to their disk before the index names them: a loss of power
             leaves the data set whole, as it was, or without an index. False is for scratch files.
+        value_sizes: Whether to store the sizes of arrays of whole numbers that vary in length, such as
+            documents of tokens, in a small file beside the shards, so that readers need not read these to
+            know them. False writes only what mosaicml-streaming writes.
 
     Raises:
         OutputExistsError: If `out` is not empty, without `exist_ok` or `append`, or has another writer.
@@ -259,6 +271,7 @@ class Writer(Configurable, section="writer"):
         storage_options: Mapping[str, Any] | None = None,
         extra_keys: str = "error",
         durable: bool = True,
+        value_sizes: bool = True,
     ) -> None:
         if whole_number("retry", retry, 0) is None:
             raise ConfigError("retry=None: must be a whole number of at least 0")
@@ -269,6 +282,7 @@ class Writer(Configurable, section="writer"):
             exist_ok=exist_ok,
             append=append,
             durable=durable,
+            value_sizes=value_sizes,
         )
         self._format = format_of(format)
         if append and exist_ok:
@@ -321,6 +335,8 @@ class Writer(Configurable, section="writer"):
             enabled=progress_bar, title=f"writing {self._destination.url}"
         )
         self._entries: list[dict[str, Any]] = []
+        self._value_sizes: list[ShardValueSizes] = []
+        self._stores_value_sizes = value_sizes
         self._written_bytes = self._raw_bytes = self._samples = 0
         self._enter(_State.OPEN)
         self._destination.make_place = WeakMethod(self._make_place)
@@ -488,7 +504,8 @@ class Writer(Configurable, section="writer"):
         if self._appended is not None:
             self._appended.check()
             number += self._appended.number
-        content = self._rows.assemble(self._packed, np.concatenate(self._row_sizes))
+        row_sizes = np.concatenate(self._row_sizes)
+        content = self._rows.assemble(self._packed, row_sizes)
         entry = {"hashes": [*self._hashes], **self._rows.entry(), "samples": count}
         for role, pieces in content.items():
             ending = self._format.suffix + ("" if role == "data" else f".{role}")
@@ -498,6 +515,9 @@ class Writer(Configurable, section="writer"):
             self._destination.remove_stale_raw(raw, stored)
             self._written_bytes += (stored or raw).bytes
             self._uploader.put((stored or raw).basename)
+            if role == "data" and self._stores_value_sizes:
+                sizes = self._rows.value_sizes(self._packed, row_sizes)
+                self._value_sizes += [ShardValueSizes(raw, count, sizes)] if sizes else []
         self._entries.append(entry)
         self._samples += count
         self._raw_bytes += self._size
@@ -531,17 +551,29 @@ class Writer(Configurable, section="writer"):
             if self._num_rows or self._single_sizes:
                 self._flush()
             self._enter(_State.FINISHING)
+            extra = self._write_value_sizes()
             self._uploader.drain()
             self._check_state(_State.FINISHING)  # given up, files may not be on the disk
-            data = format_index(self._entries, {})
+            data = format_index(self._entries, extra)
             if self._appended is not None:
-                data = self._appended.extended_index(self._entries)
+                data = self._appended.extended_index(self._entries, extra)
             self._destination.write_index(data, durable=self._uploader.durable)
             self._uploader.put_index(data)
         except BaseException:
             self._abort()
             raise
         self._close(_State.FINISHED)
+
+    def _write_value_sizes(self) -> dict[str, Any]:
+        """Write the file of the sizes of values, if there are any, and return what the index says of it."""
+        if not self._value_sizes:
+            return {}
+        number = self._appended.number if self._appended else 0
+        content = [pack_value_sizes(self._value_sizes)]
+        name = f"shard.{number:05d}.sizes"
+        file, _ = write_shard_file(self._destination.folder, name, content, self._hashes, None)
+        self._uploader.put(name)
+        return {VALUE_SIZES: [file_entry(file)]}
 
     def _abort(self) -> None:
         self._close(_State.ABORTED)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from streamplug_ranges import RangeReader, RangeShards, read_header_sizes
+from streamplug_ranges import RangeReader, RangeShards, ValueSizes
 from streamplug_tokens.length_cache import ArrayCache
 
 from streamplug.config import check_names
@@ -143,7 +143,9 @@ class LengthCounter:
             for shard, sizes in zip(
                 shards,
                 map_threads(
-                    partial(self._shard_lengths, stored, column), shards, MAX_HEADERS_IN_FLIGHT
+                    partial(self._shard_lengths, stored, ValueSizes(stored, column), column),
+                    shards,
+                    MAX_HEADERS_IN_FLIGHT,
                 ),
             ):
                 lengths[starts[shard] : starts[shard + 1]] = np.minimum(sizes, MAX_LENGTH)
@@ -173,9 +175,11 @@ class LengthCounter:
             return bool(np.shape(sample[column]) == (lengths[0],))
         return True
 
-    def _shard_lengths(self, stored: OpenStream, name: str, shard: int) -> Int64:
+    def _shard_lengths(
+        self, stored: OpenStream, of_values: ValueSizes, name: str, shard: int
+    ) -> Int64:
         column = stored.index.schema(shard).column(name)
-        sizes = read_header_sizes(stored, shard, name)
+        sizes = of_values.of(shard)
         if column is None or sizes is None:
             raise _NoSizesError
         if self.measure == "bytes":

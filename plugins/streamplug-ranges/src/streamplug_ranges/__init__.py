@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamplug_ranges.row_groups import RowGroupFormat as RowGroupFormat
     from streamplug_ranges.row_groups import RowGroupReader as RowGroupReader
     from streamplug_ranges.spans import coalesce_ranges as coalesce_ranges
+    from streamplug_ranges.value_sizes import ValueSizes as ValueSizes
 else:
     __getattr__, __all__ = lazy_names(
         __name__,
@@ -28,5 +29,6 @@ else:
             "row_group_shards": "RowGroupShards",
             "row_groups": "RangeFile RowGroupFormat RowGroupReader",
             "spans": "coalesce_ranges",
+            "value_sizes": "ValueSizes",
         },
     )

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from streamplug_ranges import read_header_sizes
+from streamplug_ranges import ValueSizes
 from xxhash import xxh64
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
@@ -186,6 +186,7 @@ class DocumentCounter:
     def __init__(self, stream: OpenStream, name: str, dtype: np.dtype[Any]) -> None:
         self._stream, self._name, self._dtype = stream, name, dtype
         self._shards = all_documents(stream).shards([name])
+        self._sizes = ValueSizes(stream, name)
 
     def offsets(self) -> Int64:
         """Return the offset of each selected document and the total, shape ``[documents + 1]``."""
@@ -216,7 +217,7 @@ class DocumentCounter:
         column = _column(self._stream, schema, self._name)
         if not isinstance(column.encoding, VectorColumn):
             return False
-        sizes = read_header_sizes(self._stream, shard, self._name)
+        sizes = self._sizes.of(shard)
         if sizes is None:
             return False
         lengths[:] = _vectors(column).lengths(sizes, self._dtype)

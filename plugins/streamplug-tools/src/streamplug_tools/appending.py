@@ -17,7 +17,7 @@ from streamplug_files import PLAN_NAME
 
 from streamplug.config import suggest_keywords
 from streamplug.errors import ConfigError, NotFound, OutputExistsError
-from streamplug.index import INDEX_NAME, Index, Schema, format_index, parse_index
+from streamplug.index import INDEX_NAME, Index, Schema, extend_index, parse_index
 from streamplug.interfaces import Storage, public_urls
 from streamplug.plugin import join, open_storage, output_locations
 from streamplug.transfer import call_with_retries
@@ -232,8 +232,8 @@ def _with_shards(
             for first in latest[0].schemas:
                 check_columns(home.url_of(folder), schema, home.url, first)
         document = json.loads(latest[1])
-    extra = {key: value for key, value in document.items() if key not in ("shards", "version")}
-    return format_index([*document["shards"], *json.loads(added)["shards"]], extra)
+    more = json.loads(added)
+    return extend_index(document, more["shards"], more)
 
 
 def _is_changed(home: Storage, known: tuple[Index, bytes] | None) -> bool:

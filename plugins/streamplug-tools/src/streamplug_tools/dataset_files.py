@@ -79,7 +79,7 @@ def stored_files(index: Index) -> list[FileInfo]:
                 f"{index.where}: its shards are made of many files, which it does not name; write the "
                 "samples with streamplug convert"
             )
-    files = {}
+    files = {file.basename: file for file in index.value_sizes}
     for raw, compressed in index.file_tables:
         for shard in range(len(index)):
             file = (compressed and compressed.file(shard)) or raw.file(shard)

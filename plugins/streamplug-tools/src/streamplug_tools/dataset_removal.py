@@ -158,6 +158,7 @@ def _indexed_names(storage: Storage, keys: Sequence[str]) -> Iterator[str]:
         index = parse_index(storage.read(INDEX_NAME), storage.url_of(INDEX_NAME))
     except (InvalidIndexError, NotFound):  # so no file is known to be in it
         return
+    yield from (file.basename for file in index.value_sizes)
     for files in index.tables.values():
         for shard in range(len(index)):
             name = files.basenames[shard]

@@ -11,6 +11,7 @@ from streamplug.errors import ConfigError, InvalidIndexError, NotFound
 from streamplug.index import (
     INDEX_NAME,
     NAME_RULES,
+    VALUE_SIZES,
     Schema,
     find_mismatches,
     format_index,
@@ -35,6 +36,7 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
         InvalidIndexError: If the index of a part is invalid.
     """
     entries: list[dict[str, Any]] = []
+    extra: dict[str, list[Any]] = {}
     first: tuple[str, Schema] | None = None
     owners: dict[str, str] = {}
     for storage, folder in parts:
@@ -49,7 +51,8 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
         for schema in parse_index(data, storage.url_of(key)).schemas:  # raises if it is damaged
             first = first or (part, schema)
             check_columns(part, schema, *first)
-        part_entries = [_prefix_basenames(entry, folder) for entry in json.loads(data)["shards"]]
+        document = json.loads(data)
+        part_entries = [_prefix_basenames(entry, folder) for entry in document["shards"]]
         for name in (entry["raw_data"]["basename"] for entry in part_entries):
             if (owner := owners.setdefault(name, part)) != part:
                 raise ConfigError(
@@ -57,7 +60,10 @@ def merge_indexes(parts: Sequence[tuple[Storage, str]]) -> tuple[bytes, int]:
                     "one of them out"
                 )
         entries += part_entries
-    return format_index(entries, {}), len(entries)
+        if VALUE_SIZES in document:
+            files = _prefix_basenames(dict(enumerate(document[VALUE_SIZES])), folder)
+            extra.setdefault(VALUE_SIZES, []).extend(files.values())
+    return format_index(entries, extra), len(entries)
 
 
 def write_index(index: bytes, homes: Sequence[Storage]) -> None:
@@ -88,7 +94,7 @@ def check_columns(part: str, schema: Schema, first_part: str, expected: Schema) 
         )
 
 
-def _prefix_basenames(entry: dict[str, Any], folder: str) -> dict[str, Any]:
+def _prefix_basenames(entry: dict[Any, Any], folder: str) -> dict[Any, Any]:
     files = {key: v for key, v in entry.items() if isinstance(v, dict) and "basename" in v}
     return entry | {
         key: {**v, "basename": normalize_basename(f"{folder}/{v['basename']}")}

@@ -87,4 +87,5 @@ def _fetch(source: Storage, key: str, folder: Path, file: FileInfo) -> None:
 def _files(index: Index) -> list[FileInfo]:
     """Return the files of an index as they are stored."""
     shards = (index.shard(number) for number in range(len(index)))
-    return [file.zip or file.raw for shard in shards for file in shard.files.values()]
+    files = [file.zip or file.raw for shard in shards for file in shard.files.values()]
+    return [*files, *index.value_sizes]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from streamplug.errors import EncodeTypeError
 from streamplug.interfaces import (
     MAX_VALUE_BYTES,
@@ -16,6 +18,7 @@ from streamplug.interfaces import (
     ShardInfo,
     ShardReader,
     ShardWriter,
+    VectorColumn,
     WritableFormat,
     WriteSettings,
 )
@@ -47,8 +50,27 @@ class RawEncoding(Encoding):
         return [data.tobytes() for data in buffer.slices(starts, sizes)]
 
 
+class RawVector(RawEncoding, VectorColumn):
+    """Encoding of the stored bytes of vectors, of which writers store the sizes."""
+
+    def __init__(self, stored: VectorColumn, size: int | None) -> None:
+        """Take values of another encoding."""
+        super().__init__(size)
+        self._stored, self.item = stored, stored.item
+
+    def lengths(self, sizes: Int64, dtype: np.dtype[Any]) -> Int64:
+        return self._stored.lengths(sizes, dtype)
+
+
 def keep_raw(encoding: Encoding) -> Encoding:
     """Return a decoder to the stored bytes."""
+    return RawEncoding(encoding.size)
+
+
+def _take_raw(encoding: Encoding) -> Encoding:
+    """Return an encoding that writes the stored bytes of another one."""
+    if isinstance(encoding, VectorColumn):
+        return RawVector(encoding, encoding.size)
     return RawEncoding(encoding.size)
 
 
@@ -108,7 +130,7 @@ class RawFormat(WritableFormat):
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         """Return a writer that takes stored values for some columns."""
         raw_columns = [
-            replace(column, encoding=keep_raw(column.encoding))
+            replace(column, encoding=_take_raw(column.encoding))
             if column.name in self._stored
             else column
             for column in columns

@@ -46,9 +46,10 @@ class MosaicWriter(_Base):
         hashes = kwargs.get("hashes") or []
         if list(hashes) != sorted(set(hashes)):
             raise ConfigError(f"hashes={hashes}: must be sorted, without repetitions")
-        # No hashes by default, so that files have the same bytes as there.
+        # No hashes and sizes by default, so that files have the same bytes as there.
+        defaults = {"extra_keys": "ignore", "value_sizes": False}
         with unknown_specs():
-            super().__init__(**{"extra_keys": "ignore", **kwargs, "hashes": list(hashes)})
+            super().__init__(**{**defaults, **kwargs, "hashes": list(hashes)})
         self.columns: dict[str, str] = dict(kwargs["columns"])
         self.compression: str | None = kwargs["compression"]
         self.hashes: list[str] = list(hashes)
