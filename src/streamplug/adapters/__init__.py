@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streamplug.adapters.accelerate import check_division as check_division
     from streamplug.adapters.collate import has_torch_dtype as has_torch_dtype
     from streamplug.adapters.rank_records import RankRecords as RankRecords
+    from streamplug.adapters.rank_records import connect_to_store as connect_to_store
     from streamplug.adapters.rank_records import join_records as join_records
     from streamplug.adapters.rank_records import last_position as last_position
     from streamplug.adapters.torch import StreamingDataLoader as StreamingDataLoader
@@ -31,7 +32,7 @@ else:
         {
             "accelerate": "check_division",
             "collate": "has_torch_dtype",
-            "rank_records": "RankRecords join_records last_position",
+            "rank_records": "RankRecords connect_to_store join_records last_position",
             "torch": "StreamingDataLoader StreamingDataset",
             "torch_batches": "TransformedCollate own_collate",
             "torch_device": "find_device move_batches",

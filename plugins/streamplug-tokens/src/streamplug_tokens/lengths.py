@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from streamplug_files import ProgressBar
 from streamplug_ranges import ValueSizes
 from xxhash import xxh64
 
@@ -22,6 +23,7 @@ from streamplug_tokens.document_offsets import DocumentOffsets, EqualLengths, Li
 from streamplug_tokens.length_cache import ArrayCache
 from streamplug_tokens.length_column import read_length_column
 from streamplug_tokens.number_lists import NumberLists
+from streamplug_tokens.shared_counts import SharedCounts, connect_store
 
 MAX_HEADERS_IN_FLIGHT = 32
 """Shard headers that are read at the same time."""
@@ -131,7 +133,8 @@ def read_document_offsets(
 
     def compute() -> Int64:
         if length_column is None:
-            return DocumentCounter(stream, name, dtype).offsets()
+            counts = SharedCounts(connect_store(), cache.path(key).name)
+            return DocumentCounter(stream, name, dtype, counts).offsets()
         return _selected_offsets(stream, read_length_column(stream, length_column))
 
     offsets = cache.array(key, compute)
@@ -183,8 +186,12 @@ def _vectors(column: Column) -> VectorColumn:
 class DocumentCounter:
     """Counts the tokens of documents, shard by shard."""
 
-    def __init__(self, stream: OpenStream, name: str, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, stream: OpenStream, name: str, dtype: np.dtype[Any], counts: SharedCounts
+    ) -> None:
+        """Count the documents in a column of a stream, and those of whole shards by `counts`."""
         self._stream, self._name, self._dtype = stream, name, dtype
+        self._counts = counts
         self._shards = all_documents(stream).shards([name])
         self._sizes = ValueSizes(stream, name)
 
@@ -202,11 +209,9 @@ class DocumentCounter:
             lambda shard: self._count_header(shard, lengths[shard]), shards, MAX_HEADERS_IN_FLIGHT
         )
         without_sizes = [shard for shard, is_counted in zip(shards, counted) if not is_counted]
-        # Within a cache limit, several shards would evict one another.
-        in_flight = 1 if self._stream.stream.cache_limit is not None else MAX_SHARDS_IN_FLIGHT
-        list(
-            map_threads(lambda shard: self._count(shard, lengths[shard]), without_sizes, in_flight)
-        )
+        if without_sizes:
+            for shard, counts in self._read_shards(without_sizes):
+                lengths[shard][:] = counts
         return _selected_offsets(self._stream, offsets[1:])
 
     def _count_header(self, shard: int, lengths: Int64) -> bool:
@@ -229,10 +234,30 @@ class DocumentCounter:
             )
         return True
 
-    def _count(self, shard: int, lengths: Int64) -> None:
-        """Fill in lengths by decoding all documents of a shard."""
+    def _read_shards(self, shards: Sequence[int]) -> Iterator[tuple[int, Int64]]:
+        """Yield shards, and the lengths of their documents, by reading them."""
+        stream = self._stream
+        # In place, it takes little time, and there may be many data sets.
+        _LOG.log(
+            logging.WARNING if stream.downloads else logging.INFO,
+            "%s: reading %d shards to count the tokens of documents, as nothing else has their lengths; to "
+            "avoid this, write the data set again with streamplug convert, or name a column of lengths with "
+            "lengths=",
+            stream.where,
+            len(shards),
+        )
+        # Within a cache limit, several shards would evict one another.
+        in_flight = 1 if stream.stream.cache_limit is not None else MAX_SHARDS_IN_FLIGHT
+        with ProgressBar(f"counting tokens of {stream.where}") as progress:
+            for done, counted in enumerate(self._counts.count(shards, self._count, in_flight)):
+                yield counted
+                progress.update(done + 1, len(shards))
+
+    def _count(self, shard: int) -> Int64:
+        """Return the lengths of all documents of a shard, by decoding them."""
         column = _column(self._stream, self._stream.index.schema(shard), self._name)
         opened = self._shards.get(shard)
+        lengths = np.empty(self._stream.index.shard(shard).samples, np.int64)
         for start in range(0, len(lengths), ROWS_PER_READ):
             rows = np.arange(start, min(start + ROWS_PER_READ, len(lengths)))
             try:
@@ -240,6 +265,7 @@ class DocumentCounter:
                 lengths[rows] = self._lengths(rows, column.encoding.unbatch(values))
             except DataError as error:
                 raise opened.located(error) from error
+        return lengths
 
     def _lengths(self, rows: Int64, values: Sequence[Any]) -> list[int]:
         lengths: list[int] = []
