@@ -123,7 +123,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@programs(20, 1_500)
+@programs(12, 1_500)
 @given(steps=PROGRAM, name=st.sampled_from(sorted(LOOPS)))
 def test_loops_in_this_process_do_what_the_model_says(folders, kind, steps, name):
     others = {"batches": Loops, "threads": Threaded, "by sample": Samples}
@@ -140,7 +140,7 @@ WORKERS = {
 }
 
 
-@programs(20, 500)
+@programs(12, 500)
 @given(steps=PROGRAM, kind=st.sampled_from(sorted(KINDS)), name=st.sampled_from(sorted(WORKERS)))
 def test_loops_with_workers_do_what_the_model_says(folders, steps, kind, name):
     WithWorkers(KINDS[kind](folders), {**WORKERS, **LOOPS}, name).run(steps)
@@ -218,7 +218,7 @@ TORCH_STEPS = st.tuples(
 )
 
 
-@programs(10, 200)
+@programs(6, 200)
 @given(
     steps=st.lists(TORCH_STEPS, max_size=8),
     kind=st.sampled_from(["mixed", "one"]),

@@ -12,7 +12,7 @@ from tests.fuzz.json_values import replace_value
 from tests.fuzz.targets import Target, find_targets, is_ours
 
 CORPUS = Path(__file__).with_name("corpus")
-MUTATIONS = 20
+MUTATIONS = 8
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from streamplug.interfaces import Callback, EpochEnded, EpochStarted
 from tests.mixing import needs_mixing
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
-RUNS = 1000 if SOAK else 15
+RUNS = 1000 if SOAK else 8
 SIZE, GLOBAL_BATCH = 100, 12
 WORLDS = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 2), (1, 6), (2, 3), (3, 2), (4, 3)]
 """Nodes and ranks per node, as many ranks as divide the global batch."""

@@ -55,7 +55,7 @@ def folders(tmp_path_factory):
     return write_streams(tmp_path_factory.mktemp("programs"))
 
 
-@programs(20, 1_000)
+@programs(12, 1_000)
 @given(steps=PROGRAM, name=st.sampled_from(sorted(LOOPS)))
 def test_loops_over_batches_that_vary_do_what_the_model_says(folders, steps, name):
     Program(Budget(folders), LOOPS, name).run(steps)

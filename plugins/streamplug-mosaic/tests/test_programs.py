@@ -78,7 +78,7 @@ def folders(tmp_path_factory):
     return write_streams(tmp_path_factory.mktemp("programs"))
 
 
-@programs(20, 1_000)
+@programs(12, 1_000)
 @given(steps=PROGRAM, name=st.sampled_from(["loader", "batches"]))
 def test_loops_in_this_process_do_what_the_model_says(folders, steps, name):
     Program(Elastic(folders), {"loader": OfLoader, "batches": OfBatches}, name).run(steps)

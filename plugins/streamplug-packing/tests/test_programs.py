@@ -139,7 +139,7 @@ WITH_WORKERS = {
 }
 
 
-@programs(20, 1_000)
+@programs(12, 1_000)
 @given(steps=PROGRAM, name=st.sampled_from(sorted(IN_PROCESS)))
 def test_loops_in_this_process_go_on_where_the_last_one_was_left(folder, steps, name):
     Program(folder, IN_PROCESS, name).run(steps)

@@ -34,7 +34,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@programs(20, 500)
+@programs(12, 500)
 @given(steps=PROGRAM, name=st.sampled_from(sorted(LOOPS)))
 def test_loops_do_what_the_model_says(folders, kind, steps, name):
     Program(KINDS[kind](folders), LOOPS, name).run(steps)

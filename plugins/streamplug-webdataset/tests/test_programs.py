@@ -72,7 +72,7 @@ def tars(tmp_path_factory):
     return [f"{folder}/0.tar"]
 
 
-@programs(50, 1_000)
+@programs(20, 1_000)
 @given(steps=PROGRAM, name=st.sampled_from(["pipeline", "loader"]))
 def test_loops_in_this_process_do_what_the_model_says(tars, steps, name):
     Program(Archives(tars), {"pipeline": Outputs, "loader": OfLoader}, name).run(steps)
