@@ -98,9 +98,13 @@ class Program:
     def finish(self) -> subprocess.CompletedProcess[str]:
         """Wait for the end; return the status, what it printed and was not read, and its errors."""
         out = self.stdout.read()
-        code = int(self._status.readline()) if self._process is None else self._process.wait()
+        code = self.wait()
         self._stderr.seek(0)
         return subprocess.CompletedProcess([], code, out, self._stderr.read())
+
+    def wait(self) -> int:
+        """Wait for the end of its process alone; return the status, negative if it is a signal."""
+        return int(self._status.readline()) if self._process is None else self._process.wait()
 
     def __enter__(self) -> Program:
         return self

@@ -6,9 +6,8 @@ import json
 import os
 import runpy
 import signal
-import subprocess
-import sys
 import time
+from contextlib import ExitStack
 from importlib.util import find_spec
 from itertools import count, islice
 from pathlib import Path
@@ -21,6 +20,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("streamplug_image", reason="streamplug-image is not installed")
 
 from streamplug import MDSWriter
+from tests.warm_python import TORCH, Program
 
 PROGRAM = Path(__file__).with_name("augmented_images.py")
 images = SimpleNamespace(**runpy.run_path(str(PROGRAM)))
@@ -41,21 +41,20 @@ def data(tmp_path_factory):
 def start(data, out, kind, *, ranks=1, rank=0, workers=0, method="fork", steps=10**9):
     command = [PROGRAM, data, out, kind, ranks, rank, workers, method, steps]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "NO_ALBUMENTATIONS_UPDATE": "1"}
-    return subprocess.Popen([sys.executable, *map(str, command)], env=quiet, start_new_session=True)
+    return Program(command, TORCH, env=quiet)
 
 
 def kill_after(path, program):
     """Kill a program and its workers once it has written a file."""
-    try:
+    with program:
         for _ in range(1200):
             if path.exists():
-                return
-            assert program.poll() is None
+                break
             time.sleep(0.05)
-        pytest.fail(f"{path.name} was not written within a minute")
-    finally:
+        else:
+            pytest.fail(f"{path.name} was not written within a minute")
         os.killpg(program.pid, signal.SIGKILL)
-        program.wait(20)
+        program.wait()
 
 
 def undisturbed(data, kind):
@@ -77,15 +76,13 @@ def test_pixels_after_a_kill_are_the_same_on_another_world(data, tmp_path, kind)
     kill_after(tmp_path / "5-1-0.json", killed)
     first, _ = json.loads((tmp_path / "state.json").read_text())
     last = first + 4
-    ranks = [
-        start(data, tmp_path, kind, ranks=2, rank=r, workers=w, method="spawn", steps=last)
-        for r, w in enumerate((0, 1))
-    ]
-    try:
-        assert [rank.wait(100) for rank in ranks] == [0, 0]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    with ExitStack() as stack:
+        ranks = [
+            start(data, tmp_path, kind, ranks=2, rank=r, workers=w, method="spawn", steps=last)
+            for r, w in enumerate((0, 1))
+        ]
+        ended = [stack.enter_context(rank).finish() for rank in ranks]
+    assert [rank.returncode for rank in ended] == [0, 0], [rank.stderr for rank in ended]
     expected = list(islice(undisturbed(data, kind), last))
     for step in range(last):
         assert read(tmp_path, step, 1 if step < first else 2) == expected[step]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from itertools import product
@@ -18,6 +17,8 @@ import numpy as np
 import pytest
 
 from streamplug import MDSWriter
+from tests import warm_python
+from tests.warm_python import TORCH, Program
 
 pytest.importorskip("torch")
 
@@ -117,11 +118,7 @@ def folder(tmp_path_factory):
 
 
 def arguments(program: str, folder: str, *more: object) -> list[str]:
-    return [sys.executable, "-W", "ignore", "-c", program, folder, str(BATCH), *map(str, more)]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return ["-W", "ignore", "-c", program, folder, str(BATCH), *map(str, more)]
 
 
 WAYS = [
@@ -136,10 +133,7 @@ FEW = [("threads", "kept"), ("persistent", "kept")]
 
 @pytest.mark.parametrize(("kind", "kept"), EACH if SOAK else FEW)
 def test_memory_is_flat(folder, kind, kept):
-    done = subprocess.run(
-        arguments(EPOCHS_PROGRAM, folder, EPOCHS, kind, kept),
-        capture_output=True, text=True, timeout=1100, check=False, env=environment(),
-    )  # fmt: skip
+    done = warm_python.run(arguments(EPOCHS_PROGRAM, folder, EPOCHS, kind, kept), TORCH)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     base = max(each["memory"] for each in found[:WARM])
@@ -165,16 +159,12 @@ def shared() -> set[str]:
 )
 def test_workers_end_when_their_trainer_is_killed(folder, method):
     before = shared()
-    with subprocess.Popen(
-        arguments(KILLED_PROGRAM, folder, method), stdout=subprocess.PIPE, text=True,
-        env=environment(),
-    ) as trainer:  # fmt: skip
-        assert trainer.stdout is not None
+    with Program(arguments(KILLED_PROGRAM, folder, method), TORCH) as trainer:
         workers = json.loads(trainer.stdout.readline())
         assert len(workers) >= 2
         pids = {str(pid) for pid in (trainer.pid, *workers)}
-        trainer.send_signal(signal.SIGKILL)
-        trainer.wait(30)
+        os.kill(trainer.pid, signal.SIGKILL)
+        trainer.wait()
     end = time.monotonic() + 60
     while not all(map(gone, workers)) and time.monotonic() < end:
         time.sleep(0.1)

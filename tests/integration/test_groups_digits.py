@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests import warm_python
 
 torch = pytest.importorskip("torch")
 if find_spec("sklearn") is None:
     pytest.skip("scikit-learn is not installed", allow_module_level=True)
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "digits.py"
-EPOCHS = 3
-STEPS = 29 * EPOCHS
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
+EPOCHS = 3 if SOAK else 2
+STEPS = 29 * EPOCHS
 
 
 def options(place: Path, name: str, **more: object) -> list[str]:
@@ -77,19 +76,8 @@ def test_the_example_runs_as_it_says(place, alone):
     said = EXAMPLE.read_text().split("\n    torchrun ")[1].split(" docs/")[0].split()
     assert said == ["--nproc-per-node", "4"]
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = subprocess.Popen(
-        [sys.executable, *command, str(EXAMPLE), *options(place, "torchrun")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    try:
-        output, _ = program.communicate(timeout=120)
-    finally:
-        if program.poll() is None:
-            program.send_signal(signal.SIGTERM)  # it ends its ranks
-            program.communicate(timeout=60)
-    assert program.returncode == 0, output
-    assert f"{STEPS} steps on 2 ranks" in output
+    command += [EXAMPLE, *options(place, "torchrun")]
+    ended = warm_python.run(command, warm_python.TORCH, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert ended.returncode == 0, ended.stderr
+    assert f"{STEPS} steps on 2 ranks" in ended.stdout + ended.stderr
     assert losses(place, "torchrun") == pytest.approx(alone, rel=0, abs=1e-6)
