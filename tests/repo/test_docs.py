@@ -26,6 +26,7 @@ import click
 import pytest
 
 from streamplug.cli import main
+from tests import warm_python
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -135,17 +136,22 @@ def commands(block: Fenced, script: list[str], page: Page) -> None:
         script[block.begin + begin] = f"_prints({command!r}, {shown!r})"
 
 
-def run(folder: Path, *command: str, **environment: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:__main__", *command],
-        cwd=folder,
-        # torch's threads wait for each other in vain where others work, too.
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+def run(folder: Path, *command: str, torch: bool = False, **environment: str) -> None:
+    command = ("-W", "error::DeprecationWarning:__main__", *command)
+    # torch's threads wait for each other in vain where others work, too.
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    if torch:
+        done = warm_python.run(command, warm_python.TORCH, cwd=folder, env=variables)
+    else:
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
     assert done.returncode == 0, (
         f"{' '.join(command)}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
     )
@@ -188,14 +194,15 @@ def test_code_of_pages_runs(name, tmp_path):
         tests += [str(folder / file) for file in page.files if file.startswith("test_")]
     # Where hypothesis keeps what it makes of Unicode, so that it does not make it again.
     environment = {"HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis")}
-    if name == "without torch":
+    torch = name != "without torch"
+    if not torch:
         environment["PYTHONPATH"] = without_torch(tmp_path)
-    run(tmp_path, RUN_PAGES, *folders, **environment)
+    run(tmp_path, RUN_PAGES, *folders, torch=torch, **environment)
     if tests:
         (tmp_path / "conftest.py").write_text(EXAMPLES)
         # In a folder of its own: else pytest may remove those of earlier runs, which takes minutes.
         options = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--basetemp=temporary"]
-        run(tmp_path, "-m", "pytest", *options, *tests, **environment)
+        run(tmp_path, "-m", "pytest", *options, *tests, torch=torch, **environment)
 
 
 def test_the_guard_finds_blocks_that_would_not_run():

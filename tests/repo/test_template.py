@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from streamplug_testing.scaffold import EXAMPLES, new_plugin
 from streamplug.cli import main
 from streamplug.errors import ConfigError, OutputExistsError
 from streamplug.plugin.kinds import KINDS
+from tests import warm_python
 
 ROOT = Path(__file__).parents[2]
 FEW = """
@@ -29,14 +28,7 @@ def run(*command, **environment):
     # Nothing of the developer's own settings for streamplug or pytest.
     others = ("STREAMPLUG_", "PYTEST_")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(others)}
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        env=inherited | environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    return warm_python.run(command, warm_python.TORCH, env=inherited | environment)
 
 
 def succeed(*command, **environment):
