@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from streamplug_files.scan_cache import read_with_digest
 from streamplug_parquet import budget as budgets
+from streamplug_parquet import grouped_reader as grouped_readers
 from streamplug_parquet import memory_bounds
 from streamplug_parquet import reader as readers
 from streamplug_testing.equality import same
@@ -434,7 +435,7 @@ def test_only_the_row_groups_and_columns_asked_for_are_decoded_and_those_once(fi
 
 def test_without_room_row_groups_are_decoded_again(files, reads, monkeypatch):
     small = budgets.Budget(400)
-    monkeypatch.setattr(readers, "budget", small)
+    monkeypatch.setattr(grouped_readers, "budget", small)
     found = [int(each["id"]) for each in opened(files / "data", shuffle=True)]
     assert sorted(found) == list(range(3 * COUNT))
     assert len(reads) > 18
@@ -457,10 +458,10 @@ def test_row_groups_have_2_gib_of_text_or_more(tmp_path, monkeypatch, is_text):
     # Arrow reads it in parts, each of less than 2 GiB.
     parts = pa.chunked_array([pa.array([b"abc"], plain), pa.array([b"de"], plain)])
     monkeypatch.setattr(readers.ParquetReader, "_read", lambda *_: pa.table({"x": parts}))
-    monkeypatch.setattr(readers, "MAX_OFFSET", 4)
+    monkeypatch.setattr(grouped_readers, "MAX_OFFSET", 4)
     found = list(opened(tmp_path, batch_size=2, shuffle=False))
     assert [row["x"] for row in found] == (["abc", "de"] if is_text else [b"abc", b"de"])
-    assert readers._whole(parts).type == wide
+    assert grouped_readers._whole(parts).type == wide
 
 
 def test_an_empty_limit_of_the_environment_is_the_default(monkeypatch):
@@ -472,7 +473,7 @@ def test_an_empty_limit_of_the_environment_is_the_default(monkeypatch):
 
 def test_what_was_decoded_goes_with_its_data_set(files, monkeypatch):
     own = budgets.Budget(1 << 20)
-    monkeypatch.setattr(readers, "budget", own)
+    monkeypatch.setattr(grouped_readers, "budget", own)
     dataset = opened(files / "data")
     dataset[0]
     assert own.held > 7 * 8
@@ -516,7 +517,7 @@ def test_damage_names_the_file_the_row_group_and_the_column(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "place", ["reader.ParquetReader._read", "reader._whole", "chunks.Collected.put"]
+    "place", ["reader.ParquetReader._read", "grouped_reader._whole", "chunks.Collected.put"]
 )
 def test_a_lack_of_memory_is_no_damage(files, tmp_path, monkeypatch, place):
     def fail(*_):

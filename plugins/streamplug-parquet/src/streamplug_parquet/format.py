@@ -56,12 +56,7 @@ class Parquet(WritableFormat, ScannableFormat, RowGroupFormat):
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
     ) -> tuple[Column, ...]:
-        specs = entry.get("columns")
-        if not isinstance(specs, dict) or not all(isinstance(s, str) for s in specs.values()):
-            raise InvalidIndexError(f"columns must map names to types of Arrow, got {specs!r:.60}")
-        if not specs:
-            raise InvalidIndexError("columns must name at least one")
-        return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())
+        return parse_columns(entry, make_encoding)
 
     def check(self, samples: int, role: str, size: int) -> None:
         if size < MIN_FILE_BYTES:
@@ -94,3 +89,19 @@ class Parquet(WritableFormat, ScannableFormat, RowGroupFormat):
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return ParquetWriter(columns, settings, self._options)
+
+
+def parse_columns(
+    entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
+) -> tuple[Column, ...]:
+    """Return the columns of an entry, which maps their names to types of Arrow.
+
+    Raises:
+        InvalidIndexError: If it does not.
+    """
+    specs = entry.get("columns")
+    if not isinstance(specs, dict) or not all(isinstance(s, str) for s in specs.values()):
+        raise InvalidIndexError(f"columns must map names to types of Arrow, got {specs!r:.60}")
+    if not specs:
+        raise InvalidIndexError("columns must name at least one")
+    return tuple(Column(name, spec, make_encoding(name, spec)) for name, spec in specs.items())

@@ -7,5 +7,8 @@ from streamplug.plugin import Provider, hookimpl
 
 @hookimpl
 def streamplug_plugins() -> list[Provider]:
-    """List the format of this distribution."""
-    return [Provider("format", "parquet", "streamplug_parquet.format:Parquet")]
+    """List the formats of this distribution."""
+    return [
+        Provider("format", "parquet", "streamplug_parquet.format:Parquet"),
+        Provider("format", "arrow", "streamplug_parquet.arrow_files:Arrow"),
+    ]

@@ -16,7 +16,6 @@ from streamplug.interfaces import Column
 from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_parquet.chunks import Chunk, Collected, chunk_of, decoded_one
 from streamplug_parquet.file_bytes import FileBytes
-from streamplug_parquet.footer import schema_of
 from streamplug_parquet.memory_bounds import decoded_limit
 from streamplug_parquet.reader import ParquetReader
 from streamplug_parquet.table_columns import FileFields, TableColumn
@@ -72,8 +71,8 @@ class TableFileReader(ParquetReader):
         self._kept_before_deleted = deleted - np.arange(len(deleted))
         super().__init__(file, columns)
 
-    def _check_schema(self) -> None:
-        file, self._types = FileFields(schema_of(self._metadata)), {}
+    def check_schema(self, schema: pa.Schema) -> None:
+        file, self._types = FileFields(schema), {}
         for column, table_column in zip(self._columns, self._table_columns):
             found = table_column.find_in(file)
             if found is not None:
