@@ -29,9 +29,9 @@ class BinOrder:
 
     def locate(self, positions: Int64) -> tuple[Int64, Int64]:
         """Return the sequences of the bins at some positions, and the numbers of the bins in them."""
-        runs = np.searchsorted(self._starts, positions, side="right") - 1
+        runs = self._starts.searchsorted(positions, side="right") - 1
         sequences, numbers = np.empty_like(positions), np.empty_like(positions)
-        for run in np.unique(runs).tolist():
+        for run in set(runs.tolist()):  # for a single position np.unique takes longer than the rest
             of_run, members = runs == run, self._members[run]
             rounds, turns = np.divmod(positions[of_run] - self._starts[run], len(members))
             sequences[of_run], numbers[of_run] = members[turns], self._rounds[run] + rounds

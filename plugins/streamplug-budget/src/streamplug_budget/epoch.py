@@ -55,9 +55,9 @@ class EpochPart:
         """Return the samples of the bins at some positions."""
         sequences, numbers = self.order.locate(positions)
         windows = np.empty_like(numbers)
-        for sequence in np.unique(sequences).tolist():
+        for sequence in set(sequences.tolist()):
             of_sequence, firsts = sequences == sequence, self._first_bins[sequence]
-            windows[of_sequence] = np.searchsorted(firsts, numbers[of_sequence], side="right") - 1
+            windows[of_sequence] = firsts.searchsorted(numbers[of_sequence], side="right") - 1
         bins, latest = [], (-1, -1)
         for sequence, number, of_bin in zip(sequences.tolist(), numbers.tolist(), windows.tolist()):
             if (sequence, of_bin) != latest:
@@ -139,7 +139,7 @@ class BudgetEpoch(Epoch):
             return self._parts[0].bins(positions % self._parts[0].size)
         bins: dict[int, Int64] = {}
         numbers = np.searchsorted(self._ends[:-1], positions, side="right")
-        for number in np.unique(numbers).tolist():
+        for number in set(numbers.tolist()):
             part, places = self._parts[number], np.flatnonzero(numbers == number)
             own = (positions[places] - self._ends[number] + part.size) % part.size
             bins.update(zip(places.tolist(), part.bins(own)))
