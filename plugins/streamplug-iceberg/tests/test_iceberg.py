@@ -43,6 +43,7 @@ from streamplug.errors import (
     StateError,
     StreamplugError,
 )
+from tests.start_methods import SOAK
 
 NOON = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.timezone.utc)
 
@@ -547,7 +548,7 @@ CHANGES = [
 """Changes of the schema, and what they do to a value."""
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(5 if SOAK else 1))
 def test_nested_fields_that_change(tables, helpers, seed):
     chance = random.Random(seed)
     table, expected = tables.create(NESTED), []

@@ -220,7 +220,7 @@ class Server(ThreadingHTTPServer):
 
 
 def main(folder):
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     (folder / "key.pem").write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,

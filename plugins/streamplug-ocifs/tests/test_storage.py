@@ -201,7 +201,7 @@ def test_another_key_is_denied(service, bucket, tmp_path):
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    pem = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+    pem = rsa.generate_private_key(public_exponent=65537, key_size=1024).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),

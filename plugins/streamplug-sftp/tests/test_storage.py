@@ -270,10 +270,15 @@ def test_a_wrong_password_is_denied(server):
     assert "feedbeef" not in str(caught.value)
 
 
+# A key of a test takes no second to decrypt.
+FEW_ROUNDS = pytest.mark.filterwarnings("ignore:Warning. bcrypt.kdf.. called with only 1 round")
+
+
+@FEW_ROUNDS
 def test_a_key_with_a_passphrase(server, tmp_path):
     (server.root / "k").write_bytes(b"x")
     key = asyncssh.read_private_key(server.folder / "id")
-    key.write_private_key(tmp_path / "id", passphrase="s3cr3t", rounds=50)
+    key.write_private_key(tmp_path / "id", passphrase="s3cr3t", rounds=1)
     options = {**server.options, "key_file": str(tmp_path / "id")}
     storage = SftpStorage(server.url(), passphrase="s3cr3t", **options)
     assert storage.read("k") == b"x"
@@ -288,11 +293,12 @@ def test_a_key_that_does_not_exist_is_named(server):
         SftpStorage(server.url(), **options).read("k")
 
 
+@FEW_ROUNDS
 def test_a_passphrase_is_that_of_the_standard_keys_too(server, tmp_path, monkeypatch):
     (server.root / "k").write_bytes(b"x")
     (tmp_path / ".ssh").mkdir()
     key = asyncssh.read_private_key(server.folder / "id")
-    key.write_private_key(tmp_path / ".ssh" / "id_ed25519", passphrase="s3cr3t", rounds=50)
+    key.write_private_key(tmp_path / ".ssh" / "id_ed25519", passphrase="s3cr3t", rounds=1)
     monkeypatch.setenv("HOME", str(tmp_path))
     options = {name: server.options[name] for name in server.options if name != "key_file"}
     storage = SftpStorage(server.url(), passphrase="s3cr3t", **options)
