@@ -21,7 +21,12 @@ class TestMDSOfFixedSize(FormatTests):
 
 class TestMDSOfVariableSize(FormatTests):
     name = "mds"
-    columns: ClassVar = {"text": "str", "raw": "bytes", "tree": "json"}
+    columns: ClassVar = {
+        "text": "str",
+        "raw": "bytes",
+        "tree": "json",
+        "ids": "ndarray:uint16",
+    }
 
 
 class Unordered(MDS):

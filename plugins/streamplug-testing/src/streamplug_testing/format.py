@@ -33,7 +33,13 @@ from streamplug_testing.memory_shard import MemoryShard, check_scan
 from streamplug_testing.row_groups import check_damaged_row_groups, check_row_groups
 from streamplug_testing.samples import EXAMPLES, VALUES, Broken, Row, sort_columns, take_rows
 from streamplug_testing.shard_headers import check_damaged_heads, check_head, check_layout, info_of
-from streamplug_testing.writing import as_json, check_batch, check_mixed, written
+from streamplug_testing.writing import (
+    as_json,
+    check_batch,
+    check_mixed,
+    check_value_sizes,
+    written,
+)
 
 _thorough = settings(
     max_examples=min(40, settings().max_examples),
@@ -188,6 +194,11 @@ class FormatTests(ConformanceBase):
 
     def test_batches_and_single_samples_make_one_shard(self) -> None:
         check_mixed(self.writer(), self.some_rows())
+
+    def test_sizes_of_values_are_those_of_their_stored_form(self) -> None:
+        _, columns = self.open(self.write(self.some_rows()))
+        encodings = {column.name: column.encoding for column in columns}
+        check_value_sizes(self.writer(), self.some_rows(), encodings)
 
     def test_shards_of_one_writer_are_independent(self) -> None:
         writer = self.writer()

@@ -24,6 +24,9 @@ VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "ndarray:float32:2": st.lists(st.floats(width=32), min_size=2, max_size=2).map(
         lambda v: np.array(v, np.float32)
     ),
+    "ndarray:uint16": st.lists(st.integers(0, 65_535), max_size=6).map(
+        lambda v: np.array(v, np.uint16)
+    ),
     "str": st.text(max_size=9),
 }
 """Strategies for values that decode to themselves."""
@@ -35,6 +38,7 @@ EXAMPLES: Mapping[str, Callable[[int], Any]] = {
     "json": lambda i: [i, str(i)],
     "ndarray": lambda i: np.full(i, i, np.uint8),
     "ndarray:float32:2": lambda i: np.array([i, -i], np.float32),
+    "ndarray:uint16": lambda i: np.full(i, i, np.uint16),
     "str": lambda i: f"sample {i}",
 }
 """Functions from a number to a deterministic value."""

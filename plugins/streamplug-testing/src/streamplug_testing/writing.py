@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamplug.interfaces import RowPiece, ShardWriter
+from streamplug.interfaces import Encoding, RowPiece, ShardWriter
 from streamplug_testing.memory_shard import MemoryShard
 from streamplug_testing.samples import pieces_of
 
@@ -35,6 +35,16 @@ def check_mixed(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> None:
     packed = [piece for run in runs for piece in writer.pack(run)]
     assert list(counted[2:5]) == sizes.tolist()
     assert assembled(writer, packed, counted, pack=False) == written(writer, rows)
+
+
+def check_value_sizes(
+    writer: ShardWriter, rows: Sequence[Mapping[str, Any]], encodings: Mapping[str, Encoding]
+) -> None:
+    """Check that the sizes of values are those of their stored forms."""
+    parts, sizes = zip(*map(writer.encode_pieces, rows))
+    packed = writer.pack(pieces_of([*parts]))
+    for name, found in writer.value_sizes(packed, np.array(sizes, np.int64)).items():
+        assert found.tolist() == [len(encodings[name].encode(row[name])) for row in rows]
 
 
 def written(writer: ShardWriter, rows: Sequence[Mapping[str, Any]]) -> MemoryShard:
