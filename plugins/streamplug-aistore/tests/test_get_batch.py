@@ -99,7 +99,7 @@ def test_what_is_missing_is_an_error_of_its_own(storage, requests):
 def test_what_a_target_cannot_read_is_read_by_ranges(storage, fail, requests):
     fail(unreadable=[3, 5])
     assert storage.read_many(PARTS) == expected(PARTS)
-    assert requests() == ["getbatch", "set/k3", "set/k5"]
+    assert sorted(requests()) == ["getbatch", "set/k3", "set/k5"]  # two threads read them
 
 
 def test_parts_beyond_the_end_are_short(storage):
