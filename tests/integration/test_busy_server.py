@@ -55,6 +55,7 @@ def opened(server, tmp_path):
         download_timeout=TIMEOUT,
         download_retry=2,
         download_patience=0,
+        storage_options={"rate_limit": False},  # no time passes in which others would wait
     )
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 from streamplug_adlfs.storage import AzureStorage
+from streamplug_testing.answers import check_limit
 from streamplug_testing.storage import StorageTests
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
@@ -315,6 +316,12 @@ def test_answers_become_our_errors(recorder, anonymous, status, code, wanted):
             operation()
         assert type(caught.value) is wanted
         assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_requests_wait_where_the_server_refuses_some(recorder, anonymous, monkeypatch):
+    monkeypatch.setattr("streamplug_adlfs.options.ATTEMPTS", 1)
+    recorder.headers["x-ms-error-code"] = "ServerBusy"
+    check_limit(anonymous, recorder, (503, error("ServerBusy")))
 
 
 def test_a_busy_server_is_asked_again(recorder, anonymous, monkeypatch):

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from google.auth.exceptions import RefreshError
 from streamplug_gcsfs.storage import GCSStorage
+from streamplug_testing.answers import check_limit
 from streamplug_testing.http import serving
 from streamplug_testing.storage import StorageTests
 
@@ -232,6 +233,12 @@ def test_answers_become_our_errors(recorder, status, wanted, body):
     with pytest.raises(StorageError, match="gs://b/set/k"):
         storage.write("k", b"x")
     assert len(recorder.requests) == 3
+
+
+def test_requests_wait_where_the_server_refuses_some(recorder):
+    check_limit(
+        GCSStorage("gs://b/set", endpoint_url=recorder.url, anon=True), recorder, (429, b"{}")
+    )
 
 
 def test_a_download_is_asked_for_once(recorder, tmp_path):

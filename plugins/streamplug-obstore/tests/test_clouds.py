@@ -325,7 +325,9 @@ def test_the_endpoint_may_end_in_a_slash(azure):
 
 def test_azure_takes_the_cloud_of_the_url():
     storage = ObstoreAzure("abfs://c@mine.dfs.core.chinacloudapi.cn/set", anon=True)
-    assert storage.client().config["endpoint"] == "https://mine.blob.core.chinacloudapi.cn"
+    assert (
+        storage.client().repeating.config["endpoint"] == "https://mine.blob.core.chinacloudapi.cn"
+    )
 
 
 def test_azure_takes_the_account_of_the_environment(azure, monkeypatch):

@@ -129,7 +129,7 @@ def test_auto_is_the_style_that_works(recorder):
     ObstoreS3("s3://b", endpoint_url=recorder.url, addressing_style="auto", **KEY).read("k")
     assert recorder.requests[0].path == "/b/k"
     for bucket, virtual in {"bucket": True, "my.bucket": False, "My_Bucket": False}.items():
-        store = ObstoreS3(f"s3://{bucket}", addressing_style="auto", **KEY).client()
+        store = ObstoreS3(f"s3://{bucket}", addressing_style="auto", **KEY).client().repeating
         assert store.config["virtual_hosted_style_request"] == str(virtual).lower()
 
 

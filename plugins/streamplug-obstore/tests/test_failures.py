@@ -13,7 +13,7 @@ import pytest
 from streamplug_obstore.clouds import ObstoreAzure, ObstoreGCS, ObstoreHttp, ObstoreS3
 from streamplug_obstore.error_mapping import storage_error
 from streamplug_obstore.options import transport
-from streamplug_testing.answers import recording
+from streamplug_testing.answers import check_limit, recording
 from streamplug_testing.http import serving
 
 from streamplug.errors import (
@@ -217,10 +217,24 @@ def test_a_failure_of_the_service_of_credentials_may_pass(recorder, status, kind
         storage.read("k")
 
 
+@pytest.mark.parametrize("kind", ["s3", "gs", "az", "http"])
+def test_requests_wait_where_the_server_refuses_some(recorder, kind):
+    check_limit(stored(kind, recorder, {}), recorder, (429, b""))
+
+
 def test_a_busy_server_is_asked_again(recorder):
     recorder.answers = [(503, error("SlowDown")), (200, b"data")]
     recorder.headers = HEADERS
     assert ObstoreS3("s3://b", endpoint_url=recorder.url, anon=True).read("k") == b"data"
+
+
+def test_a_server_that_refuses_requests_is_asked_once_to_read(recorder):
+    storage = ObstoreS3("s3://b", endpoint_url=recorder.url, anon=True)
+    storage.rate_limiter.note(429)
+    recorder.answers = [(503, error("SlowDown")), (200, b"data")]
+    with pytest.raises(Transient, match="SlowDown"):  # streamplug itself tries again
+        storage.read("k")
+    assert len(recorder.requests) == 1
 
 
 @pytest.mark.parametrize("code", ["ConditionalRequestConflict", "OperationAborted"])
@@ -243,7 +257,7 @@ def test_without_credentials_the_ways_to_give_them_are_told(recorder, refusing):
 
 
 def test_timeouts_are_set_by_default():
-    options = transport({})["client_options"]
+    options = transport({}, 0)["client_options"]
     assert timedelta() < options["connect_timeout"] <= timedelta(seconds=10)
     assert timedelta() < options["read_timeout"] <= timedelta(seconds=60)
     # Large objects may take long, as long as something arrives.

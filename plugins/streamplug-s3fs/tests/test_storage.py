@@ -7,6 +7,7 @@ from importlib.metadata import version
 import pytest
 from streamplug_fsspec import event_loop as loops
 from streamplug_s3fs.storage import S3Storage
+from streamplug_testing.answers import check_limit
 from streamplug_testing.http import serving
 from streamplug_testing.storage import StorageTests
 
@@ -410,6 +411,13 @@ def test_answers_become_our_errors(recorder, monkeypatch, status, code, wanted):
             operation()
         assert type(caught.value) is wanted
         assert "feedbeef" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_requests_wait_where_the_server_refuses_some(recorder, monkeypatch):
+    fast_retries(monkeypatch)
+    check_limit(
+        S3Storage("s3://b/set", endpoint_url=recorder.url), recorder, (503, error("SlowDown"))
+    )
 
 
 def test_a_conflict_of_requests_does_not_mean_that_the_object_exists(recorder):

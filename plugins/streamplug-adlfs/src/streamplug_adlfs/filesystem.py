@@ -10,9 +10,16 @@ from typing import Any
 from adlfs import AzureBlobFileSystem
 from azure.core import MatchConditions
 from azure.core.exceptions import ResourceNotFoundError
+from azure.core.pipeline.policies import AsyncHTTPPolicy
 from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.asyn import sync
-from streamplug_fsspec import BodyPart, check_content_range, version_of
+from streamplug_fsspec import (
+    BodyPart,
+    acquire_request,
+    check_content_range,
+    note_answer,
+    version_of,
+)
 
 from streamplug.errors import ConfigError
 
@@ -81,6 +88,8 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
             "max_chunk_get_size": _PART,
             # Not of a single call: the client forgets those when it tries again.
             "raw_response_hook": _bound_response,
+            # After the policy of retries: each attempt counts.
+            "_additional_pipeline_policies": [_LimiterPolicy()],
         }
         if self.connection_string is not None:
             self.service_client = BlobServiceClient.from_connection_string(
@@ -187,6 +196,18 @@ class FileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs has no typ
                 async for blob in listing
                 if not _is_folder(blob)
             ]
+
+
+class _LimiterPolicy(AsyncHTTPPolicy[Any, Any]):
+    """Passes requests through the limiter of their place."""
+
+    async def send(self, request: Any) -> Any:
+        await acquire_request()
+        response = await self.next.send(request)
+        answer = response.http_response
+        code = answer.headers.get("x-ms-error-code", "")
+        note_answer(answer.status_code, answer.headers, code)
+        return response
 
 
 def _bound_response(response: Any) -> None:

@@ -20,6 +20,7 @@ _OWN: OptionTypes = {
     "connect_timeout": (int, float),
     "endpoint_url": str,
     "hedge": bool,
+    "rate_limit": (bool, int, float),
     "read_timeout": (int, float),
 }
 _PASSED_ON: OptionTypes = {

@@ -25,6 +25,7 @@ class AzureStorage(FsspecStorage):
 
     asynchronous = True
     can_create = True
+    limits_requests = True
     renews_credentials = True
 
     def __init__(self, url: str, **options: Any) -> None:

@@ -58,6 +58,8 @@ class GetBatch:
             try:
                 with closing(_request(bucket, parts)) as body:
                     parts_read.extend(_read_entries(body, parts))
+            except Transient as error:  # no turn among the requests of this machine
+                parts_read += [error] * (len(parts) - len(parts_read))
             except Exception as error:  # noqa: BLE001 - clients raise anything
                 parts_read += [self._fail(error, bucket.name)] * (len(parts) - len(parts_read))
         return parts_read or [None] * len(parts)

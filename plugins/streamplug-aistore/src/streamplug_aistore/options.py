@@ -21,6 +21,7 @@ _KNOWN: OptionTypes = {
     "get_batch": bool,
     "max_concurrency": int,
     "provider": str,
+    "rate_limit": (bool, int, float),
     "read_timeout": (int, float),
     "token": str,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from streamplug_fsspec import (
     MAX_CONCURRENT_READS,
     ClientStorage,
+    limit_session,
+    limiting,
     read_concurrently,
     read_range_body,
     status_of,
@@ -17,6 +20,7 @@ from streamplug_fsspec import (
 )
 
 from streamplug.errors import ConfigError, StorageError
+from streamplug.interfaces import public_url
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_aistore.get_batch import MAX_PARTS, GetBatch
 from streamplug_aistore.options import aistore_client, check
@@ -27,6 +31,8 @@ _PROPERTIES = "name,size,checksum"
 
 class AistoreStorage(ClientStorage):
     """The objects below ``ais://bucket/prefix``; the options are described in the README."""
+
+    limits_requests = True
 
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
@@ -52,10 +58,17 @@ class AistoreStorage(ClientStorage):
         enabled = self._provider == "ais" if enabled is None else enabled
         self._get_batch = GetBatch(self.url, enabled=enabled)
 
+    @property
+    def request_place(self) -> str:
+        endpoint = self._options.get("endpoint_url") or os.environ.get("AIS_ENDPOINT", "")
+        return f"{super().request_place} {public_url(endpoint)}"
+
     def open_client(self) -> Any:
         """Return the bucket."""
         client = aistore_client(self._options, self.url)
-        return client.bucket(self._bucket, provider=self._provider)
+        bucket = client.bucket(self._bucket, provider=self._provider)
+        limit_session(bucket.client.session_manager.session)
+        return bucket
 
     # -- reading --------------------------------------------------------------------
 
@@ -93,7 +106,8 @@ class AistoreStorage(ClientStorage):
         with self.translated(parts[0][0]):
             bucket = self.client()
         named = [(self._name(key), start, stop) for key, start, stop in parts]
-        batch = self._get_batch.read(bucket, named)
+        with limiting(self.rate_limiter):
+            batch = self._get_batch.read(bucket, named)
         missing = [part for part, data in zip(parts, batch) if data is None]
         limit = self._options.get("max_concurrency") or MAX_CONCURRENT_READS
         read = iter(read_concurrently(self._read_part, missing, limit))

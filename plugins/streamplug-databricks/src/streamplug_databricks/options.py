@@ -23,6 +23,7 @@ _KNOWN: OptionTypes = {
     "host": str,
     "max_concurrency": int,
     "profile": str,
+    "rate_limit": (bool, int, float),
     "read_timeout": (int, float),
     "token": str,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -20,6 +21,8 @@ from streamplug_databricks.workspace import NoCredentialsError, Workspace
 class DatabricksStorage(ClientStorage):
     """The files below ``dbfs:/Volumes/CATALOG/SCHEMA/VOLUME/path`` or ``dbfs:/path``."""
 
+    limits_requests = True
+
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
 
@@ -34,6 +37,11 @@ class DatabricksStorage(ClientStorage):
         super().__init__(url, **options)
         check(options)
         self._folder = folder_of(url)
+
+    @property
+    def request_place(self) -> str:
+        # A workspace counts the requests for all its files.
+        return f"dbfs: {self._options.get('host') or os.environ.get('DATABRICKS_HOST', '')}"
 
     def open_client(self) -> Volumes | Dbfs:
         kind = Volumes if self._folder.startswith("/Volumes/") else Dbfs

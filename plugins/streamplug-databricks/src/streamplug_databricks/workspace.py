@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from streamplug_fsspec import limit_session
+
 from streamplug_databricks.options import AUTHENTICATION, CONNECT_TIMEOUT, READ_TIMEOUT
 
 
@@ -32,6 +34,7 @@ class Workspace:
         )
         self._host, self._authenticate = self._sign_in(set_options)
         self._session = _new_session()
+        limit_session(self._session)
 
     @contextmanager
     def answer(

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
     from streamplug_fsspec.options import check_url as check_url
     from streamplug_fsspec.options import endpoint_of_environment as endpoint_of_environment
     from streamplug_fsspec.preallocation import preallocate as preallocate
+    from streamplug_fsspec.rate_limiter import acquire_request as acquire_request
+    from streamplug_fsspec.rate_limiter import limit_session as limit_session
+    from streamplug_fsspec.rate_limiter import limiting as limiting
+    from streamplug_fsspec.rate_limiter import note_answer as note_answer
+    from streamplug_fsspec.rate_limiter import trace_requests as trace_requests
     from streamplug_fsspec.service_errors import RETRYABLE_CODES as RETRYABLE_CODES
     from streamplug_fsspec.service_errors import Refusal as Refusal
     from streamplug_fsspec.service_errors import error_of_code as error_of_code
@@ -69,6 +74,7 @@ else:
             "object_version": "conditional_reads one_version",
             "options": "OptionTypes check_options check_positive check_url endpoint_of_environment",
             "preallocation": "preallocate",
+            "rate_limiter": "acquire_request limit_session limiting note_answer trace_requests",
             "service_errors": "RETRYABLE_CODES Refusal error_of_code refusal_of",
             "shared_clients": "file_times share_client",
         },

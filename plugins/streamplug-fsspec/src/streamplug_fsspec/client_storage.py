@@ -9,6 +9,8 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -17,6 +19,13 @@ from streamplug.interfaces import Storage
 from streamplug.plugin_kit import STAGING_PREFIX, Scope, check, current, inside
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_fsspec.error_mapping import client_error
+from streamplug_fsspec.rate_limiter import (
+    NoTurnError,
+    RateLimiter,
+    check_rate_limit,
+    limiting,
+    make_rate_limiter,
+)
 from streamplug_fsspec.shared_clients import forget_client, share_client
 
 T = TypeVar("T")
@@ -36,13 +45,31 @@ class ClientStorage(Storage):
     Attributes:
         renews_credentials: Whether a new client, with the credentials of then, is opened after the old one's
             were refused.
+        limits_requests: Whether each request of the client passes through `rate_limiter`.
     """
 
     renews_credentials: ClassVar[bool] = False
+    limits_requests: ClassVar[bool] = False
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, *, rate_limit: float | bool | None = None, **options: Any) -> None:
+        """Set the location and its options; `rate_limit` is as for `make_rate_limiter`."""
         super().__init__(url, **options)
         self._client: Any = None
+        self._rate_limit = rate_limit
+        check_rate_limit(self.url, rate_limit, can_limit=self.limits_requests)
+
+    @property
+    def request_place(self) -> str:
+        """What a server counts requests for: bucket and endpoint."""
+        scheme, _, rest = self.url.partition("://")
+        return f"{scheme}://{rest.partition('/')[0]} {self.endpoint}".rstrip()
+
+    @cached_property
+    def rate_limiter(self) -> RateLimiter:
+        """The limiter that requests pass through."""
+        return make_rate_limiter(
+            self.request_place, self._rate_limit, can_limit=self.limits_requests
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # Connections, threads and event loops cannot be used in another process.
@@ -102,9 +129,12 @@ class ClientStorage(Storage):
 
     @contextmanager
     def translated(self, key: str) -> Iterator[None]:
-        """Convert all exceptions of the block to storage errors about one object."""
+        """Convert all exceptions of the block, which makes requests, to storage errors about one object."""
         try:
-            yield
+            with limiting(self.rate_limiter):
+                yield
+        except NoTurnError as error:
+            raise NoTurnError(self.url_of(key), error.retry_after) from None
         except StreamplugError:
             raise
         except Exception as error:  # noqa: BLE001 - clients raise anything
@@ -175,7 +205,9 @@ def read_concurrently(read: Callable[[P], T], ranges: Sequence[P], max_threads: 
 
     # Not an executor's: at exit, the interpreter would wait for a request that hangs.
     threads = [
-        threading.Thread(target=work, name="streamplug-range", daemon=True)
+        threading.Thread(
+            target=copy_context().run, args=(work,), name="streamplug-range", daemon=True
+        )
         for _ in range(min(len(ranges), max_threads) - 1)
     ]
     with suppress(RuntimeError):  # no more threads can be started: those that were do all

@@ -119,7 +119,7 @@ def error_of_status(
     answer = f"{status} ({code})" if code else f"{status}"
     if status in RETRYABLE_STATUSES:
         error = Transient(f"{url}: the server answered {answer}; it may be tried again")
-        error.retry_after = _retry_after_in(headers)
+        error.retry_after = retry_after_in(headers)
         return error
     return StorageError(f"{url}: the server answered {answer}")
 
@@ -161,12 +161,12 @@ def _retry_after(error: BaseException) -> float:
             headers = response.get("ResponseMetadata", {}).get("HTTPHeaders")
         else:
             headers = getattr(cause, "headers", None) or getattr(response, "headers", None)
-        if seconds := _retry_after_in(headers):
+        if seconds := retry_after_in(headers):
             return seconds
     return 0.0
 
 
-def _retry_after_in(headers: object) -> float:
+def retry_after_in(headers: object) -> float:
     """Return the seconds of a Retry-After header, which has a number or a date: RFC 9110, 10.2.3."""
     if not isinstance(headers, Mapping) or not isinstance(value := headers.get("retry-after"), str):
         return 0.0

@@ -162,7 +162,9 @@ class FsspecStorage(ClientStorage):
     ) -> list[Any]:
         """Return what each request for a range returns, or its exception."""
         sizes = [stop - start for start, stop in ranges]
-        results: list[Any] = self.run(partial(self._hedges.gather, requests, sizes))
+        is_limited = self.rate_limiter.is_limiting
+        gather = partial(self._hedges.gather, requests, sizes, is_limited=is_limited)
+        results: list[Any] = self.run(gather)
         return results
 
     def version_reader(self) -> Any:

@@ -52,23 +52,27 @@ class Hedges:
         quantile = ordered[int(_QUANTILE * len(ordered))]
         return max(_TIMES_QUANTILE * quantile, _MIN_LATE_SECONDS)
 
-    async def gather(self, makers: Sequence[Maker], sizes: Sequence[int]) -> list[Any]:
+    async def gather(
+        self, makers: Sequence[Maker], sizes: Sequence[int], *, is_limited: bool = False
+    ) -> list[Any]:
         """Await several requests concurrently; return their results or exceptions.
 
         Args:
             makers: Each sends a request when it is called.
             sizes: Number of bytes that each asks for.
+            is_limited: Whether requests wait for their turn, which makes none late.
         """
         self._saved_bytes += _MAX_EXTRA_SHARE * sum(sizes)
         self._saved_bytes = min(self._saved_bytes, _MAX_SAVED_BYTES)
         group = _Group(makers, sizes)
         try:
-            return await self._gather(group)
+            return await self._gather(group, is_limited=is_limited)
         finally:
             group.cancel()
 
-    async def _gather(self, group: _Group) -> list[Any]:
+    async def _gather(self, group: _Group, *, is_limited: bool) -> list[Any]:
         loop, late, num_waits = asyncio.get_running_loop(), self.late_seconds(), 0
+        late = None if is_limited else late
         begun = loop.time()
         end = None if late is None else begun + late
         for number in range(len(group.results)):
@@ -80,7 +84,7 @@ class Hedges:
             done, _ = await asyncio.wait(group.waiting, timeout=left, return_when=when)
             for task in done:
                 ended = group.take(task)
-                if ended is not None:
+                if ended is not None and not is_limited:
                     self._durations.append(ended - begun)
             if late is not None and end is not None and loop.time() >= end:
                 self._send_again(group)

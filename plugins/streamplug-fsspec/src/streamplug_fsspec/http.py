@@ -29,6 +29,7 @@ from streamplug_fsspec.error_mapping import status_of
 from streamplug_fsspec.event_loop import IncomingFile
 from streamplug_fsspec.fsspec_storage import FsspecStorage
 from streamplug_fsspec.http_headers import basic_login, check_headers, take_headers
+from streamplug_fsspec.rate_limiter import trace_requests
 
 _MAX_CHUNK_BYTES = 5 << 20
 _HOST = re.compile(r"[^:]*(?::[0-9]*)?|\[.*\](?::[0-9]*)?")
@@ -63,6 +64,7 @@ class HttpStorage(FsspecStorage):
     """
 
     asynchronous = True
+    limits_requests = True
 
     def __init__(
         self, url: str, *, queries: Mapping[str, str] | None = None, **options: Any
@@ -128,7 +130,8 @@ class HttpStorage(FsspecStorage):
         trace = TraceConfig()
         trace.on_request_redirect.append(_drop_credentials)
         trace.on_request_end.append(_bound_body)
-        client["trace_configs"] = [*(client.get("trace_configs") or ()), trace]
+        traces = trace, trace_requests()
+        client["trace_configs"] = [*(client.get("trace_configs") or ()), *traces]
         return {**options, "client_kwargs": client}
 
     def make_filesystem(self, options: Mapping[str, Any]) -> tuple[Any, str]:

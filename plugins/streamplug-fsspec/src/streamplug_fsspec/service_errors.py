@@ -13,16 +13,20 @@ from streamplug.plugin_kit import causes_of
 _CODE = re.compile(r"[A-Za-z][A-Za-z.]{0,79}")
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
 
-RETRYABLE_CODES = frozenset(
+THROTTLING_CODES = frozenset(
     (
-        *("BandwidthLimitExceeded", "ConditionalRequestConflict", "InternalError"),
-        *("InternalServerError", "OperationAborted", "OperationTimedOut"),
-        *("PriorRequestNotComplete", "RequestLimitExceeded", "RequestThrottled"),
-        *("RequestThrottledException", "RequestTimeout", "RequestTimeoutException", "ServerBusy"),
-        *("ServiceUnavailable", "SlowDown", "ThrottledException", "Throttling"),
-        *("ThrottlingException", "TooManyRequests", "TooManyRequestsException"),
+        *("BandwidthLimitExceeded", "PriorRequestNotComplete", "RequestLimitExceeded"),
+        *("RequestThrottled", "RequestThrottledException", "ServerBusy", "SlowDown"),
+        *("ThrottledException", "Throttling", "ThrottlingException"),
+        *("TooManyRequests", "TooManyRequestsException"),
     )
 )
+"""Codes with which services ask for fewer requests."""
+
+RETRYABLE_CODES = THROTTLING_CODES | {
+    *("ConditionalRequestConflict", "InternalError", "InternalServerError", "OperationAborted"),
+    *("OperationTimedOut", "RequestTimeout", "RequestTimeoutException", "ServiceUnavailable"),
+}
 """Codes of failures that may pass, whatever their status."""
 
 _CLOCK_CODES = frozenset(("RequestExpired", "RequestTimeTooSkewed"))

@@ -8,7 +8,7 @@ from urllib.request import getproxies
 
 from aiohttp import TraceConfig
 from gcsfs.core import GCSFileSystem
-from streamplug_fsspec import bound_body
+from streamplug_fsspec import bound_body, trace_requests
 
 STORED = {"Accept-Encoding": "gzip"}
 """Headers with which Google sends the bytes of an object with ``Content-Encoding: gzip``; without, it sends
@@ -28,7 +28,12 @@ class FileSystem(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
     makes six attempts in 35 seconds, also after errors that cannot pass, beneath the retries of streamplug.
     """
 
-    def __init__(self, *, session_kwargs: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        session_kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
         trace = TraceConfig()
         trace.on_request_end.append(bound_body)
         session: dict[str, Any] = {
@@ -38,7 +43,8 @@ class FileSystem(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
             **(session_kwargs or {}),
         }
         session["headers"] = {"Accept-Encoding": "identity", **(session.get("headers") or {})}
-        session["trace_configs"] = [*session.get("trace_configs", ()), trace]
+        traces = trace, trace_requests()
+        session["trace_configs"] = [*session.get("trace_configs", ()), *traces]
         super().__init__(session_kwargs=session, **options)
 
     async def _request(

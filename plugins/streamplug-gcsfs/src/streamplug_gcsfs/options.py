@@ -20,6 +20,7 @@ _OWN: OptionTypes = {
     "anon": bool,
     "connect_timeout": (int, float),
     "hedge": bool,
+    "rate_limit": (bool, int, float),
     "read_timeout": (int, float),
     "token": (str, Mapping),
 }

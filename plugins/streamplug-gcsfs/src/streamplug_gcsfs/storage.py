@@ -36,6 +36,7 @@ class GCSStorage(FsspecStorage):
 
     asynchronous = True
     can_create = True
+    limits_requests = True
     renews_credentials = True
 
     def __init__(self, url: str, **options: Any) -> None:

@@ -18,6 +18,7 @@ _KNOWN: OptionTypes = {
     "endpoint_url": (str, list, tuple),
     "kerberos": bool,
     "max_concurrency": int,
+    "rate_limit": (bool, int, float),
     "read_timeout": (int, float),
     "token": str,
     "user": str,

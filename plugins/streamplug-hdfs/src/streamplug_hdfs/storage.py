@@ -31,6 +31,8 @@ _RETRYABLE = {
 class HdfsStorage(ClientStorage):
     """The files below ``hdfs://namenode/path``; the options are described in the README."""
 
+    limits_requests = True
+
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
 
@@ -45,6 +47,10 @@ class HdfsStorage(ClientStorage):
         super().__init__(url, **options)
         check(options)
         self._nodes, self._user, self._folder = parse(url, options)
+
+    @property
+    def request_place(self) -> str:
+        return " ".join(self._nodes)
 
     def open_client(self) -> WebHdfs:
         return WebHdfs(self._nodes, self._user, self._options)

@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote
 
+from streamplug_fsspec import limit_session
+
 from streamplug_hdfs.options import CONNECT_TIMEOUT, READ_TIMEOUT
 
 
@@ -46,6 +48,7 @@ class WebHdfs:
         token = options.get("token")
         self._who = {"delegation": token} if token else {"user.name": user} if user else {}
         self._session = _new_session(bool(options.get("kerberos")))
+        limit_session(self._session)
 
     @contextmanager
     def answer(

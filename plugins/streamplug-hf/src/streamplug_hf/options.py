@@ -21,6 +21,7 @@ _KNOWN: OptionTypes = {
     "connect_timeout": (int, float),
     "endpoint_url": str,
     "max_concurrency": int,
+    "rate_limit": (bool, int, float),
     "read_timeout": (int, float),
     "revision": str,
     "token": (str, bool),

@@ -36,6 +36,8 @@ class HfStorage(ClientStorage):
     describes the options.
     """
 
+    limits_requests = True
+
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
 
@@ -207,6 +209,11 @@ class HfStorage(ClientStorage):
         self.check_key(key)
         return "/".join(part for part in (self._place.folder, key) if part)
 
+    @property
+    def request_place(self) -> str:
+        # The Hub counts the requests for all repositories.
+        return self._endpoint()
+
     def _endpoint(self) -> str:
         from huggingface_hub import constants
 
@@ -243,6 +250,7 @@ class HfStorage(ClientStorage):
 
         read = self._options.get("read_timeout") or READ_TIMEOUT
         connect = self._options.get("connect_timeout") or CONNECT_TIMEOUT
+        self.rate_limiter.acquire_in_thread()
         with get_session().stream(
             method,
             url,
@@ -251,6 +259,7 @@ class HfStorage(ClientStorage):
             follow_redirects=True,
             **body,
         ) as response:
+            self.rate_limiter.note(response.status_code, response.headers)
             yield response
 
     def _check(self, response: Any, key: str) -> None:

@@ -109,13 +109,16 @@ class ObstoreS3(_Bucket):
     def endpoint(self) -> str:
         return super().endpoint or public_url(s3_endpoint())
 
-    def make_store(self, stores: Any) -> Any:
+    def make_store(self, stores: Any, retries: int) -> Any:
         paying = os.environ.get("MOSAICML_STREAMING_AWS_REQUESTER_PAYS", "").split(",")
         pays = self._bucket in (name.strip() for name in paying)
         options = {"requester_pays": pays, **self._options}
         config, credentials = s3_config(self._what, self._bucket, options)
         return stores.S3Store(
-            self._bucket, config=config, credential_provider=credentials, **transport(options)
+            self._bucket,
+            config=config,
+            credential_provider=credentials,
+            **transport(options, retries),
         )
 
 
@@ -133,7 +136,7 @@ class ObstoreGCS(_Bucket):
         super().__init__(url, **options)
         exclude(self._what, self._options, "anon", "token")
 
-    def make_store(self, stores: Any) -> Any:
+    def make_store(self, stores: Any, retries: int) -> Any:
         options = dict(self._options)
         token = options.pop("token", None)
         if isinstance(token, Mapping):
@@ -147,7 +150,10 @@ class ObstoreGCS(_Bucket):
         headers = {"Accept-Encoding": "gzip", **client.get("default_headers", {})}
         options["client_options"] = {**client, "default_headers": headers}
         return stores.GCSStore(
-            self._bucket, config=config, credential_provider=credentials, **transport(options)
+            self._bucket,
+            config=config,
+            credential_provider=credentials,
+            **transport(options, retries),
         )
 
 
@@ -181,7 +187,7 @@ class ObstoreAzure(_Bucket):
         named = f"https://{account}.blob.core.windows.net" if account else ""
         return super().endpoint or named
 
-    def make_store(self, stores: Any) -> Any:
+    def make_store(self, stores: Any, retries: int) -> Any:
         options = dict(self._options)
         account, _, domain = self._host.partition(".")
         account = account or os.environ.get("AZURE_ACCOUNT_NAME", "")
@@ -194,7 +200,7 @@ class ObstoreAzure(_Bucket):
         if "sas_token" in options:
             options["sas_token"] = options["sas_token"].removeprefix("?")
         config = azure_config(self._what, options)
-        return stores.AzureStore(self._bucket, config=config, **transport(options))
+        return stores.AzureStore(self._bucket, config=config, **transport(options, retries))
 
 
 class ObstoreHttp(ObstoreStorage):
@@ -226,8 +232,8 @@ class ObstoreHttp(ObstoreStorage):
         self._serves_ranges: bool | None = None
         self._tells_versions = True
 
-    def make_store(self, stores: Any) -> Any:
-        how = transport(self._options)
+    def make_store(self, stores: Any, retries: int) -> Any:
+        how = transport(self._options, retries)
         if "headers" in self._options:
             how["client_options"]["default_headers"] = dict(self._options["headers"])
         return stores.HTTPStore(self._location.rstrip("/"), **how)  # it appends a slash and the key
@@ -237,7 +243,7 @@ class ObstoreHttp(ObstoreStorage):
             with self.translated(key):
                 try:
                     where, options = self._path(key), {"range": (0, 1)}
-                    response = obstore_module().get(self.client(), where, options=options)
+                    response = obstore_module().get(self._reading_store(), where, options=options)
                     response.bytes()
                     self._serves_ranges = True
                     self._tells_versions = bool(version_of(response.meta))

@@ -20,6 +20,7 @@ _COMMON: OptionTypes = {
     "config": Mapping,
     "connect_timeout": (int, float),
     "hedge": bool,
+    "rate_limit": (bool, int, float),
     "read_timeout": (int, float),
     "retry_config": Mapping,
 }
@@ -40,7 +41,9 @@ def check(what: str, options: Mapping[str, Any], own: OptionTypes) -> dict[str, 
     check_url(what, options, "endpoint_url", "https://host:port")
     check_positive(what, options, "connect_timeout", "read_timeout")
     set_options = {
-        name: value for name, value in options.items() if value is not None and name != "hedge"
+        name: value
+        for name, value in options.items()
+        if value is not None and name not in ("hedge", "rate_limit")
     }
     if "endpoint_url" in set_options:  # obstore appends a path
         set_options["endpoint_url"] = set_options["endpoint_url"].rstrip("/")
@@ -71,8 +74,8 @@ def together(what: str, options: Mapping[str, Any], *names: str) -> None:
         raise ConfigError(f"{what} options {listed} go together: give all or none")
 
 
-def transport(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the client options of a store."""
+def transport(options: Mapping[str, Any], retries: int) -> dict[str, Any]:
+    """Return the client options of a store that repeats a request up to `retries` times."""
     return {
         "client_options": {
             "allow_http": True,  # plain HTTP is used only for http:// URLs
@@ -83,7 +86,7 @@ def transport(options: Mapping[str, Any]) -> dict[str, Any]:
             **options.get("client_options", {}),
         },
         "retry_config": {
-            "max_retries": RETRIES,
+            "max_retries": retries,
             "retry_timeout": timedelta(seconds=RETRY_SECONDS),
             **options.get("retry_config", {}),
         },

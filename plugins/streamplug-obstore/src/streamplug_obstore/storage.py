@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,8 +27,11 @@ from streamplug_obstore.error_mapping import (
     begins_beyond_end,
     ignores_ranges,
     is_passing,
+    refusal_of,
+    status_of,
     storage_error,
 )
+from streamplug_obstore.options import RETRIES
 
 MAX_GAP_BYTES = 2**15
 """Ranges with at most this many bytes between them are coalesced."""
@@ -36,6 +40,18 @@ _MIN_CHUNK_BYTES = 1 << 18
 """Minimum bytes of a download chunk; obstore's default takes minutes on a slow connection."""
 
 _PREFIX = "obstore+"
+
+
+class Stores:
+    """The stores of obstore for one location.
+
+    Attributes:
+        repeating: One that repeats requests which fail.
+        single: One that repeats none.
+    """
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        self.repeating, self.single = make(RETRIES), make(0)
 
 
 class ObstoreStorage(ClientStorage):
@@ -47,6 +63,7 @@ class ObstoreStorage(ClientStorage):
 
     ways: ClassVar[str] = ""
     renews_credentials = True
+    limits_requests = True
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -59,18 +76,50 @@ class ObstoreStorage(ClientStorage):
         self._prefix = ""
 
     @abstractmethod
-    def make_store(self, stores: Any) -> Any:
+    def make_store(self, stores: Any, retries: int) -> Any:
         """Return a new obstore store.
 
         Args:
             stores: The module ``obstore.store``.
+            retries: How often it repeats a request.
         """
 
-    def open_client(self) -> Any:
-        return self.share(partial(self.make_store, obstore_module().store), *self.place)
+    def open_client(self) -> Stores:
+        make = partial(self.make_store, obstore_module().store)
+        return self.share(partial(Stores, make), *self.place)
 
     def translate(self, error: Exception, url: str) -> StorageError:
+        self.rate_limiter.note(status_of(error), code=refusal_of(error).code)
         return storage_error(error, url, self.ways)
+
+    def _reading_store(self) -> Any:
+        """Return the store for a read: where the server refuses requests, obstore would hide some of that."""
+        stores = self.client()
+        return stores.single if self.rate_limiter.is_limiting else stores.repeating
+
+    @contextmanager
+    def _requesting(self, key: str) -> Iterator[None]:
+        """Make a request for an object in the block, as `translated`."""
+        with self.translated(key):
+            self.rate_limiter.acquire_in_thread()
+            yield
+
+    def _gather(
+        self, requests: Sequence[Callable[[], Awaitable[Any]]], sizes: Sequence[int]
+    ) -> list[Any]:
+        """Return what each request for a number of bytes returns, or its exception."""
+        from fsspec.asyn import get_loop
+
+        limiter = self.rate_limiter
+
+        async def send(make: Callable[[], Awaitable[Any]]) -> Any:
+            await limiter.acquire()
+            return await make()
+
+        makers = [partial(send, request) for request in requests]
+        gather = partial(self._hedges.gather, makers, sizes, is_limited=limiter.is_limiting)
+        results: list[Any] = run_on_loop(get_loop(), gather)
+        return results
 
     def _path(self, key: str) -> str:
         self.check_key(key)
@@ -81,17 +130,21 @@ class ObstoreStorage(ClientStorage):
     # -- reading ------------------------------------------------------------------
 
     def read(self, key: str) -> bytes:
-        with self.translated(key):
-            data: bytes = obstore_module().get(self.client(), self._path(key)).bytes().to_bytes()
+        with self._requesting(key):
+            data: bytes = (
+                obstore_module().get(self._reading_store(), self._path(key)).bytes().to_bytes()
+            )
             return data
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         if stop <= start:
             return b""
-        with self.translated(key):
+        with self._requesting(key):
             try:
                 path = self._path(key)
-                part = obstore_module().get_range(self.client(), path, start=start, end=stop)
+                part = obstore_module().get_range(
+                    self._reading_store(), path, start=start, end=stop
+                )
                 data: bytes = part.to_bytes()
             except Exception as error:
                 if begins_beyond_end(error):
@@ -121,10 +174,8 @@ class ObstoreStorage(ClientStorage):
     def read_version(
         self, key: str, ranges: Sequence[tuple[int, int]], version: str = ""
     ) -> tuple[Sequence[Buffer], str]:
-        from fsspec.asyn import get_loop
-
         with self.translated(key):
-            get, store, path = obstore_module().get_async, self.client(), self._path(key)
+            get, store, path = obstore_module().get_async, self._reading_store(), self._path(key)
 
             async def one(start: int, stop: int) -> tuple[Buffer, str]:
                 options: dict[str, Any] = {"range": (start, stop)}
@@ -134,9 +185,8 @@ class ObstoreStorage(ClientStorage):
                 return memoryview(await response.bytes_async()), version_of(response.meta)
 
             # Not `get_ranges`, which reads adjacent ranges as one.
-            requests = [partial(one, *each) for each in ranges]
             sizes = [stop - start for start, stop in ranges]
-            results = run_on_loop(get_loop(), partial(self._hedges.gather, requests, sizes))
+            results = self._gather([partial(one, *each) for each in ranges], sizes)
             errors = [result for result in results if isinstance(result, Exception)]
             if any(map(ignores_ranges, errors)):
                 return [], ""  # each range would transfer the whole object
@@ -160,20 +210,16 @@ class ObstoreStorage(ClientStorage):
 
     def _request_parts(self, parts: Sequence[tuple[str, int, int]]) -> list[Any]:
         """Return the answers, or the errors of the client, to a range request for each part."""
-        from fsspec.asyn import get_loop
-
         if not parts:
             return []
         with self.translated(parts[0][0]):
-            get, store = obstore_module().get_range_async, self.client()
+            get, store = obstore_module().get_range_async, self._reading_store()
 
             async def one(key: str, start: int, stop: int) -> Any:
                 return await get(store, self._path(key), start=start, end=stop)
 
-            requests = [partial(one, *part) for part in parts]
             sizes = [stop - start for _, start, stop in parts]
-            results = run_on_loop(get_loop(), partial(self._hedges.gather, requests, sizes))
-            return list(results)
+            return self._gather([partial(one, *part) for part in parts], sizes)
 
     def _part(self, key: str, result: Any) -> Buffer | StorageError:
         if isinstance(result, Exception) and begins_beyond_end(result):
@@ -187,21 +233,22 @@ class ObstoreStorage(ClientStorage):
         return memoryview(result)
 
     def download(self, key: str, path: Path) -> None:
-        with self.translated(key):
-            response = obstore_module().get(self.client(), self._path(key))
+        with self._requesting(key):
+            response = obstore_module().get(self._reading_store(), self._path(key))
             with path.open("wb", buffering=0) as file:
                 preallocate(file, response.meta["size"])
                 write_chunks(file, response.stream(min_chunk_size=_MIN_CHUNK_BYTES))
 
     def stat(self, key: str) -> ObjectInfo:
-        with self.translated(key):
-            return _info(key, obstore_module().head(self.client(), self._path(key)))
+        with self._requesting(key):
+            return _info(key, obstore_module().head(self._reading_store(), self._path(key)))
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         below = self._path(folder) if folder else self._prefix.rstrip("/")
+        self.rate_limiter.acquire_in_thread()
         objects = [
             _info(meta["path"].removeprefix(self._prefix), meta)
-            for meta in obstore_module().list(self.client(), prefix=below or None).collect()
+            for meta in obstore_module().list(self._reading_store(), prefix=below or None).collect()
             if meta["path"].startswith(self._prefix)
         ]
         folders = {o.key[:at] for o in objects for at in _slashes(o.key)}
@@ -211,26 +258,29 @@ class ObstoreStorage(ClientStorage):
     # -- writing ------------------------------------------------------------------
 
     def write(self, key: str, data: Buffer) -> None:
-        with self.translated(key):
-            obstore_module().put(self.client(), self._path(key), bytes(data))
+        with self._requesting(key):
+            obstore_module().put(self.client().repeating, self._path(key), bytes(data))
 
     def create(self, key: str, data: Buffer) -> None:
         errors = obstore_module().exceptions
-        with self.translated(key):
+        with self._requesting(key):
             try:
-                obstore_module().put(self.client(), self._path(key), bytes(data), mode="create")
+                obstore_module().put(
+                    self.client().repeating, self._path(key), bytes(data), mode="create"
+                )
             except (errors.AlreadyExistsError, errors.PreconditionError) as error:
                 if is_passing(error):  # status 409 of S3, where the object need not exist
                     raise
                 raise AlreadyExists(f"{self.url_of(key)} exists") from None
 
     def send_file(self, path: Path, key: str) -> None:
-        obstore_module().put(self.client(), self._path(key), path)
+        self.rate_limiter.acquire_in_thread()
+        obstore_module().put(self.client().repeating, self._path(key), path)
 
     def delete(self, key: str) -> None:
-        with self.translated(key):
+        with self._requesting(key):
             try:
-                obstore_module().delete(self.client(), self._path(key))
+                obstore_module().delete(self.client().repeating, self._path(key))
             except FileNotFoundError:
                 return
 

@@ -29,6 +29,7 @@ _KNOWN: OptionTypes = {
     "namespace": str,
     "part_size": int,
     "profile": str,
+    "rate_limit": (bool, int, float),
     "read_timeout": (int, float),
     "region": str,
 }

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from streamplug_fsspec import (
     FsspecStorage,
     conditional_reads,
+    limit_session,
     one_version,
     read_concurrently,
     read_range_body,
@@ -23,6 +24,7 @@ from streamplug_fsspec import (
 )
 
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
+from streamplug.interfaces import public_url
 from streamplug.plugin_kit import retryable_cause
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_ocifs.options import check, ocifs_options
@@ -57,6 +59,8 @@ _BROKEN = {
 class OciStorage(FsspecStorage):
     """The objects below ``oci://bucket@namespace/prefix``; the README describes the options."""
 
+    limits_requests = True
+
     def __init__(self, url: str, **options: Any) -> None:
         """Set the location and its options.
 
@@ -74,6 +78,11 @@ class OciStorage(FsspecStorage):
             raise ConfigError(f"{self.url!r} names no bucket; write oci://bucket@namespace/prefix")
         check(options)
 
+    @property
+    def request_place(self) -> str:
+        endpoint = public_url(self._options.get("endpoint_url") or "")
+        return f"{super().request_place} {endpoint}".rstrip()
+
     def filesystem_options(self) -> Mapping[str, Any]:
         return ocifs_options(self._options)
 
@@ -81,7 +90,9 @@ class OciStorage(FsspecStorage):
         from fsspec import get_filesystem_class
 
         # `url_to_fs` would take "::" in a prefix for a chain of file systems.
-        return get_filesystem_class("oci")(**options), self._location.partition("://")[2]
+        filesystem = get_filesystem_class("oci")(**options)
+        limit_session(filesystem.oci_client.base_client.session)
+        return filesystem, self._location.partition("://")[2]
 
     def open_client(self) -> tuple[Any, str]:
         try:

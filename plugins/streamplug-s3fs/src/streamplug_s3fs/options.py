@@ -40,6 +40,7 @@ _OWN: OptionTypes = {
     "connect_timeout": (int, float),
     "read_timeout": (int, float),
     "hedge": bool,
+    "rate_limit": (bool, int, float),
 }
 _PASSED_ON: OptionTypes = {
     "cache_regions": bool,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
+
+from streamplug_fsspec import acquire_request, note_answer
 
 _METADATA_URL = "http://169.254.169.254"
 _ROLES = "/latest/meta-data/iam/security-credentials/"
@@ -28,8 +31,21 @@ def new_session(profile: str | None) -> Any:
     from aiobotocore.session import AioSession  # type: ignore[import-untyped]  # it has no types
 
     session = AioSession(profile=profile)
+
+    session.register("before-send.s3", _acquire)
+    session.register("response-received.s3", _note)
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     return session
+
+
+async def _acquire(**_: Any) -> None:
+    await acquire_request()  # for each attempt of botocore
+
+
+def _note(parsed_response: Mapping[str, Any] | None = None, **_: Any) -> None:
+    answer = parsed_response or {}
+    told, code = answer.get("ResponseMetadata", {}), answer.get("Error", {}).get("Code", "")
+    note_answer(told.get("HTTPStatusCode"), told.get("HTTPHeaders"), code)
 
 
 @cache

@@ -40,6 +40,7 @@ class S3Storage(FsspecStorage):
 
     asynchronous = True
     can_create = True
+    limits_requests = True
     renews_credentials = True
 
     def __init__(self, url: str, **options: Any) -> None:

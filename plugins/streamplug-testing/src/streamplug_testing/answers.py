@@ -131,6 +131,25 @@ def recording() -> Iterator[Recorder]:
         thread.join()
 
 
+def limits_requests(storage: Any) -> bool:
+    """Return whether the requests of a storage wait where a server refuses some."""
+    return bool(getattr(storage, "limits_requests", False))
+
+
+def check_limit(storage: Any, server: Recorder, refusal: tuple[int, bytes]) -> None:
+    """Check that the requests of a storage wait after a status and body by which a server refuses one."""
+    server.answers = [refusal]
+    with pytest.raises(Transient):
+        storage.read("k")
+    assert storage.rate_limiter.is_limiting
+    storage.rate_limiter.note(429, {"retry-after": "20"})
+    server.requests.clear()
+    for name in ("read", "read_range", "read_ranges", "stat", "exists"):
+        with pytest.raises(Transient, match="the server wants fewer requests"):
+            OPERATIONS[name](storage, Path())
+    assert server.requests == []
+
+
 class AnswerTests(ConformanceBase):
     """Tests of the errors of a storage over HTTP; subclasses implement `make_storage`.
 
@@ -175,8 +194,11 @@ class AnswerTests(ConformanceBase):
 
     @pytest.fixture
     def storage(self, server: Recorder) -> Iterator[Storage]:
-        """A storage that uses that server."""
+        """A storage that uses that server, and waits for nothing if the server refuses requests."""
         storage = self.make_storage(server.url)
+        if limits_requests(storage):
+            storage.close()
+            storage = self.make_storage(server.url, rate_limit=False)
         yield storage
         storage.close()
 
@@ -210,6 +232,13 @@ class AnswerTests(ConformanceBase):
                 where = self.location if name == "list" else f"{self.location}/k"
                 assert where in str(caught.value), said
                 assert "feedbeef" not in "".join(traceback.format_exception(caught.value)), said
+
+    def test_requests_wait_where_the_server_refuses_some(self, server: Recorder) -> None:
+        storage: Any = self.make_storage(server.url)
+        if not limits_requests(storage):
+            pytest.skip("its requests are not limited")
+        check_limit(storage, server, (429, self.body(429)))
+        storage.close()
 
     def test_connections_that_break_are_transient(self, server: Recorder, storage: Storage) -> None:
         server.answers = [(0, b"")]
