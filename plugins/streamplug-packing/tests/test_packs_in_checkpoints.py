@@ -93,7 +93,10 @@ def finish(rank, ranks, folder, out, how):
     return ids_of(loader) + ids_of(loader.flush()), epoch
 
 
-@pytest.mark.parametrize(("ranks", "workers", "others"), [(2, 0, (1, 4)), (4, 2, (2,))])
+@pytest.mark.parametrize(
+    ("ranks", "workers", "others"),
+    [(2, 0, (1, 4)), (2, 2, (1,)), *([(4, 2, (2,))] if SOAK else [])],
+)
 def test_checkpoints_resume_on_the_same_and_other_ranks(folder, tmp_path, ranks, workers, others):
     saved = run_ranks(ranks, save, ranks, folder, str(tmp_path), workers)
     for how in ("save", "async_save", "state.pt", "state.json"):

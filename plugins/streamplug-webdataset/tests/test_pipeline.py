@@ -807,9 +807,9 @@ def test_loops_after_a_state_of_a_loader_are_those_that_would_have_come(tmp_path
             states.append(json.loads(json.dumps(loader.state_dict())))
         assert next(outputs, None) is None
         # Processes take long to start, and what they do between outputs is the same.
-        tried = {1, len(states) // 2, len(states)}
+        tried = {len(states) // 2} if epoch else {1, len(states)}
         for number, state in enumerate(states, 1):
-            if workers and number not in tried:
+            if workers and not SOAK and number not in tried:
                 continue
             again = make()
             again.load_state_dict(state)
