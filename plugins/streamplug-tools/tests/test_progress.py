@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 from rich.progress import Progress
-from streamplug_tools import Expression, Output, progress_bars, sort
+from streamplug_tools import Expression, Output, progress_bars, sort, sort_keys
 from streamplug_tools.column_mapping import ColumnMapping
 from streamplug_tools.copy import CopyInput, CopyTask
 from streamplug_tools.options import JobProgress
@@ -99,11 +99,21 @@ def test_nothing_is_written_elsewhere(monkeypatch, capsys, forced):
     assert capsys.readouterr() == ("", "")
 
 
-def test_progress_of_expressions_is_counted_in_small_steps(tmp_path):
+@pytest.mark.parametrize(
+    ("short_step_seconds", "steps"), [(0, range(0, 3000, 256)), (1e9, [0, 256, 768, 1792])]
+)
+def test_progress_of_expressions_is_counted_in_small_steps_unless_they_are_short(
+    tmp_path, monkeypatch, short_step_seconds, steps
+):
+    monkeypatch.setattr(sort_keys, "_SHORT_STEP_SECONDS", short_step_seconds)
     source = write(tmp_path / "source")
     seen = []
     sort(source, Output(tmp_path / "sorted", processes=0), "-n", on_progress=seen.append)
-    assert [p.done for p in seen if p.task == "reading keys"] == list(range(0, 3000, 256))
+    assert [p.done for p in seen if p.task == "reading keys"] == list(steps)
+
+
+def test_transforms_are_computed_in_small_steps(tmp_path):
+    source = write(tmp_path / "source")
     change = ExpressionTransform({"n": Expression("n + 1", is_free=True)}, ["n"])
     columns = [ColumnMapping("n", "int", "n", stored=False)]
     inputs = [CopyInput([Stream(remote=str(source))], SequentialOrder(3000), columns)]

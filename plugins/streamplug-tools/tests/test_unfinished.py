@@ -291,6 +291,20 @@ def test_a_folder_with_a_document_is_no_data_set(place, tmp_path, name, indent):
     assert not (tmp_path / "c").exists()
 
 
+def test_binary_files_are_token_files_if_their_index_is_beside_them(place):
+    pytest.importorskip("streamplug_tokens")
+    storage = open_storage(place)
+    storage.write("text.bin", bytes(10))
+    told = run("inspect", place)
+    assert told.exit_code == 2
+    assert "no files of a format that is known" in told.stderr
+    storage.write("text.idx", bytes(10))
+    told = run("inspect", f"{place}/")
+    assert told.exit_code != 0
+    assert "read as megatron, since there is no index.json" in told.stderr
+    assert "text.bin" in told.stderr
+
+
 @pytest.mark.parametrize("folder", ["sub", "part-00000"])
 def test_an_index_in_a_folder_below_is_no_json_lines(tmp_path, folder):
     with Writer(columns={"n": "int"}, out=tmp_path / folder) as writer:

@@ -34,10 +34,13 @@ class ScannableFormat(FilesFormat):
             that directories and wildcards leave out.
         table_files: Glob of the files that make a directory a table, by the name of the table's format. The
             data files of a table are refused, as they may have old or deleted rows.
+        companion_suffix: Suffix of the file beside each data file, if other files have `suffix`, too:
+            without it, a file is not detected as one of this format. Empty for none.
     """
 
     hidden_names: ClassVar[str] = r"\."
     table_files: ClassVar[Mapping[str, str]] = {}
+    companion_suffix: ClassVar[str] = ""
 
     @classmethod
     def file_suffixes(cls) -> tuple[str, ...]:

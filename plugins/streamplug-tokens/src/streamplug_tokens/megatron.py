@@ -33,6 +33,7 @@ class Megatron(ScannableFormat, RangeReadableFormat):
     """
 
     suffix = "bin"
+    companion_suffix = "idx"
     roles: ClassVar[tuple[str, ...]] = ("data", "offsets")
     header_role: ClassVar[str] = "offsets"
 
@@ -74,7 +75,7 @@ class Megatron(ScannableFormat, RangeReadableFormat):
 
     def scan(self, file: ScanSource) -> ScanResult:
         stem = file.name.rpartition("/")[2].rpartition(".")[0]
-        data = file.read_sibling(f"{stem}.idx")
+        data = file.read_sibling(f"{stem}.{self.companion_suffix}")
         if data is None:
             raise CorruptShardError(
                 f"there is no {stem}.idx beside it, without which its sequences are not known; for a .bin of "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
@@ -104,8 +104,19 @@ def _format_of_files(
 
 def _count_formats(keys: Sequence[str], formats: dict[str, str]) -> Counter[str]:
     found = [(key, name) for key in keys if (name := _format_of(key, formats)) is not None]
-    hidden = {name: resolve("format", name).hidden_names for _, name in found}
-    return Counter(name for key, name in found if _is_shown(key, hidden[name]))
+    classes: dict[str, type[ScannableFormat]]
+    classes = {name: resolve("format", name) for name in {name for _, name in found}}
+    known = {*keys}
+    return Counter(
+        name
+        for key, name in found
+        if _is_shown(key, classes[name].hidden_names)
+        and _has_companion(key, classes[name].companion_suffix, known)
+    )
+
+
+def _has_companion(key: str, suffix: str, keys: Collection[str]) -> bool:
+    return not suffix or f"{key.rpartition('.')[0]}.{suffix}" in keys
 
 
 def _may_be_json_lines(storage: Storage, key: str) -> bool:
