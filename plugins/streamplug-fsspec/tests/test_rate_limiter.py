@@ -18,6 +18,7 @@ from streamplug.errors import ConfigError, Transient
 def rates(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(shared_rates, "_opened", [])
+    monkeypatch.setattr(RateLimiter, "num_tolerated", 0)  # one begins a limit
 
 
 def test_nothing_waits_where_a_server_refuses_nothing():
@@ -46,11 +47,14 @@ def test_refusals_limit_the_place_and_no_other(status, headers, code):
     assert not RateLimiter("http://b.example").is_limiting
 
 
-def test_rare_refusals_limit_nothing():
+@pytest.mark.parametrize(("requests", "most"), [(0, 5), (20, 5), (100, 20)])
+def test_rare_refusals_limit_nothing(monkeypatch, requests, most):
+    monkeypatch.setattr(RateLimiter, "num_tolerated", 5)
     limiter = RateLimiter("http://a.example")
-    for _ in range(100):
+    for _ in range(requests):
         limiter.acquire_in_thread()
-    limiter.note(429)
+    for _ in range(most):
+        limiter.note(429, {"retry-after": "1"})
     assert not limiter.is_limiting
     limiter.note(429, {"retry-after": "1"})
     assert limiter.is_limiting

@@ -230,6 +230,7 @@ def test_a_busy_server_is_asked_again(recorder):
 
 def test_a_server_that_refuses_requests_is_asked_once_to_read(recorder):
     storage = ObstoreS3("s3://b", endpoint_url=recorder.url, anon=True)
+    storage.rate_limiter.num_tolerated = 0
     storage.rate_limiter.note(429)
     recorder.answers = [(503, error("SlowDown")), (200, b"data")]
     with pytest.raises(Transient, match="SlowDown"):  # streamplug itself tries again

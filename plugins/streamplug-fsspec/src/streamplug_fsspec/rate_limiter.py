@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from streamplug.errors import ConfigError, Transient
 from streamplug_fsspec.error_mapping import retry_after_in
 from streamplug_fsspec.event_loop import run_on_loop
-from streamplug_fsspec.request_rate import MAX_REFUSED_SHARE, RequestRate
+from streamplug_fsspec.request_rate import RequestRate
 from streamplug_fsspec.service_errors import THROTTLING_CODES
 from streamplug_fsspec.shared_rates import hash_place, shared_rates
 
@@ -30,6 +30,9 @@ _LOG = logging.getLogger("streamplug.transfer")
 _THROTTLING_STATUSES = frozenset((429, 509))
 MAX_WAIT_SECONDS = 10.0
 """Longer waits are left to retries: a stall timeout does not count them."""
+
+_MAX_TOLERATED_SHARE = 0.2
+"""Share of refused requests up to which these alone wait."""
 
 _MAX_PAUSE_SECONDS = 60.0  # as long as retries wait at most
 _WINDOW_SECONDS = 1.0
@@ -56,7 +59,12 @@ class RateLimiter:
         place: Server or bucket, without credentials.
         max_rate: Requests per second that are sent at most.
         enabled: Whether there is a limit at all.
+
+    Attributes:
+        num_tolerated: Number of refused requests of this process in a second that begin no limit.
     """
+
+    num_tolerated = 5
 
     def __init__(self, place: str, max_rate: float = math.inf, *, enabled: bool = True) -> None:
         self.place, self._max_rate, self._enabled = place, max_rate, enabled
@@ -109,8 +117,10 @@ class RateLimiter:
         if not (status in _THROTTLING_STATUSES or code in THROTTLING_CODES or is_pause):
             return
         rate = self._count_refusal()
-        is_rare = self._refused <= MAX_REFUSED_SHARE * rate * _WINDOW_SECONDS
-        if is_rare and not pause and not self.is_limiting:
+        is_rare = self._refused <= max(
+            self.num_tolerated, _MAX_TOLERATED_SHARE * rate * _WINDOW_SECONDS
+        )
+        if is_rare and not self.is_limiting:
             return
         rates = shared_rates()
         if not rates.is_limited(self._hash):

@@ -139,6 +139,7 @@ def limits_requests(storage: Any) -> bool:
 def check_limit(storage: Any, server: Recorder, refusal: tuple[int, bytes]) -> None:
     """Check that the requests of a storage wait after a status and body by which a server refuses one."""
     server.answers = [refusal]
+    storage.rate_limiter.num_tolerated = 0
     with pytest.raises(Transient):
         storage.read("k")
     assert storage.rate_limiter.is_limiting
