@@ -83,7 +83,7 @@ def test_lists_of_json_are_tokens(tmp_path, access):
     rows = blocks(place, access, dtype="uint16")
     assert flat(rows) == TOKENS
     assert rows[0].dtype == np.uint16
-    with pytest.raises(ConfigError, match="'json', does not say of what dtype its tokens are"):
+    with pytest.raises(ConfigError, match="'json': does not say of what dtype its tokens are"):
         blocks(place)
 
 

@@ -11,6 +11,8 @@ import pytest
 from streamplug_tokens import shared_counts
 from streamplug_tokens.shared_counts import SharedCounts, connect_store
 
+from tests.rank_group import run_ranks
+
 SHARDS = [2, 3, 5, 7, 11, 13]
 
 
@@ -101,3 +103,16 @@ def test_errors_are_found_by_all():
 
 def test_without_a_process_group_nothing_is_shared():
     assert connect_store() is None
+
+
+def count_as_rank(rank: int) -> list[Any]:
+    counted: list[int] = []
+    return [run(connect_store(), counted, seconds=0.05, max_threads=1), counted]
+
+
+def test_ranks_of_a_process_group_divide_the_shards():
+    pytest.importorskip("torch")
+    results = run_ranks(2, count_as_rank)
+    found = [{int(shard): lengths for shard, lengths in result.items()} for result, _ in results]
+    assert found == [EXPECTED] * 2
+    assert sorted(shard for _, counted in results for shard in counted) == SHARDS

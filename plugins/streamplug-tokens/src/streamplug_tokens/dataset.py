@@ -16,13 +16,13 @@ from streamplug.index import shards_digest
 from streamplug.plan import DatasetFingerprint, StreamSelections
 from streamplug.read import Reader, SampleReader
 from streamplug.source import OpenSources, OpenStream
+from streamplug_tokens.column_dtype import TOKENS, column_dtype
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.length_cache import ArrayCache
 from streamplug_tokens.lengths import (
     all_documents,
     decoder_key,
     read_document_offsets,
-    token_dtype,
 )
 from streamplug_tokens.number_lists import with_number_lists
 from streamplug_tokens.options import TokenBlocks, TokenPacks, options_from_state, options_to_state
@@ -95,7 +95,7 @@ class TokenDataset(StreamingDataset):
         options, sources = self.tokens, opened
         opened = with_number_lists(opened.stored(options.column), options)
         dtypes = [
-            token_dtype(stream, options.column, options.dtype)
+            column_dtype(stream, options.column, options.dtype, option="dtype", kind=TOKENS)
             for stream in opened
             if len(stream.index)  # an index without shards has no columns
         ]

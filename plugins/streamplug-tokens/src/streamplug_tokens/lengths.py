@@ -15,7 +15,7 @@ from xxhash import xxh64
 
 from streamplug.errors import ConfigError, CorruptShardError, DataError
 from streamplug.index import Schema, offsets_from_sizes
-from streamplug.interfaces import Column, VectorColumn, bypasses
+from streamplug.interfaces import Column, VectorColumn
 from streamplug.source import OpenStream
 from streamplug.transfer import map_threads
 from streamplug.types import Int64
@@ -36,59 +36,6 @@ _LOG = logging.getLogger("streamplug_tokens")
 def all_documents(stream: OpenStream) -> OpenStream:
     """Return a stream of all documents, whose shards are read alike: as a whole, or by ranges."""
     return replace(stream, selection=None)
-
-
-def token_dtype(stream: OpenStream, name: str, dtype_name: str | None) -> np.dtype[Any]:
-    """Return the dtype of the tokens of a column.
-
-    Raises:
-        ConfigError: If there is no such column, it has no tokens, or their dtype is unknown.
-    """
-    dtypes = {_schema_dtype(stream, schema, name, dtype_name) for schema in stream.index.schemas}
-    if len(dtypes) != 1:
-        raise ConfigError(
-            f"{stream.where}: column {name!r} has the dtypes {sorted(map(str, dtypes))}"
-        )
-    return dtypes.pop()
-
-
-def _schema_dtype(
-    stream: OpenStream, schema: Schema, name: str, dtype_name: str | None
-) -> np.dtype[Any]:
-    column = _column(stream, schema, name)
-    what = f"{stream.where}: column {name!r}, {column.spec!r}"
-    if not isinstance(column.encoding, VectorColumn | NumberLists):
-        raise ConfigError(
-            f"{what}: tokens are read of 'bytes' or one-dimensional 'ndarray' columns, and of lists of whole "
-            "numbers in Parquet and JSON"
-        )
-    if isinstance(column.encoding, VectorColumn) and bypasses(
-        type(column.encoding), "lengths", "decode"
-    ):
-        raise ConfigError(
-            f"{what}: tokens are counted and copied as they are stored, but {type(column.encoding).__name__} "
-            "has a decode() of its own; leave it out of decoders=, and change rows in a loader's transform="
-        )
-    if dtype_name is None and column.encoding.item is None:
-        raise ConfigError(f"{what}, does not say of what dtype its tokens are: pass dtype=")
-    try:
-        given_dtype = np.dtype(dtype_name) if dtype_name is not None else None
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"dtype={dtype_name!r}: expected the name of one, such as 'uint16'"
-        ) from None
-    if given_dtype is not None:
-        if given_dtype.byteorder == ">":
-            raise ConfigError(
-                f"dtype={dtype_name!r}: tokens are read in little-endian byte order; write them in that"
-            )
-        given_dtype = given_dtype.newbyteorder("<")
-    dtype = column.encoding.item or given_dtype
-    if dtype is None or (given_dtype is not None and given_dtype != dtype):
-        raise ConfigError(f"{what}, has tokens of {dtype}, not dtype={dtype_name!r}")
-    if dtype.kind not in "iu":
-        raise ConfigError(f"{what}: tokens are whole numbers, not {dtype}")
-    return dtype
 
 
 def _column(stream: OpenStream, schema: Schema, name: str) -> Column:

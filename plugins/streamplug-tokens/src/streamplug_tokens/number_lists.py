@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamplug.errors import DecodeError
+from streamplug.errors import DecodeError, EncodeError
 from streamplug.index import Schema
 from streamplug.interfaces import Column, Encoding
 from streamplug.plugin_kit import short_repr
@@ -37,7 +37,7 @@ class NumberLists(Encoding):
             self.size = length * stored.itemsize
 
     def encode(self, value: Any) -> bytes:
-        raise NotImplementedError("rows of tokens are not written")
+        raise EncodeError("lists of numbers are only read as arrays; write an 'ndarray' column")
 
     def decode(self, data: memoryview) -> NDArray[Any]:
         numbers = _parse_json(data) if self._stored is None else np.frombuffer(data, self._stored)

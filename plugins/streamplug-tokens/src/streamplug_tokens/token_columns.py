@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamplug.errors import ConfigError
-from streamplug.index import Schema
-from streamplug.interfaces import VectorColumn, bypasses
-from streamplug.source import OpenSources, OpenStream
-from streamplug_tokens.number_lists import NumberLists, with_number_lists
+from streamplug.source import OpenSources
+from streamplug_tokens.column_dtype import NUMBERS, column_dtype
+from streamplug_tokens.number_lists import with_number_lists
 from streamplug_tokens.options import TokenRowOptions
 
 
@@ -41,8 +39,9 @@ def further_columns(opened: OpenSources, options: TokenRowOptions) -> list[Token
         _check_data_set(opened, options.column, name)
         stored = with_number_lists(opened.stored(name), options)
         streams = [stream for stream in stored if len(stream.index)]
+        option, given = f"column_dtypes[{name!r}]", options.column_dtypes.get(name)
         dtypes = [
-            _column_dtype(stream, name, options.column_dtypes.get(name)) for stream in streams
+            column_dtype(stream, name, given, option=option, kind=NUMBERS) for stream in streams
         ]
         if len(set(dtypes)) > 1:
             names = [dtype.name for dtype in dtypes]
@@ -63,58 +62,6 @@ def _check_data_set(opened: OpenSources, tokens: str, name: str) -> None:
                 f"column {name!r} is stored in {other.where}, but the tokens, column {tokens!r}, in "
                 f"{stream.where}: write the view as a data set with `streamplug view compact`"
             )
-
-
-def _column_dtype(stream: OpenStream, name: str, dtype_name: str | None) -> np.dtype[Any]:
-    dtypes = {_schema_dtype(stream, schema, name, dtype_name) for schema in stream.index.schemas}
-    if len(dtypes) != 1:
-        raise ConfigError(
-            f"{stream.where}: column {name!r} has the dtypes {sorted(map(str, dtypes))}"
-        )
-    return dtypes.pop()
-
-
-def _schema_dtype(
-    stream: OpenStream, schema: Schema, name: str, dtype_name: str | None
-) -> np.dtype[Any]:
-    column = schema.column(name)
-    if column is None:
-        known: Sequence[str] = [column.name for column in schema.columns]
-        raise ConfigError(
-            f"{stream.where} has no column {name!r} of columns=, only {', '.join(map(repr, known))}"
-        )
-    what = f"{stream.where}: column {name!r}, {column.spec!r}"
-    is_list = isinstance(column.encoding, NumberLists)
-    is_vector = isinstance(column.encoding, VectorColumn) and not bypasses(
-        type(column.encoding), "lengths", "decode"
-    )
-    if not (is_list or is_vector):
-        raise ConfigError(
-            f"{what}: columns= takes columns with one number for each token, stored as 'bytes', "
-            "one-dimensional 'ndarray' or lists, and without a decoder that changes them"
-        )
-    stored_dtype = column.encoding.item
-    if dtype_name is None:
-        if stored_dtype is None:
-            raise ConfigError(
-                f"{what}, does not say of what dtype its numbers are: give column_dtypes={{{name!r}: …}}"
-            )
-        return stored_dtype
-    try:
-        dtype: np.dtype[Any] = np.dtype(dtype_name)
-    except (TypeError, ValueError):
-        dtype = np.dtype(object)
-    if dtype.kind not in "biuf" or dtype.byteorder == ">":
-        raise ConfigError(
-            f"column_dtypes[{name!r}]={dtype_name!r:.60}: expected the name of a little-endian dtype of "
-            "numbers, such as 'float32'"
-        )
-    dtype = dtype.newbyteorder("<")
-    if stored_dtype is not None and stored_dtype != dtype:
-        raise ConfigError(
-            f"{what}, has numbers of {stored_dtype}, not column_dtypes[{name!r}]={dtype_name!r}"
-        )
-    return dtype
 
 
 def _check_padding(name: str, padding: float, dtype: np.dtype[Any]) -> None:
