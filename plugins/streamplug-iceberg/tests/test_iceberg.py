@@ -316,6 +316,7 @@ def test_of_few_columns_little_more_than_their_chunks_is_fetched(tables, helpers
             remote=f"{server.url}/{place}",
             format="iceberg",
             access="range",
+            storage_options={"hedge": False},
             columns=chosen,
             shuffle=True,
             batch_size=100,
