@@ -35,7 +35,7 @@ def opened(scheme: str, **options: object) -> Storage:
 
 @pytest.mark.parametrize("scheme", rows())
 def test_each_cell_is_true(scheme):
-    ranges, version, hedges, _, lists, writes = rows()[scheme]
+    ranges, version, hedges, limits, _, lists, writes = rows()[scheme]
     storage = opened(scheme)
     calls = {8: "at once", 64: "64 in one request"}
     assert ranges == (calls[storage.parts_per_call] if storage.supports_read_many else "by threads")
@@ -46,6 +46,12 @@ def test_each_cell_is_true(scheme):
     else:
         assert hedges == "yes"
         opened(scheme, hedge=True)
+    if limits == "no":
+        with pytest.raises(ConfigError, match="rate_limit"):
+            opened(scheme, rate_limit=100)
+    else:
+        assert limits == "yes"
+        opened(scheme, rate_limit=100)
     if lists == "no":
         with pytest.raises(StorageError, match="cannot list"):
             storage.list()
