@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("streamplug_image")
+
+from PIL import Image  # noqa: E402
 
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.adapters import worker_choice  # noqa: E402
@@ -18,10 +21,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:User
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
     out = tmp_path_factory.mktemp("sets") / "one"
-    columns = {"n": "int", "a": "ndarray:float32:3"}
+    columns = {"n": "int", "a": "ndarray:float32:3", "image": "png"}
     with MDSWriter(columns=columns, out=out) as writer:
         for n in range(12):
-            writer.write({"n": n, "a": np.full(3, n, np.float32)})
+            image = Image.fromarray(np.full((2, 2), n, np.uint8))
+            writer.write({"n": n, "a": np.full(3, n, np.float32), "image": image})
     return str(out)
 
 
@@ -62,10 +66,12 @@ def chosen(folder, cls=StreamingDataset, columns=("n",), world=None, **options):
         ({"transform": same}, (4, 0)),
         ({"batch_transform": same}, (4, 0)),
         ({"collate_fn": same}, (4, 0)),
-        ({"columns": ["n", "a"]}, (0, 4)),
-        ({"columns": ["a"], "transform": same}, (0, 4)),
-        ({"columns": ["a"], "transform": same, "seed_torch": True}, (4, 0)),
-        ({"columns": ["a"], "cls": Changed}, (4, 0)),
+        ({"columns": ["a"]}, (0, 0)),  # arrays are only copied
+        ({"columns": ["a"], "transform": same}, (4, 0)),
+        ({"columns": ["n", "image"]}, (0, 4)),
+        ({"columns": ["image"], "transform": same}, (0, 4)),
+        ({"columns": ["image"], "transform": same, "seed_torch": True}, (4, 0)),
+        ({"columns": ["image"], "cls": Changed}, (4, 0)),
     ],
 )
 @pytest.mark.usefixtures("cores")

@@ -36,7 +36,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DecodeError, add_note
 from streamplug.heap import share_freed_memory
 from streamplug.plugin_kit import check
-from streamplug.run import Block, Part, SampleRng, Session, warn_about_own_samples
+from streamplug.run import Block, Part, Session, ThreadRng, warn_about_own_samples
 from streamplug.transfer import HANDOVER, MIN_BLOCK_SECONDS, TRANSFORM, job_clock, map_threads
 from streamplug.types import ColumnValues, Int64
 
@@ -64,6 +64,7 @@ class BatchReader:
         self._drop_last, self._threads = drop_last, num_threads
         self._shared_arrays = shared_arrays
         self._batch: list[Any] = []  # the latest, while it is taken
+        self._rngs: ThreadRng  # of the loop that is read for
         # A subclass may yield other samples than those of the order.
         self._names_samples = type(dataset).__iter__ is StreamingDataset.__iter__
 
@@ -80,6 +81,8 @@ class BatchReader:
         if worker is not None:
             shared = self._shared_arrays[worker.id] if self._shared_arrays else None
             finish = partial(_pack, memory=shared)
+        if isinstance(self._transform, RandomTransform):
+            self._rngs = ThreadRng(self.session.run.options.shuffle_seed)
         with self.session.telling(part, by_any_thread=self.dataset.may_read_ahead):
             if self._uses_threads:
                 read = self._in_threads
@@ -108,7 +111,7 @@ class BatchReader:
         )
         states: Callable[[], AbstractContextManager[None]] = nullcontext
         if isinstance(transform, RandomTransform):
-            rng = SampleRng(self.session.run.options.shuffle_seed)
+            rng = self._rngs.rng
             rank, states = self.session.world.rank, transform.states
             finish = lambda columns: transform((columns, rng.of_batch(*part.latest_place(), rank)))  # noqa: E731
         again = lambda _step, _ids, columns: finish(columns)  # noqa: E731
@@ -198,9 +201,7 @@ class BatchReader:
         transform = cast("Callable[[Any], Any]", self._transform)
         finish = transform
         if isinstance(transform, RandomTransform):
-            session = self.session
-            rng = SampleRng(session.run.options.shuffle_seed)
-            place = part.epoch, step, session.world.rank
+            rng, place = self._rngs.rng, (part.epoch, step, self.session.world.rank)
             finish = lambda columns: transform((columns, rng.of_batch(*place)))  # noqa: E731
         again = lambda _step, _ids, columns: finish(columns)  # noqa: E731
         return self._call(part, lambda: (step, ids), finish, columns, again=again)
@@ -210,11 +211,11 @@ class BatchReader:
         latest: Callable[[], tuple[int, Int64]] = lambda: (step, ids)  # noqa: E731
         transform, changed = self._transform, samples
         if transform is not None:
-            again = self._one_again(part)
+            again, with_rng = self._one_again(part), self._with_rng(part, step)
 
             def call(number: int) -> Any:
                 check()  # a loop that was left waits for no further sample
-                value = self._with_rng(part, step, ids[number], samples[number])
+                value = with_rng(ids[number], samples[number])
                 return self._call(part, latest, transform, value, again=again, number=number)
 
             changed = self._map(call, len(samples))
@@ -234,14 +235,16 @@ class BatchReader:
         results += map_threads(call, range(len(results), count), self._threads)
         return results
 
-    def _with_rng(self, part: Part, step: int, sample_id: int, sample: Any) -> Any:
-        """Return what the transform takes: a sample, with the random numbers of an id if it draws some."""
+    def _with_rng(self, part: Part, step: int) -> Callable[[int, Any], Any]:
+        """Return a function of the ids and samples of a step, which returns what the transform takes.
+
+        That is a sample, with the random numbers of an id if it draws some.
+        """
         if not isinstance(self._transform, RandomTransform):
-            return sample
-        session = self.session
-        global_step = session.run.global_step(part.epoch, step, session.world)
-        rng = SampleRng(session.run.options.shuffle_seed)
-        return sample, rng.of_sample(part.epoch, global_step, int(sample_id))
+            return lambda _, sample: sample
+        session, rngs = self.session, self._rngs
+        place = part.epoch, session.run.global_step(part.epoch, step, session.world)
+        return lambda sample_id, sample: (sample, rngs.rng.of_sample(*place, int(sample_id)))
 
     def _sample_collate(self) -> Callable[[list[Any]], Any]:
         collate = cast("Callable[[list[Any]], Any]", self._collate)
@@ -299,8 +302,7 @@ class BatchReader:
             return samples
         random = transform if isinstance(transform, RandomTransform) else None
         with random.states() if random is not None else nullcontext():
-            values = (self._with_rng(part, step, *pair) for pair in zip(ids, samples))
-            return [transform(value) for value in values]
+            return [transform(value) for value in map(self._with_rng(part, step), ids, samples)]
 
     def _one_again(self, part: Part) -> Callable[[int, Sequence[int], list[Any]], Any]:
         return lambda *place: self._transform_again(part, *place)[0]

@@ -7,7 +7,7 @@ from streamplug.run.loop import Loop, Part
 from streamplug.run.monitor import Monitor, resolve_callbacks
 from streamplug.run.order import Order, OrderOptions, check_is_method
 from streamplug.run.placement import Placement
-from streamplug.run.random_numbers import SampleRng, name_value, sample_rng, takes_rng
+from streamplug.run.random_numbers import SampleRng, ThreadRng, name_value, sample_rng, takes_rng
 from streamplug.run.run import Run, RunSnapshot
 from streamplug.run.session import Session
 from streamplug.run.shared_epoch import CELLS, TICKETS, SharedEpoch, WorkerLoop
@@ -30,6 +30,7 @@ __all__ = [
     "Session",
     "SharedEpoch",
     "SubstitutionOptions",
+    "ThreadRng",
     "WorkerLoop",
     "check_is_method",
     "closed_at_exit",

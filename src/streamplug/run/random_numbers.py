@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,6 +54,17 @@ class SampleRng:
         self._counter[1:] = kind, step, number
         self._philox.state = self._state
         return self._rng
+
+
+class ThreadRng(threading.local):
+    """A `SampleRng` for each thread that uses it: making one takes 16 times as long as setting it.
+
+    Attributes:
+        rng: That of the calling thread.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = SampleRng(seed)
 
 
 def sample_rng(seed: int, epoch: int, step: int, sample_id: int) -> np.random.Generator:

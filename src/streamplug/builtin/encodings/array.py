@@ -50,8 +50,6 @@ class NDArrayEncoding(Encoding, VectorColumn):
         values
     """
 
-    releases_gil = True
-
     def __init__(self, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> None:
         """Set the dtype, or dtype and shape, of all arrays."""
         if dtype is not None and dtype not in _CODES:
