@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import threading
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from streamplug.errors import (
     StorageError,
     Transient,
 )
-from streamplug.transfer.prefetch import PrefetchLimits
 from tests.stall_clock import StallClock
 
 FIRST = "shard.00000.mds"
@@ -253,13 +251,7 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(place, small_disk):
         assert path.read_bytes() == (place.far / path.name).read_bytes()
 
 
-def test_a_limited_cache_on_a_disk_that_others_fill_gets_by_with_less(
-    place, small_disk, monkeypatch
-):
-    # Many at once would take from each other what one has made room for.
-    monkeypatch.setattr(
-        "streamplug.run.feed.PrefetchLimits", partial(PrefetchLimits, max_running=1)
-    )
+def test_a_limited_cache_on_a_disk_that_others_fill_gets_by_with_less(place, small_disk):
     place.write(shards=40)
     place.near = small_disk / "near"
     # What is left holds some shards and the records of the cache: a page for each of 40 lock files, too.

@@ -44,6 +44,7 @@ EXTRA_EVICTION_DIVISOR = 16  # evict 1/16 of the files beyond need, to stat them
 _MAX_LOCK_POLL_SECONDS = 0.002
 _MAX_LOCK_SECONDS = 30.0
 _RECENT_USE_SECONDS = 2.0
+_FULL_DISK_SECONDS = 300.0  # then it is tried again whether there is more room
 _NEW_LIST = "files.new"
 
 
@@ -117,6 +118,10 @@ class CacheQuota:
         self.root = root
         self.limit = limit
         self.boot = BootRecord(root)
+        self._full_disk = (
+            sys.maxsize,
+            0.0,
+        )  # bytes that had room on a full disk, and when they were found
 
     # Not stored: another process may have created the state directory beside the cache meanwhile.
     @property
@@ -138,7 +143,7 @@ class CacheQuota:
         if self.limit is None:
             yield self._commit
             return
-        limit = self.limit if evict else sys.maxsize
+        limit = self._usable_bytes() if evict else sys.maxsize
         with self._lock() as is_held:
             if is_held:
                 self._make_room(size, limit)
@@ -163,12 +168,16 @@ class CacheQuota:
                     self._release(counted, limit)
 
     def shrink(self, size: int) -> None:
-        """Evict half of the used bytes, and at least `size`, to make space on a full disk."""
+        """Evict half of the used bytes, and at least `size`, to make space on a full disk.
+
+        No more than these are used for a while: other threads would take the space at once, else.
+        """
         if self.limit is not None:
             with self._lock() as is_held:
                 if not is_held:
                     return
                 used = sum(file_size for _, file_size, _ in self._stat_files())
+                self._full_disk = used, time.monotonic()
                 self._write_used(self._evict(max(min(used - size, used // 2), 0)))
 
     def remove(self, paths: Sequence[Path]) -> None:
@@ -188,6 +197,13 @@ class CacheQuota:
                     new_list.unlink(missing_ok=True)
         self.boot.remove_old()
         remove_stale_files(self.root)
+
+    def _usable_bytes(self) -> int:
+        """Return the limit, or less if the disk was full."""
+        usable, found = self._full_disk
+        is_recent = time.monotonic() - found < _FULL_DISK_SECONDS
+        limit = sys.maxsize if self.limit is None else self.limit
+        return min(limit, usable) if is_recent else limit
 
     def _commit(self, part: Path, path: Path) -> None:
         with self._lock() as is_held:

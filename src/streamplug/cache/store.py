@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -433,6 +434,7 @@ class ShardStore:
                 return False  # what it would evict may be the only copy
             self._quota.shrink(cached_bytes(file))
             _close_evicted()
+            gc.collect()  # errors of earlier attempts refer to what their callers had open
             return True
         return isinstance(error, FileNotFoundError)
 

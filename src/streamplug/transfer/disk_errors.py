@@ -43,7 +43,9 @@ def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
         message = f"{path}: {error.strerror or error}"
         if error.errno is not None and error.errno in DISK_FULL_ERRNOS:
             message = describe_full_disk(path, error.errno, needed)
-        raise kind(f"{message}; {_remedy(error, path)}") from error
+        mapped = kind(f"{message}; {_remedy(error, path)}")
+        mapped.errno = error.errno
+        raise mapped from error
 
 
 @contextmanager

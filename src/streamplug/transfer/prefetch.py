@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from streamplug.plugin_kit import DISK_FULL_ERRNOS
 from streamplug.transfer.decode_pool import DecodePool
 from streamplug.transfer.loop_clock import LoopClock
 from streamplug.transfer.pool import ThreadPool, end_idle_threads
@@ -85,7 +86,8 @@ def prefetch_blocks(
 ) -> Generator[V, None, None]:
     """Use blocks in order as their requirements become ready, while prefetching those of later blocks.
 
-    `use` returns the values of a block; if a requirement failed, it is called for the parts before it. Up to
+    `use` returns the values of a block; if a requirement failed, it is called for the parts before it. Those
+    that failed on a full disk are tried again in their turn, when the blocks before have been used. Up to
     `num_threads` other threads run it if it takes long enough; with 0, only this one does. `waiting` is
     entered while this thread waits for a key, and `clock` counts waits for threads. Jobs go on that
     `handover` has of a generator before this one.
@@ -170,8 +172,12 @@ def _parts_before_failure(
 ) -> Generator[B, None, None]:
     for part in block.split():
         for key in reader.needs(part.ids):
-            if key in failed:
-                raise failed[key]
+            error = failed.pop(key, None)
+            if error is None:
+                continue
+            if not isinstance(error, OSError) or error.errno not in DISK_FULL_ERRNOS:
+                raise error
+            reader.ensure(key)  # now that the blocks before it take no more room
         yield part
 
 
