@@ -25,7 +25,7 @@ def main():
     place = {"remote": sys.argv[1], "local": sys.argv[2]} if sys.argv[2] else {"local": sys.argv[1]}
     data = StreamingDataset(batch_size=4, callbacks=[Silent()], **place)
     loop = LOOP
-    next(loop)
+    next(loop), next(loop)  # of two workers: all have started
     KEEP
     print("ready", flush=True)
     WAIT
