@@ -251,12 +251,15 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(place, small_disk):
         assert path.read_bytes() == (place.far / path.name).read_bytes()
 
 
-def test_a_limited_cache_on_a_disk_that_others_fill_gets_by_with_less(place, small_disk):
+@pytest.mark.parametrize(
+    "options", [{}, {"on_error": "substitute", "batch_size": 4}], ids=["raise", "substitute"]
+)
+def test_a_limited_cache_on_a_disk_that_others_fill_gets_by_with_less(place, small_disk, options):
     place.write(shards=40)
     place.near = small_disk / "near"
     # What is left holds some shards and the records of the cache: a page for each of 40 lock files, too.
     (small_disk / "other").write_bytes(bytes(120_000))
-    dataset = place.open(cache_limit="100%")
+    dataset = place.open(cache_limit="100%", **options)
     assert [sample["id"] for sample in dataset] == list(range(320))
     assert [sample["id"] for sample in dataset] == list(range(320))
 

@@ -40,7 +40,7 @@ from streamplug.interfaces import (
     Storage,
 )
 from streamplug.plugin import make
-from streamplug.plugin_kit import DISK_FULL_ERRNOS, naming_codec, sleep
+from streamplug.plugin_kit import is_full_disk, naming_codec, sleep
 from streamplug.transfer import (
     DOWNLOAD_TIMEOUT_SECONDS,
     NO_PATIENCE,
@@ -427,7 +427,7 @@ class ShardStore:
 
     def _may_retry(self, error: OSError, file: ShardFile) -> bool:
         """Return whether a retry may succeed: after an eviction, or if a directory was missing."""
-        if error.errno in DISK_FULL_ERRNOS and self.limit is not None:
+        if is_full_disk(error) and self.limit is not None:
             with suppress(StreamplugError):
                 self._check_online(file)
             if self._offline:

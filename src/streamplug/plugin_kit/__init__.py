@@ -31,7 +31,12 @@ from streamplug.plugin_kit.codec_errors import (
 )
 from streamplug.plugin_kit.content import HEAD_BYTES, describe_misnamed
 from streamplug.plugin_kit.decoding import decode_error, decode_values, undecodable_error, windows
-from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, describe_full_disk
+from streamplug.plugin_kit.disk import (
+    DISK_FULL_ERRNOS,
+    OUTPUT_REMEDIES,
+    describe_full_disk,
+    is_full_disk,
+)
 from streamplug.plugin_kit.error_mapping import (
     causes_of,
     denied_error,
@@ -88,6 +93,7 @@ __all__ = [
     "ending",
     "idle",
     "inside",
+    "is_full_disk",
     "is_local",
     "large_value_error",
     "length_of",

@@ -24,6 +24,11 @@ OUTPUT_REMEDIES = {
 """What to do about the error numbers of files that are written."""
 
 
+def is_full_disk(error: BaseException) -> bool:
+    """Return whether an error is that of a full disk, whether mapped to one of streamplug or not."""
+    return isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS
+
+
 def describe_full_disk(path: Path, number: int, needed: int | None = None) -> str:
     """Return an error message with the free space of the disk of a file that could not be written.
 

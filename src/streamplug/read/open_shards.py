@@ -30,6 +30,7 @@ from streamplug.errors import (
 )
 from streamplug.index import Index, Schema
 from streamplug.interfaces import ShardInfo, ShardReader, lazy_values
+from streamplug.plugin_kit import is_full_disk
 from streamplug.read.memory_map import MappedFiles
 from streamplug.read.stream_shards import StreamShards
 from streamplug.transfer import has_digest, map_disk_errors
@@ -74,7 +75,10 @@ class ShardFailures:
 
     @contextmanager
     def guard(self, shard: int, kinds: _Errors = SHARD_ERRORS) -> Iterator[None]:
-        """Raise the remembered error of a shard, or remember one of these kinds that the block raises."""
+        """Raise the remembered error of a shard, or remember one of these kinds that the block raises.
+
+        That of a full disk is not remembered.
+        """
         errors = self._errors
         if errors is None:
             yield
@@ -84,7 +88,8 @@ class ShardFailures:
         try:
             yield
         except kinds as error:
-            errors[shard] = copy(error)
+            if not is_full_disk(error):  # there may be room later
+                errors[shard] = copy(error)
             raise
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from streamplug.plugin_kit import DISK_FULL_ERRNOS
+from streamplug.plugin_kit import is_full_disk
 from streamplug.transfer.decode_pool import DecodePool
 from streamplug.transfer.loop_clock import LoopClock
 from streamplug.transfer.pool import ThreadPool, end_idle_threads
@@ -175,7 +175,7 @@ def _parts_before_failure(
             error = failed.pop(key, None)
             if error is None:
                 continue
-            if not isinstance(error, OSError) or error.errno not in DISK_FULL_ERRNOS:
+            if not is_full_disk(error):
                 raise error
             reader.ensure(key)  # now that the blocks before it take no more room
         yield part
