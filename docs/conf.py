@@ -30,6 +30,8 @@ html_title = "streamplug"
 html_static_path = ["_static"]
 html_extra_path = ["skills"]
 html_css_files = ["pages.css"]
+# Sphinx opens a relative path in the working directory.
+html_search_scorer = str(Path(__file__).with_name("search.js"))
 html_theme_options = {"top_of_page_buttons": []}
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and output
 copybutton_prompt_text = "$ "
