@@ -1,9 +1,9 @@
 """Directories of caches without `local=`: the user's, and the one for shards of remote data sets.
 
 Both are ``STREAMPLUG_CACHE_DIR`` if it is set. Otherwise, the user's is ``streamplug`` in
-``XDG_CACHE_HOME``, or ``~/.cache/streamplug``: it has what is derived from data sets, such as results of
-scans, and the decompressed shards of local ones. Shards of remote data sets are in a private temporary
-directory.
+``XDG_CACHE_HOME`` or ``~/.cache``: it has what is derived from data sets, such as results of scans, and the
+decompressed shards of local ones. Shards of remote data sets are in a private temporary directory, which
+also replaces a user's directory that cannot be used.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 def user_cache_dir() -> Path:
     """Return the user's cache directory, creating it if necessary.
 
-    If the default one is not writable, such as without a home directory, use a private temporary directory.
+    If the usual one is not writable, belongs to another user, or no home directory is known, it is that of
+    `default_cache_dir`, which may not exist yet. A usual one to which others can write is made private.
 
     Raises:
-        ConfigError: If the environment names a URL.
-        StorageError: If the directory that the environment names is not writable.
-        AccessDenied: If the temporary directory belongs to another user.
+        ConfigError: If ``STREAMPLUG_CACHE_DIR`` is a URL.
+        StorageError: If ``STREAMPLUG_CACHE_DIR``, or the directory for temporary files, is not writable.
+        AccessDenied: If the parent of the temporary directory belongs to another user.
     """
     chosen = _chosen_dir()
     if chosen is not None:
@@ -46,7 +47,8 @@ def user_cache_dir() -> Path:
                 "written to"
             ) from error
         return chosen
-    with suppress(OSError, RuntimeError):  # no home directory, or one that is another user's
+    # Not writable, another user's (AccessDenied), or no home directory (RuntimeError).
+    with suppress(OSError, RuntimeError):
         usual = _usual_dir()
         usual.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(usual.resolve())
@@ -65,7 +67,14 @@ def source_cache_dir(url: str) -> Path:
 def default_cache_dir(*, make: bool = True) -> Path:
     """Return the directory for shards of remote data sets without `local=`.
 
-    It is ``STREAMPLUG_CACHE_DIR``, or else a private temporary directory. `make` creates and checks it.
+    It is ``STREAMPLUG_CACHE_DIR``, or else ``kept`` in the private parent of temporary directories. `make`
+    creates and checks the former, or that parent.
+
+    Raises:
+        ConfigError: If ``STREAMPLUG_CACHE_DIR`` is a URL.
+        StorageError: If there is no place for temporary directories, or with `make`, if
+            ``STREAMPLUG_CACHE_DIR`` is not writable.
+        AccessDenied: With `make`, if the parent of temporary directories belongs to another user.
     """
     chosen = _chosen_dir()
     if chosen is not None:
