@@ -22,7 +22,7 @@ from runpy import run_path
 
 import numpy as np
 import torch  # noqa: TID251
-from bench_images import files_of
+from photographs import files_of
 from PIL import Image
 from streamplug_image import RandomResizedCrop, jpeg
 from streamplug_image.crop_box import draw_box
@@ -56,16 +56,12 @@ def pillow(file: bytes, number: int) -> np.ndarray:
 
 
 def torchvision_ways() -> Iterator[tuple[str, Way]]:
+    program = Path(__file__).parents[1] / "integration" / "torchvision_transforms.py"
     try:
-        program = Path(__file__).parents[1] / "integration" / "augmented_images.py"
-        run_path(str(program))[
-            "torchvision_transform"
-        ]()  # also where it is built for another torch
+        v2 = run_path(str(program))["import_transforms"]()
     except ImportError:
         print("torchvision is not installed, and not compared", file=sys.stderr)
         return
-    from torchvision.transforms import v2
-
     crop, flip = v2.RandomResizedCrop(SIZE), v2.RandomHorizontalFlip()
     last = [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
 

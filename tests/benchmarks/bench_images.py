@@ -8,7 +8,6 @@ With more threads, also how many cores were busy. Run it as ``python tests/bench
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import statistics
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import simplejpeg
+from photographs import files_of
 from PIL import Image
 from streamplug_image import ImageArrays
 
@@ -30,34 +30,8 @@ SIZE = (224, 224)
 BATCH = 64
 SOURCES = {"224x224": (224, 224), "500x375": (500, 375)}
 QUALITIES = (75, 95)
-DISTINCT = 64
 
 Way = Callable[[], Iterator[np.ndarray]]
-
-
-# -- images -----------------------------------------------------------------------------
-
-
-def photograph(rng: np.random.Generator, size: tuple[int, int]) -> Image.Image:
-    """Smooth shapes of several scales, and a little noise."""
-    width, height = size
-    pixels = rng.normal(128, 4, (height, width, 3))
-    for cells, strength in ((4, 1.0), (16, 0.5), (64, 0.25)):
-        small = rng.integers(0, 256, (cells, cells, 3), np.uint8)
-        smooth = Image.fromarray(small).resize(size, Image.Resampling.BICUBIC)
-        pixels += (np.asarray(smooth, np.float32) - 128) * strength
-    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
-
-
-def files_of(size: tuple[int, int], quality: int, count: int) -> list[bytes]:
-    rng = np.random.default_rng(quality)
-    distinct = []
-    for _ in range(min(count, DISTINCT)):
-        out = io.BytesIO()
-        photograph(rng, size).save(out, "JPEG", quality=quality)
-        distinct.append(out.getvalue())
-    # Copies, so that nobody finds them in the processor's caches.
-    return [bytes(bytearray(distinct[i % len(distinct)])) for i in range(count)]
 
 
 # -- ways -------------------------------------------------------------------------------

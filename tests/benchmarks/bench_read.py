@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -147,7 +147,7 @@ def environment(data: Path) -> dict[str, str]:
 
 
 def missing(needs: tuple[str, ...]) -> list[str]:
-    return [name for name in needs if find_spec(name) is None]
+    return [name for name in needs if find_spec(name.partition(".")[0]) is None]
 
 
 def build(kind: str, samples: int, data: Path, layouts: set[str]) -> dict[str, str]:
@@ -232,10 +232,10 @@ def summary(task: Task, turns: list[dict[str, Any]]) -> dict[str, Any]:
 # -- report ---------------------------------------------------------------------------------
 
 
-def machine() -> dict[str, Any]:
-    """Return on what this was measured."""
+def machine(packages: Iterable[str]) -> dict[str, Any]:
+    """Return on what this was measured, with the versions of some packages."""
     versions = {}
-    for name in PACKAGES:
+    for name in packages:
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
@@ -260,7 +260,7 @@ def show(found: list[dict[str, Any]]) -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    found, out, began, before = [], {}, time.time(), machine()
+    found, out, began, before = [], {}, time.time(), machine(PACKAGES)
     for kind in options.kinds:
         samples = max(int(read_data.KINDS[kind][0] * options.size), 2 * read_sides.BATCH)
         root = Path(tempfile.mkdtemp(prefix="streamplug-bench-"))
@@ -280,9 +280,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--size", type=float, default=1.0, help="a part of the data sets")
-    parser.add_argument(
-        "--kinds", nargs="+", choices=read_data.KINDS, default=list(read_data.KINDS)
-    )
+    parser.add_argument("--kinds", nargs="+", choices=read_data.READ, default=list(read_data.READ))
     parser.add_argument("--only", default="", help="sides in whose names this is")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5, help="cut longer epochs here")

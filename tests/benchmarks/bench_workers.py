@@ -116,7 +116,7 @@ def serve(way: str, kind: str, place: str) -> None:
 
 
 def write(kind: str, folder: Path, count: int) -> None:
-    from bench_images import files_of
+    from photographs import files_of
 
     from streamplug import MDSWriter
 

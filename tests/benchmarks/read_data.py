@@ -1,4 +1,4 @@
-"""The data sets of bench_read.py: what is in them, and how each library stores them."""
+"""The data sets of bench_read.py and bench_landing.py: what is in them, and how each library stores them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 
 ROWS = 1000
-SHARD_BYTES = 1 << 26
+SHARD_BYTES, PHOTO_SHARD_BYTES = 1 << 26, 1 << 24
+SAMPLES_PER_TAR, PHOTOS_PER_TAR = 5_000, 350
 LENGTH = 2048
 JPEG_BYTES = 12_000
 MOST_IN_TARS = 40_000
 """Samples written to tar files: at the rate at which they are read, more are not reached."""
+
+PHOTO_SIZE, PHOTO_QUALITY = (500, 375), 90
 
 Columns = dict[str, Any]
 
@@ -51,20 +54,22 @@ def _table(rng: np.random.Generator, count: int) -> Columns:
     return {f"c{n:02}": rng.random(count, np.float32) for n in range(40)}
 
 
+def _photos(_rng: np.random.Generator, count: int) -> Columns:
+    from photographs import files_of
+
+    return {"image": files_of(PHOTO_SIZE, PHOTO_QUALITY, count)}
+
+
 KINDS: dict[str, tuple[int, dict[str, str], Callable[[np.random.Generator, int], Columns]]] = {
     "jpeg": (8_000, {"image": "bytes"}, _jpeg),
     "tokens": (100_000, {"tokens": f"ndarray:uint16:{LENGTH}"}, _tokens),
     "small": (500_000, {"id": "int", "name": "str", "score": "float64"}, _small),
     "documents": (50_000, {"tokens": "ndarray:uint16"}, _documents),
     "table": (50_000, {f"c{n:02}": "float32" for n in range(40)}, _table),
+    "photos": (12_288, {"image": "bytes"}, _photos),
 }
-TITLES = {
-    "jpeg": "JPEGs as bytes, 12 kB each",
-    "tokens": "2,048 uint16 tokens",
-    "small": "an int, a float and a short str",
-    "documents": "50 to 2,000 uint16 tokens",
-    "table": "40 columns of float32",
-}
+READ = ("jpeg", "tokens", "small", "documents", "table")
+"""What bench_read.py reads; it decodes no images."""
 
 
 def blocks(kind: str, samples: int) -> Iterator[Columns]:
@@ -88,10 +93,14 @@ def rows(kind: str, samples: int) -> Iterator[dict[str, Any]]:
 # -- how they are stored ------------------------------------------------------------------
 
 
+def shard_bytes(kind: str) -> int:
+    return PHOTO_SHARD_BYTES if kind == "photos" else SHARD_BYTES
+
+
 def build_mds(folder: Path, kind: str, samples: int) -> None:
     from streamplug import MDSWriter
 
-    with MDSWriter(columns=KINDS[kind][1], out=folder, size_limit=SHARD_BYTES) as writer:
+    with MDSWriter(columns=KINDS[kind][1], out=folder, size_limit=shard_bytes(kind)) as writer:
         for columns in blocks(kind, samples):
             writer.write_batch(columns)
 
@@ -109,7 +118,7 @@ def build_litdata(folder: Path, kind: str, samples: int) -> None:
         fn=partial(_items, kind),
         inputs=[samples],
         output_dir=str(folder),
-        chunk_bytes=SHARD_BYTES,
+        chunk_bytes=shard_bytes(kind),
         item_loader=litdata.TokensLoader() if kind == "tokens" else None,
         num_workers=1,
         verbose=False,
@@ -120,7 +129,8 @@ def build_webdataset(folder: Path, kind: str, samples: int) -> None:
     folder.mkdir(parents=True)
     members = islice(rows(kind, samples), MOST_IN_TARS)
     number, shard = 0, 0
-    while taken := list(islice(members, 5_000)):
+    per_tar = PHOTOS_PER_TAR if kind == "photos" else SAMPLES_PER_TAR
+    while taken := list(islice(members, per_tar)):
         with tarfile.open(folder / f"{shard:06}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
             for row in taken:
                 name, data = _member(row)
@@ -175,8 +185,16 @@ def build_arrayrecord(folder: Path, kind: str, samples: int) -> None:
     writer.close()
 
 
+def build_folder(folder: Path, kind: str, samples: int) -> None:
+    """Write images as files in one folder for each class."""
+    for number, row in enumerate(rows(kind, samples)):
+        (parent := folder / f"class{number % 10}").mkdir(parents=True, exist_ok=True)
+        (parent / f"{number:06}.jpg").write_bytes(row["image"])
+
+
 LAYOUTS: dict[str, tuple[Sequence[str], Callable[[Path, str, int], None]]] = {
     "mds": ((), build_mds),
+    "folder": ((), build_folder),
     "litdata": (("litdata",), build_litdata),
     "webdataset": ((), build_webdataset),
     "arrow": (("datasets",), build_arrow),

@@ -1,4 +1,4 @@
-"""What bench_read.py measures of other libraries, each as its documentation advises for speed.
+"""What bench_read.py and bench_landing.py measure of other libraries, each as its documentation advises.
 
 All shuffle as they do by default or by their documented way; what they call a batch is collated as they
 do it. Sides are as in read_sides.py.
@@ -20,16 +20,18 @@ from read_sides import ACCESSES, BATCH, COLLATED, Epochs, Side, at_random
 
 _LEAST = ("jpeg", "tokens", "small")
 
+Transform = Callable[[Any], Any]
+
 # -- litdata ------------------------------------------------------------------------------
 
 
-def _litdata(data: Path) -> Any:
+def _litdata(data: Path, **options: Any) -> Any:
     import litdata
     from read_data import LENGTH
 
     tokens = data.parent.name == "tokens"
     loader = litdata.TokensLoader(block_size=LENGTH) if tokens else None
-    return litdata.StreamingDataset(str(data), item_loader=loader, shuffle=True)
+    return litdata.StreamingDataset(str(data), item_loader=loader, shuffle=True, **options)
 
 
 def litdata_samples(data: Path, samples: int) -> Epochs:
@@ -38,14 +40,27 @@ def litdata_samples(data: Path, samples: int) -> Epochs:
         yield dataset, 1
 
 
-def litdata_loader(data: Path, samples: int, *, workers: int) -> Epochs:
+def litdata_loader(
+    data: Path,
+    samples: int,
+    *,
+    workers: int,
+    batch: int = BATCH,
+    persistent: bool = True,
+    **options: Any,
+) -> Epochs:
+    """Read with a loader; the data set takes further options, such as a transform."""
     import litdata
 
+    persistent &= workers > 0
     loader = litdata.StreamingDataLoader(
-        _litdata(data), batch_size=BATCH, num_workers=workers, persistent_workers=workers > 0
+        _litdata(data, **options),
+        batch_size=batch,
+        num_workers=workers,
+        persistent_workers=persistent,
     )
     while True:
-        yield loader, BATCH
+        yield loader, batch
 
 
 def litdata_access(data: Path, samples: int) -> Epochs:
@@ -55,10 +70,15 @@ def litdata_access(data: Path, samples: int) -> Epochs:
 # -- mosaicml-streaming -------------------------------------------------------------------
 
 
-def _mosaic(data: Path) -> Any:
+def _mosaic(data: Path, batch: int = BATCH, transform: Transform | None = None) -> Any:
     from streaming import StreamingDataset
 
-    return StreamingDataset(local=str(data), batch_size=BATCH, shuffle=True)
+    class Transformed(StreamingDataset):
+        def __getitem__(self, number: Any) -> Any:
+            return transform(super().__getitem__(number))
+
+    chosen = Transformed if transform else StreamingDataset
+    return chosen(local=str(data), batch_size=batch, shuffle=True)
 
 
 def mosaic_samples(data: Path, samples: int) -> Epochs:
@@ -67,13 +87,25 @@ def mosaic_samples(data: Path, samples: int) -> Epochs:
         yield dataset, 1
 
 
-def mosaic_loader(data: Path, samples: int, *, workers: int) -> Epochs:
+def mosaic_loader(
+    data: Path,
+    samples: int,
+    *,
+    workers: int,
+    batch: int = BATCH,
+    transform: Transform | None = None,
+) -> Epochs:
+    return torch_loader(_mosaic(data, batch, transform), workers, batch)
+
+
+def torch_loader(dataset: Any, workers: int, batch: int, **options: Any) -> Epochs:
     from torch.utils.data import DataLoader  # noqa: TID251 - as its users do
 
-    dataset, persistent = _mosaic(data), workers > 0
-    loader = DataLoader(dataset, BATCH, num_workers=workers, persistent_workers=persistent)
+    loader = DataLoader(
+        dataset, batch, num_workers=workers, persistent_workers=workers > 0, **options
+    )
     while True:
-        yield loader, BATCH
+        yield loader, batch
 
 
 def mosaic_access(data: Path, samples: int) -> Epochs:
@@ -89,12 +121,32 @@ def _of_tar(sample: dict[str, Any]) -> Any:
     return np.frombuffer(sample["bin"], np.uint16) if "bin" in sample else sample["jpg"]
 
 
-def webdataset_samples(data: Path, samples: int) -> Epochs:
+def _webdataset(data: Path, transform: Transform = _of_tar) -> Any:
     import webdataset
 
     shards = sorted(map(str, data.glob("*.tar")))
+    return webdataset.WebDataset(shards, shardshuffle=100).shuffle(1000).map(transform)
+
+
+def webdataset_samples(data: Path, samples: int) -> Epochs:
     while True:
-        yield webdataset.WebDataset(shards, shardshuffle=100).shuffle(1000).map(_of_tar), 1
+        yield _webdataset(data), 1
+
+
+def webdataset_loader(
+    data: Path, samples: int, *, workers: int, batch: int, transform: Transform = _of_tar
+) -> Epochs:
+    import webdataset
+    from torch.utils.data import default_collate  # noqa: TID251
+
+    loader = webdataset.WebLoader(
+        _webdataset(data, transform).batched(batch, collation_fn=default_collate),
+        batch_size=None,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
+    while True:
+        yield loader, batch
 
 
 # -- Hugging Face datasets ----------------------------------------------------------------
@@ -106,21 +158,34 @@ def _arrow(data: Path) -> Any:
     return datasets.load_from_disk(str(data))
 
 
+def _arrays(data: Path) -> Any:
+    # Without this, its arrays of tokens are of int64.
+    options = {"dtype": np.uint16} if data.parent.name in ("tokens", "documents") else {}
+    return _arrow(data).with_format("numpy", **options)
+
+
 def hf_samples(data: Path, samples: int) -> Epochs:
-    rows = _arrow(data).with_format("numpy").to_iterable_dataset(num_shards=64)
+    rows = _arrays(data).to_iterable_dataset(num_shards=64)
     rows = rows.shuffle(seed=1, buffer_size=1000)
     while True:
         yield rows, 1
 
 
-def hf_batches(data: Path, samples: int) -> Epochs:
-    rows = _arrow(data).with_format("numpy")
+def hf_batches(data: Path, samples: int, *, batch: int = BATCH) -> Epochs:
+    rows = _arrays(data)
     for seed in range(1 << 30):
-        yield rows.shuffle(seed=seed).iter(BATCH), BATCH
+        yield rows.shuffle(seed=seed).iter(batch), batch
+
+
+def hf_loader(
+    data: Path, samples: int, *, workers: int, batch: int, transform: Transform | None = None
+) -> Epochs:
+    rows = _arrow(data).with_transform(transform) if transform else _arrays(data)
+    return torch_loader(rows, workers, batch, shuffle=True)
 
 
 def hf_access(data: Path, samples: int) -> Epochs:
-    return at_random(_arrow(data).with_format("numpy"), samples)
+    return at_random(_arrays(data), samples)
 
 
 # -- Grain with ArrayRecord ---------------------------------------------------------------
@@ -256,5 +321,8 @@ def prepare(needs: tuple[str, ...]) -> None:
         runpy.run_path(str(Path(__file__).parents[1] / "peers" / "stubs.py"))["install"]()
     for name in needs:
         import_module(name)
+    # What is imported when it is asked for.
     if "streamplug" in needs:
-        from streamplug import StreamingDataset  # noqa: F401 - what is imported when it is asked for
+        from streamplug import StreamingDataset  # noqa: F401
+    if {"streamplug", "torch"} <= set(needs):
+        from streamplug import StreamingDataLoader  # noqa: F401

@@ -23,11 +23,12 @@ def processor() -> float:
     """Return the seconds of processors that this process and its children took so far."""
     own = time.process_time()
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own + ended.ru_utime + ended.ru_stime + sum(map(_of_child, _children()))
+    return own + ended.ru_utime + ended.ru_stime + sum(map(_of_child, children("self")))
 
 
-def _children() -> Iterator[str]:
-    for path in Path("/proc/self/task").glob("*/children"):
+def children(pid: str) -> Iterator[str]:
+    """Yield the processes that a process started and that still run."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
         yield from path.read_text().split()
 
 

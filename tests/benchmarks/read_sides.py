@@ -89,10 +89,10 @@ def numpy_memory(data: Path, samples: int) -> Epochs:
 # -- streamplug -----------------------------------------------------------------------------
 
 
-def _open(data: Path) -> Any:
+def _open(data: Path, batch: int = BATCH) -> Any:
     from streamplug import StreamingDataset
 
-    return StreamingDataset(local=str(data), batch_size=BATCH, shuffle=True)
+    return StreamingDataset(local=str(data), batch_size=batch, shuffle=True)
 
 
 def ours_samples(data: Path, samples: int) -> Epochs:
@@ -101,18 +101,23 @@ def ours_samples(data: Path, samples: int) -> Epochs:
         yield dataset, 1
 
 
-def ours_batches(data: Path, samples: int, *, num_threads: int = 0) -> Epochs:
-    dataset = _open(data)
+def ours_batches(data: Path, samples: int, *, num_threads: int = 0, batch: int = BATCH) -> Epochs:
+    dataset = _open(data, batch)
     while True:
-        yield dataset.batches(num_threads=num_threads), BATCH
+        yield dataset.batches(num_threads=num_threads), batch
 
 
-def ours_loader(data: Path, samples: int, *, workers: int) -> Epochs:
+def ours_loader(
+    data: Path, samples: int, *, workers: int, batch: int = BATCH, **options: Any
+) -> Epochs:
+    """Read with a loader, which takes further options, such as a transform."""
     from streamplug import StreamingDataLoader
 
-    loader = StreamingDataLoader(_open(data), num_workers=workers, persistent_workers=workers > 0)
+    loader = StreamingDataLoader(
+        _open(data, batch), num_workers=workers, persistent_workers=workers > 0, **options
+    )
     while True:
-        yield loader, BATCH
+        yield loader, batch
 
 
 def ours_torch_loader(data: Path, samples: int, *, workers: int) -> Epochs:

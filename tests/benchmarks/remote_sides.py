@@ -222,47 +222,61 @@ def our_first(
 
 # -- peers ----------------------------------------------------------------------------------
 
+Opener = Callable[..., Any]
+"""Opens a data set of a name, with an empty folder as its cache."""
 
-def mosaic(port: int, _root: Path, name: str, samples: int | None) -> float:
+
+def mosaic_opener(port: int) -> Opener:
     os.environ["S3_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
     runpy.run_path(str(Path(__file__).parents[1] / "peers" / "stubs.py"))["install"]()
     warnings.simplefilter("ignore")
     from streaming import StreamingDataset
 
-    out = tempfile.mkdtemp()
-    seconds = stopwatch()
-    batch = FIRST if samples else BATCH
-    dataset = StreamingDataset(
-        remote=f"s3://bench/{name}", local=out, batch_size=batch, shuffle=True
-    )
-    for _ in islice(iter(dataset), samples):
-        pass
-    found = seconds()
-    del dataset
-    shutil.rmtree(out, ignore_errors=True)
-    return found
+    def open_dataset(name: str, local: str, **options: Any) -> Any:
+        return StreamingDataset(remote=f"s3://bench/{name}", local=local, shuffle=True, **options)
+
+    return open_dataset
 
 
-def litdata(port: int, _root: Path, samples: int | None) -> float:
+def litdata_opener(port: int) -> Opener:
     from litdata import StreamingDataset
     from litdata.streaming import downloader
 
     # It has no setting that lets its client do without TLS, which the server here does not speak.
     downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
-    out = tempfile.mkdtemp()
-    options = {
+    storage_options = {
         "endpoint_url": f"http://127.0.0.1:{port}",
         "aws_access_key_id": KEYS["key"],
         "aws_secret_access_key": KEYS["secret"],
         "region_name": "us-east-1",
     }
+
+    def open_dataset(name: str, local: str) -> Any:
+        return StreamingDataset(
+            f"s3://bench/{name}", cache_dir=local, storage_options=storage_options, shuffle=True
+        )
+
+    return open_dataset
+
+
+def mosaic(port: int, _root: Path, name: str, samples: int | None) -> float:
+    open_dataset = mosaic_opener(port)
+    batch = FIRST if samples else BATCH
+    return read_once(partial(open_dataset, name, batch_size=batch), samples)
+
+
+def litdata(port: int, _root: Path, samples: int | None) -> float:
+    return read_once(partial(litdata_opener(port), "litdata"), samples)
+
+
+def read_once(open_dataset: Opener, samples: int | None) -> float:
+    out = tempfile.mkdtemp()
     seconds = stopwatch()
-    dataset = StreamingDataset(
-        "s3://bench/litdata", cache_dir=out, storage_options=options, shuffle=True
-    )
+    dataset = open_dataset(local=out)
     for _ in islice(iter(dataset), samples):
         pass
     found = seconds()
+    del dataset
     shutil.rmtree(out, ignore_errors=True)
     return found
 

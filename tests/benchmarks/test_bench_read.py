@@ -31,7 +31,7 @@ def modules():
 @pytest.fixture(scope="module")
 def data(modules, tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
-    assert set(KINDS) == set(modules["read_data"].KINDS)
+    assert set(KINDS) == set(modules["read_data"].READ)
     for kind in KINDS if SOAK else KINDS[:3]:
         modules["read_data"].build_mds(root / kind / "mds", kind, SAMPLES)
     return root

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch  # noqa: TID251
+from torchvision_transforms import import_transforms
 
 from streamplug import StreamingDataLoader, StreamingDataset, World
 
@@ -31,19 +32,7 @@ def by_generator(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, 
 
 @cache
 def torchvision_transform() -> Any:
-    try:
-        import torchvision  # noqa: F401
-    except (
-        RuntimeError
-    ):  # its compiled part is for another build of torch; these transforms do not need it
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "DEF")
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        torchvision_transform.library = library  # until the process ends
-    from torchvision.transforms import v2
-
+    v2 = import_transforms()
     crop, jitter = v2.RandomResizedCrop(CROP), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)
     changes = [crop, v2.RandomHorizontalFlip(), v2.RandAugment(), jitter]
     return v2.Compose([*changes, v2.ToImage()])
