@@ -37,7 +37,9 @@ def colour(library: str) -> str:
 
 
 def rate(value: float) -> str:
-    return f"{value / 1000:,.0f}k" if value >= 10_000 else f"{value:,.0f}"
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:.1f}M"
+    return f"{value / 1000:.0f}k" if value >= 10_000 else f"{value:,.0f}"
 
 
 def draw(rows: list[Row]) -> None:

@@ -223,7 +223,7 @@ def remote() -> Row:
             needs=(*NEEDS["mosaicml-streaming"], "boto3"),
         ),
     )
-    title = "The JPEGs as bytes, from S3, 20 ms away"
+    title = "JPEGs as bytes, S3, 20 ms away"
     return Row(title, "images/s", "photos", 12_288, batch, sides, is_remote=True)
 
 
