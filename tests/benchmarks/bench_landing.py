@@ -51,7 +51,7 @@ PACKAGES = (
 )  # fmt: skip
 DISTANCE_SECONDS = 0.02
 UNPACED = 1 << 40
-LOOK_SECONDS = 0.25
+LOOK_SECONDS, END_LOOKS = 0.25, 20
 TRIAL = 1 / 5
 SHORTEST_FIRST = 1 / 10
 KEYS = {
@@ -196,8 +196,12 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         process.kill()
         process.wait()
     with suppress(ProcessLookupError):
-        # Not SIGKILL: Python's resource tracker ignores this, and removes shared memory before it ends.
-        os.killpg(process.pid, signal.SIGTERM)
+        # Python's resource tracker ignores this signal, and ends when it has removed the shared memory of the
+        # others. Until then, mosaicml-streaming in the next process might take that for its own.
+        for _ in range(END_LOOKS):
+            os.killpg(process.pid, signal.SIGTERM)
+            time.sleep(LOOK_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def measure_side(task: Task, seconds: float) -> tuple[dict[str, Any], str]:

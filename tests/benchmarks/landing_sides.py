@@ -157,7 +157,9 @@ def cold_epochs(open_batches: Callable[[str], Iterable[Any]], batch: int) -> Epo
 
     while True:
         with TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-            yield batches(cache), batch
+            # Kept here: to drop an epoch in its midst is to wait for its workers, with some for long.
+            items = batches(cache)
+            yield items, batch
 
 
 def ours_remote(port: int, *, client: str, batch: int, workers: int) -> Epochs:

@@ -10,11 +10,11 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import numpy as np
 import torch  # noqa: TID251
-from torchvision_transforms import import_transforms
 
 from streamplug import StreamingDataLoader, StreamingDataset, World
 
@@ -32,7 +32,8 @@ def by_generator(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, 
 
 @cache
 def torchvision_transform() -> Any:
-    v2 = import_transforms()
+    program = Path(__file__).with_name("torchvision_transforms.py")
+    v2 = run_path(str(program))["import_transforms"]()
     crop, jitter = v2.RandomResizedCrop(CROP), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)
     changes = [crop, v2.RandomHorizontalFlip(), v2.RandAugment(), jitter]
     return v2.Compose([*changes, v2.ToImage()])
