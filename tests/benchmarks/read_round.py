@@ -9,6 +9,7 @@ import resource
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ def processor() -> float:
 
 def children(pid: str) -> Iterator[str]:
     """Yield the processes that a process started and that still run."""
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        yield from path.read_text().split()
+    with suppress(OSError):  # it ended
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                yield from (thread / "children").read_text().split()
 
 
 def _of_child(pid: str) -> float:
