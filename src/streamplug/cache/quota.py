@@ -118,10 +118,8 @@ class CacheQuota:
         self.root = root
         self.limit = limit
         self.boot = BootRecord(root)
-        self._full_disk = (
-            sys.maxsize,
-            0.0,
-        )  # bytes that had room on a full disk, and when they were found
+        # What had room when the disk was full last, in bytes, and when that was.
+        self._full_disk = sys.maxsize, 0.0
 
     # Not stored: another process may have created the state directory beside the cache meanwhile.
     @property
@@ -199,11 +197,9 @@ class CacheQuota:
         remove_stale_files(self.root)
 
     def _usable_bytes(self) -> int:
-        """Return the limit, or less if the disk was full."""
-        usable, found = self._full_disk
-        is_recent = time.monotonic() - found < _FULL_DISK_SECONDS
-        limit = sys.maxsize if self.limit is None else self.limit
-        return min(limit, usable) if is_recent else limit
+        """Return the limit, or for a while less if the disk was full."""
+        limit, (usable, found) = sys.maxsize if self.limit is None else self.limit, self._full_disk
+        return min(limit, usable) if time.monotonic() - found < _FULL_DISK_SECONDS else limit
 
     def _commit(self, part: Path, path: Path) -> None:
         with self._lock() as is_held:
