@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 
 from streamplug.cache.staging import remove_stale_files, reserve_bytes, resize_reservation
 from streamplug.interfaces import ShardEvicted
-from streamplug.plugin_kit import DISK_FULL_ERRNOS, Scope, check, commit_file, inside
+from streamplug.plugin_kit import Scope, check, commit_file, inside, is_full_disk
 from streamplug.transfer import (
     LOCK_POLL_SECONDS,
     LockTimeoutError,
@@ -357,7 +357,7 @@ def _ignore_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in DISK_FULL_ERRNOS:
+        if not is_full_disk(error):
             raise
 
 

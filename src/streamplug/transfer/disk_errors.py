@@ -20,6 +20,7 @@ from streamplug.plugin_kit import (
     DISK_FULL_ERRNOS,
     OUTPUT_REMEDIES,
     describe_full_disk,
+    is_full_disk,
     retryable_cause,
     storage_error,
 )
@@ -41,7 +42,7 @@ def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
         kind = AccessDenied if isinstance(error, PermissionError) else StorageError
         path = Path(error.filename or place)
         message = f"{path}: {error.strerror or error}"
-        if error.errno is not None and error.errno in DISK_FULL_ERRNOS:
+        if error.errno is not None and is_full_disk(error):
             message = describe_full_disk(path, error.errno, needed)
         mapped = kind(f"{message}; {_remedy(error, path)}")
         mapped.errno = error.errno
