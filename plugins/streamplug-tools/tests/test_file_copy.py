@@ -67,6 +67,16 @@ def test_only_missing_files_are_copied(tmp_path, write):
     assert 0 < result.copied < result.files
 
 
+def test_files_that_a_copy_has_lost_are_copied_again(tmp_path, write):
+    source, out = write(tmp_path / "source", range(100)), tmp_path / "out"
+    copy_files(source, out)
+    (out / "shard.00001.mds").unlink()
+    (out / "shard.00002.mds").write_bytes(b"cut short")
+    assert copy_files(source, out).copied == 2
+    assert [sample["id"] for sample in StreamingDataset(local=str(out))] == list(range(100))
+    assert not (out / "parts.json").exists()
+
+
 def test_an_unfinished_copy_is_read_by_nobody_and_can_be_replaced(tmp_path, write):
     source = write(tmp_path / "source", range(100))
     last = max(source.glob("shard.*"))

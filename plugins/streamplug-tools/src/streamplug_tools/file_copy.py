@@ -76,7 +76,8 @@ def copy_files(
     """Copy the files of a data set, byte for byte, to another directory or storage.
 
     The index and the files that it names are copied, and no others. Each file is verified by its size and
-    checksum. The index is written last. If a call is killed, the same call copies the missing files.
+    checksum. The index is written last. If a call is killed, or files of the copy are lost, the same call
+    copies the missing files.
 
     Args:
         source: Path, URL or stream of a data set with an index.json.
@@ -102,14 +103,12 @@ def copy_files(
     places = [RealLocation.of(s.endpoint, s.url) for s in (stream.storage, home)]
     if places[0].is_same(places[1]):
         raise ConfigError(f"{home.url} is the source; choose another location")
-    result = CopyResult(home.url, len(files), sum(file.bytes for file in files), 0)
     plan = json.dumps(
         {COPIED: [file.basename for file in files], "index": xxhash.xxh3_128_hexdigest(data)}
     ).encode()
-    if _is_complete(home, data):
-        _remove_plan(home, plan)
-        return result
-    _start(home, plan)
+    has_index = _has_index(home, data)
+    if not has_index:
+        _start(home, plan)
     sizes = {info.key: info.size for info in home.list("")}
     missing = [file for file in files if sizes.get(file.basename) != file.bytes]
     done, num_bytes = len(files) - len(missing), 0
@@ -121,12 +120,13 @@ def copy_files(
             ):
                 done, num_bytes = done + 1, num_bytes + size
                 on_progress(JobProgress("copying", done, len(files), "files", num_bytes))
-    call_with_retries(partial(home.write, INDEX_NAME, data))
+    if not has_index:
+        call_with_retries(partial(home.write, INDEX_NAME, data))
     _remove_plan(home, plan)
-    return CopyResult(result.url, result.files, result.bytes, len(missing))
+    return CopyResult(home.url, len(files), sum(file.bytes for file in files), len(missing))
 
 
-def _is_complete(home: Storage, data: bytes) -> bool:
+def _has_index(home: Storage, data: bytes) -> bool:
     """Return whether the index of a copy is there.
 
     Raises:
