@@ -317,6 +317,53 @@ def test_a_buffer_that_an_encoding_returns_is_stored_by_its_bytes(count):
         assert sizes.tolist() == [size, size]
 
 
+class Floats(Encoding):
+    """Two float32 without a conversion to bytes."""
+
+    size = 8
+
+    def encode(self, value: Any) -> Any:
+        return np.array(value, "<f4")
+
+    def encode_batch(self, values: Any) -> Any:
+        return self.encode(values)
+
+    def decode(self, data: memoryview) -> Any:
+        return np.frombuffer(data, "<f4")
+
+
+def test_arrays_that_an_encoding_of_fixed_size_returns_are_counted_in_bytes():
+    it = MDS().writer([Column("x", "floats", Floats())], WriteSettings(None, (), None))
+    assert it.encode({"x": [1, 2]}) == struct.pack("<2f", 1, 2)
+    with pytest.raises(EncodeError, match=r"^column 'x': takes values of 8 bytes, got 32$"):
+        it.encode({"x": range(8)})
+    expected = r"^column 'x': encode_batch of Floats returned float32; expected uint8$"
+    with pytest.raises(EncodeError, match=expected):
+        it.encode_batch({"x": [range(8)] * 2})
+
+
+class Nothing(Encoding):
+    """A value of no bytes, such as an empty tensor."""
+
+    size = 0
+
+    def encode(self, value: Any) -> bytes:
+        return b""
+
+    def decode(self, data: memoryview) -> Any:
+        return len(data)
+
+
+@pytest.mark.parametrize("long", ["", "long" * 500])  # rows in one piece, or in several
+def test_values_of_no_bytes_are_written_in_batches(long):
+    stored_columns = [Column("a", "nothing", Nothing()), *columns({"b": "str"})]
+    it = MDS().writer(stored_columns, WriteSettings(None, (), None))
+    texts = [f"{number}{long}" for number in range(3)]
+    data, sizes = it.encode_batch({"a": [None] * 3, "b": texts})
+    rows = [it.encode({"a": None, "b": text}) for text in texts]
+    assert (b"".join(pieces_of(data)), sizes.tolist()) == (b"".join(rows), list(map(len, rows)))
+
+
 @pytest.mark.parametrize("value", ["text", 5, np.float32(1), None])
 def test_what_an_encoding_returns_instead_of_bytes_is_refused(value):
     it = MDS().writer([Column("x", "any", Whatever())], WriteSettings(None, (), None))

@@ -5,12 +5,13 @@ import errno
 import http.client
 import socket
 import ssl
+from itertools import islice
 from urllib.error import URLError
 
 import pytest
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
-from streamplug.plugin_kit.error_mapping import storage_error
+from streamplug.plugin_kit import causes_of, storage_error
 
 URL = "x://host/k"
 
@@ -55,3 +56,13 @@ def test_errors_of_local_files_say_what_to_do_on_this_machine(url):
     assert "check the owner and mode" in str(storage_error(PermissionError(), url))
     full = storage_error(OSError(errno.ENOSPC, "x"), url)
     assert "make room there, or write to another disk" in str(full)
+
+
+def test_causes_in_a_circle_end():
+    first, second = OSError("first"), OSError("second")
+    first.__cause__ = first  # as of `raise first from first`
+    assert list(islice(causes_of(first), 5)) == [first]
+    first.__cause__, second.__context__ = second, first
+    assert list(islice(causes_of(first), 5)) == [first, second]
+    assert list(islice(causes_of(first, contexts=True), 5)) == [first, second]
+    assert list(islice(causes_of(second, contexts=True), 5)) == [second, first]

@@ -602,8 +602,8 @@ class MDSShardWriter(ShardWriter):
         try:
             for name, encode, size in self._plan:
                 body = encode(sample[name])
+                body = body if type(body) is bytes else encoded_bytes(body)
                 if size is None:
-                    body = body if type(body) is bytes else encoded_bytes(body)
                     length = len(body)
                     heads.append(length)
                     total += length
@@ -641,13 +641,13 @@ class MDSShardWriter(ShardWriter):
                 encoded = [body if type(body) is bytes else encoded_bytes(body) for body in encoded]
         except Exception as error:
             raise unencodable_error(column.name, values, error) from error
+        source = f"column {column.name!r}: encode_batch of {type(column.encoding).__name__}"
         if not isinstance(encoded, np.ndarray):
             encoded = list(encoded)
             if len(encoded) != count:
-                raise EncodeError(
-                    f"column {column.name!r}: encode_batch of {type(column.encoding).__name__} returned "
-                    f"{len(encoded)} values for {count}"
-                )
+                raise EncodeError(f"{source} returned {len(encoded)} values for {count}")
+        elif encoded.dtype != np.uint8:  # counted in bytes below, and joined with other columns
+            raise EncodeError(f"{source} returned {encoded.dtype}; expected uint8")
         if size is None:
             return encoded
         fits = True
@@ -710,7 +710,7 @@ def _interleave(
 
 
 def _cut(rows: Bytes1D, count: int) -> list[memoryview]:
-    """Split back-to-back rows of equal size."""
+    """Split back-to-back rows of equal size, which may be 0."""
     flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]  # an array is a buffer
-    size = len(flat) // count if count else 0
-    return [flat[start : start + size] for start in range(0, count * size, size or 1)]
+    size = len(flat) // max(count, 1)
+    return [flat[row * size : (row + 1) * size] for row in range(count)]

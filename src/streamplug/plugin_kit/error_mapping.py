@@ -95,13 +95,15 @@ def connection_hint(error: BaseException) -> str:
     return "the connection failed; it may be tried again"
 
 
-def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that, and so on."""
+def causes_of(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that, and so on; its context if there is no cause, if asked."""
     # Some clients report any failure as a missing file, with the actual error as its cause.
     cause: BaseException | None = error
-    while cause is not None:
+    known = set()
+    while cause is not None and id(cause) not in known:  # `raise error from error` makes a cycle
+        known.add(id(cause))
         yield cause
-        cause = cause.__cause__
+        cause = cause.__cause__ or (cause.__context__ if contexts else None)
 
 
 def retryable_cause(error: BaseException) -> BaseException | None:

@@ -19,6 +19,7 @@ from streamplug.errors import (
 from streamplug.plugin_kit import (
     DISK_FULL_ERRNOS,
     OUTPUT_REMEDIES,
+    causes_of,
     describe_full_disk,
     is_full_disk,
     retryable_cause,
@@ -99,12 +100,10 @@ def raise_local_error(error: BaseException, local: Path) -> None:
     """Raise an `OSError` of a local file if an error is of that; see `map_storage_errors`."""
     if not local.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(local)) from error
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in causes_of(error, contexts=True):
         number = getattr(cause, "errno", None)
         if number in _LOCAL_ERRNOS or (number and _names(cause, local)):
             raise OSError(number, os.strerror(number), str(local)) from error
-        cause = cause.__cause__ or cause.__context__
 
 
 def _names(error: BaseException, local: Path) -> bool:

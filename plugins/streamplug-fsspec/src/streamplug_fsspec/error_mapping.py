@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from itertools import takewhile
 
 from streamplug.errors import NotFound, StorageError, Transient
 from streamplug.plugin_kit import (
@@ -90,13 +91,11 @@ def lacks_tls(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes or contexts, up to the error of another operation."""
+    """Return an error and its causes or contexts, up to the error of another operation."""
     # Contexts, too: some clients raise the meaningful error first and another while handling it.
     # A storage error among them is of another operation, whose handler has called this one.
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, StorageError):
-        yield cause
-        cause = cause.__cause__ or cause.__context__
+    causes = causes_of(error, contexts=True)
+    return takewhile(lambda cause: not isinstance(cause, StorageError), causes)
 
 
 def error_of_status(
