@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from streamplug import MDSWriter, StreamingDataset
 from streamplug.errors import StreamplugError
 from streamplug.plugin_kit.cancellation import Cancelled, Scope, inside, sleep
 from streamplug.transfer import pool as workers_module
+from streamplug.transfer.decode_pool import decode_blocks
+from streamplug.transfer.disk_errors import map_disk_errors
 from streamplug.transfer.pool import ThreadPool, map_threads
+from streamplug.transfer.prefetch import PrefetchLimits, prefetch_blocks
+from streamplug.transfer.stall_timeout import run_with_timeout
 from tests.start_methods import in_fork
 
 
@@ -149,6 +157,80 @@ def test_no_further_item_is_begun_for_a_caller_that_was_stopped():
 def test_a_stop_iteration_of_the_function_is_an_error_rather_than_the_end(count):
     with pytest.raises(RuntimeError, match="StopIteration"):
         list(map_threads(lambda _: next(iter(())), range(count), 2))
+
+
+class Failing:
+    """Work that fails, and a reference to what it had open."""
+
+    def __init__(self):
+        self.refs = []
+
+    def __call__(self, *_):
+        opened = Scope()
+        self.refs.append(weakref.ref(opened))
+        with map_disk_errors(Path("place")):
+            raise OSError(28, "No space left on device")
+
+    def closed(self):
+        return [ref() is None for ref in self.refs]
+
+
+class Blocks:
+    """One block, which needs two keys, and the reader of it."""
+
+    ids = np.arange(2)
+
+    def __init__(self, ensure):
+        self.ensure = ensure
+        self.claim = self.release = lambda _: None
+
+    def split(self):
+        return [self]
+
+    def needs(self, ids):
+        return ids.tolist()
+
+    def weight(self, key):
+        return 1
+
+
+def decode_slowly(failing):
+    def decode(number):
+        if number > 3:
+            failing()
+        time.sleep(0.006)  # long enough for threads
+        return [number]
+
+    return decode_blocks(range(9), decode, 2)
+
+
+def prefetch(failing):
+    blocks = Blocks(failing)
+    return prefetch_blocks([blocks], blocks, lambda _: failing(), PrefetchLimits())
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda failing: run_with_timeout(failing, "url", 60.0),
+        lambda failing: list(map_threads(failing, range(4), 2)),
+        lambda failing: list(decode_slowly(failing)),
+        lambda failing: list(prefetch(failing)),
+    ],
+    ids=["run_with_timeout", "map_threads", "decode_blocks", "prefetch_blocks"],
+)
+def test_what_failed_jobs_had_open_is_closed_with_their_errors(read):
+    failing = Failing()
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(StreamplugError) as raised:
+            read(failing)
+        assert failing.refs
+        raised = None  # noqa: F841 - the error
+        assert all(failing.closed())
+    finally:
+        gc.enable()
 
 
 def test_a_fork_neither_waits_for_jobs_of_its_parent_nor_adds_some(workers):

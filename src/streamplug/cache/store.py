@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import re
@@ -434,7 +433,6 @@ class ShardStore:
                 return False  # what it would evict may be the only copy
             self._quota.shrink(cached_bytes(file))
             _close_evicted()
-            gc.collect()  # errors of earlier attempts refer to what their callers had open
             return True
         return isinstance(error, FileNotFoundError)
 

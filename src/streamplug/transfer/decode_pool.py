@@ -81,13 +81,13 @@ class DecodePool(Generic[T, V, N]):
             job.wait()
             self._clock.leave_to(WorkTime() if job.error else job.result)
         yield from values
-        if job.error is not None:
-            raise job.error
+        job.take()
         return note
 
     def stop(self) -> None:
-        """Stop the threads, interrupting their jobs."""
+        """Stop the threads, interrupting their jobs, and drop the blocks that `next` has not returned."""
         self._pool.stop()
+        self._queue.clear()
 
 
 def decode_blocks(

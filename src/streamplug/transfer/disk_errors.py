@@ -40,14 +40,18 @@ def map_disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
     except StreamplugError:
         raise
     except OSError as error:
-        kind = AccessDenied if isinstance(error, PermissionError) else StorageError
-        path = Path(error.filename or place)
-        message = f"{path}: {error.strerror or error}"
-        if error.errno is not None and is_full_disk(error):
-            message = describe_full_disk(path, error.errno, needed)
-        mapped = kind(f"{message}; {_remedy(error, path)}")
-        mapped.errno = error.errno
-        raise mapped from error
+        raise _disk_error(error, place, needed) from error
+
+
+def _disk_error(error: OSError, place: Path, needed: int | None) -> StorageError:
+    kind = AccessDenied if isinstance(error, PermissionError) else StorageError
+    path = Path(error.filename or place)
+    message = f"{path}: {error.strerror or error}"
+    if error.errno is not None and is_full_disk(error):
+        message = describe_full_disk(path, error.errno, needed)
+    mapped = kind(f"{message}; {_remedy(error, path)}")
+    mapped.errno = error.errno
+    return mapped
 
 
 @contextmanager

@@ -65,6 +65,20 @@ class Job(Generic[T]):
         check_process(self._pid)
         return self._done.wait(seconds)
 
+    def take(self) -> T:
+        """Return its result when it has ended, or raise its exception, which it lets go of.
+
+        The frames of the traceback refer to the job. In a reference cycle, what they had open would stay open
+        until the next garbage collection.
+        """
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+            return self.result
+        finally:
+            del error
+
     def drop(self, error: BaseException) -> None:
         """End it without running."""
         self.error = error
@@ -78,6 +92,8 @@ class Job(Generic[T]):
             self.error = error
         before_end()
         self._done.set()
+        # The traceback of the error leads to this frame, which must not lead back to the job.
+        del self
 
 
 class _PoolScope(Scope):
@@ -245,9 +261,7 @@ def map_threads(
             while not job.wait(_CANCEL_POLL_SECONDS):
                 check()
             check()
-            if job.error is not None:
-                raise job.error
-            yield job.result
+            yield job.take()
     finally:
         pool.stop()
 

@@ -172,11 +172,11 @@ def _parts_before_failure(
 ) -> Generator[B, None, None]:
     for part in block.split():
         for key in reader.needs(part.ids):
-            error = failed.pop(key, None)
-            if error is None:
+            if key not in failed:
                 continue
-            if not is_full_disk(error):
-                raise error
+            if not is_full_disk(failed[key]):
+                raise failed.pop(key)
+            del failed[key]
             reader.ensure(key)  # now that the blocks before it take no more room
         yield part
 

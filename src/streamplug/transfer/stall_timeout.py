@@ -86,13 +86,7 @@ def run_with_timeout(
                 f"{url}: {error}; raise the limit of processes (ulimit -u) or of memory"
             ) from error
         _wait(job, url, timeout, count_bytes, max_bytes)
-    if job.error is None:
-        return job.result
-    failure, job.error = job.error, None
-    try:
-        raise failure
-    finally:
-        del failure  # breaks the reference cycle between the error and this frame
+    return job.take()
 
 
 def bytes_of(path: Path) -> int:

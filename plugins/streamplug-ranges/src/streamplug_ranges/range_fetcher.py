@@ -44,8 +44,7 @@ class RangeFetcher(NeedFetcher):
         job = self._jobs.get(need)
         if job is not None:
             job.wait()
-            if job.error is not None:
-                raise job.error
+            job.take()
 
     def release(self, shard: int) -> None:
         """Release the need of a shard, if there is one, when the samples of all of its shards are decoded."""
