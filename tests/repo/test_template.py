@@ -154,15 +154,6 @@ def test_they_keep_to_the_rules_of_the_code(sources):
     succeed("-m", "ruff", "format", "--check", "--no-cache", "--config", settings, *sources)
 
 
-def test_their_types_are_right(sources):
-    """Check them with the cache that `tox -e full`, which runs this, leaves: without, it takes a minute."""
-    pytest.importorskip("mypy")
-    cache = ROOT / ".mypy_cache"
-    if not cache.is_dir():
-        pytest.skip("tox -e full has not been run here")
-    succeed("-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir", cache, *sources)
-
-
 def test_their_metadata_is_that_of_our_own(tmp_path):
     def varying(line):
         return line.startswith(("description = ", "dependencies = ", "authors = "))
