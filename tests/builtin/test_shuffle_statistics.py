@@ -206,7 +206,7 @@ def test_epochs_that_depend_on_each_other_would_be_found_out():
     assert {name.split(": ")[1] for name, _ in found} == {"next epoch"}
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8, 9, 16, 31, 33])
 def test_over_many_seeds_every_id_comes_everywhere(size):
     orders = np.array([Bijection(size, seed, 0)(np.arange(size)) for seed in range(2000)])
     counts = np.array([np.bincount(column, minlength=size) for column in orders.T])

@@ -229,7 +229,7 @@ def ranks_of(ranks: int, number: int) -> list[int]:
 def grid() -> Iterator[Any]:
     for at, (name, source) in enumerate(product(NAMES, SOURCES)):
         for turn, ranks in enumerate(WORLDS):
-            if SOAK or (at + at // 4 + turn) % 5 == 0:
+            if SOAK or (at + at // 4 + turn) % 8 == 0:
                 yield pytest.param(name, source, ranks, at, id=f"{name}-{source}-{ranks}")
 
 
@@ -244,8 +244,8 @@ def pairs() -> Iterator[Any]:
     moves = [(1, 4), (4, 2), (2, 1), (2, 4), (4, 1), (1, 2)]
     for at, (one, other) in enumerate(product(NAMES, NAMES)):
         turn = at + at // len(NAMES)
-        if SOAK or turn % 9 == 0:
-            some = moves if SOAK else [moves[turn // 9 % len(moves)]]
+        if SOAK or turn % 16 == 0:
+            some = moves if SOAK else [moves[turn // 16 % len(moves)]]
             for move in some:
                 yield pytest.param(one, other, move, turn, id=f"{one}-{other}-{move[0]}to{move[1]}")
 

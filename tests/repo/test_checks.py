@@ -37,7 +37,8 @@ def test_types_are_right(tmp_path):
     succeed(".ci/types")
     # What users' programs see of them, and what authors of plugins begin with: with the cache of the first.
     succeed("-m", "mypy", "tests/types/usage.py")
-    succeed("-m", "mypy", *(new_plugin(f"tiny-{kind}", kind, tmp_path) / "src" for kind in EXAMPLES))
+    made = [new_plugin(f"tiny-{kind}", kind, tmp_path) / "src" for kind in EXAMPLES]
+    succeed("-m", "mypy", *made)
 
 
 @pytest.mark.slow

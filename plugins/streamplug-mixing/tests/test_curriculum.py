@@ -57,7 +57,7 @@ def test_a_run_goes_on_anywhere(folders, method, curriculum):
     epochs = [epoch_of([alone]), epoch_of([alone])]
     late = alone.state_dict()
     assert late["epoch"] == 2
-    for step in (0, 5, 9, 12):
+    for step in (5, 9):
         alone.load_state_dict({**late, "epoch": 0, "sample_in_epoch": step * 16})
         state = json.loads(json.dumps(alone.state_dict()))
         for world in ((1, 1), (2, 2), (4, 2)):

@@ -78,7 +78,7 @@ def storage(bucket, client, endpoint):
     storage.close()
 
 
-@pytest.mark.parametrize("status", [500, 503, 429])
+@pytest.mark.parametrize("status", [500, 429])
 @pytest.mark.parametrize(
     "read",
     [
