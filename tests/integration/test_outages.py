@@ -67,6 +67,7 @@ def open_(way, server, tmp_path, **options):
     if way == "range":
         places = {"remote": server.url, "access": "range"}
     elif way == "lines":
+        pytest.importorskip("streamplug_text", reason="streamplug-text is not installed")
         places["remote"] = [f"{server.url}/part-{part}.jsonl" for part in range(4)]
         places["format"] = "jsonl"
     return StreamingDataset(**places, predownload=10, batch_size=5, **options)
