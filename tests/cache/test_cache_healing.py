@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import resource
 import shutil
 import subprocess
 import threading
@@ -262,6 +263,21 @@ def test_a_limited_cache_on_a_disk_that_others_fill_gets_by_with_less(place, sma
     dataset = place.open(cache_limit="100%", **options)
     assert [sample["id"] for sample in dataset] == list(range(320))
     assert [sample["id"] for sample in dataset] == list(range(320))
+
+
+def test_a_file_that_is_too_large_for_its_limit_evicts_no_others(place):
+    place.write()
+    dataset = place.open(cache_limit=1 << 20)
+    assert dataset[0]["id"] == 0
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (place.size - 1, hard))
+    try:
+        with pytest.raises(StorageError, match=r"near.*: File too large; .*ulimit -f"):
+            dataset[8]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (place.near / FIRST).exists()
+    assert [sample["id"] for sample in dataset] == list(range(32))
 
 
 def test_a_whole_cache_that_cannot_be_written_to_is_read(place, small_disk):

@@ -7,8 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
-DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-"""Error numbers of a full disk, an exceeded quota or a limit of the file size."""
+DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""Error numbers of a full disk or an exceeded quota, where removing files makes room."""
 
 OUTPUT_REMEDIES = {
     errno.ENOSPC: "make room there, or write to another disk",

@@ -26,7 +26,7 @@ from streamplug.plugin_kit import (
     storage_error,
 )
 
-_LOCAL_ERRNOS = DISK_FULL_ERRNOS | {errno.EROFS, errno.EMFILE, errno.ENFILE}
+_LOCAL_ERRNOS = DISK_FULL_ERRNOS | {errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE}
 
 
 @contextmanager
@@ -122,6 +122,8 @@ def _names(error: BaseException, local: Path) -> bool:
 def _remedy(error: OSError, path: Path) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "raise the limit of open files (ulimit -n): connections count, too"
+    if error.errno == errno.EFBIG:
+        return "raise the limit of the file size (ulimit -f), which is less than a shard"
     if os.access(path, os.F_OK) and path.is_file() and not os.access(path, os.R_OK):
         return "check the owner and mode of the file and of its directories"
     if error.errno == errno.ENOMEM:
