@@ -84,7 +84,7 @@ def test_a_disk_that_fails_when_it_is_synced(way, tmp_path, monkeypatch, caplog)
 def test_a_limit_of_the_file_size(way, tmp_path, caplog):
     caplog.set_level("CRITICAL")
     with (
-        pytest.raises(StreamplugError, match="File too large; .*ulimit -f"),
+        pytest.raises(StreamplugError, match=r"File too large; .*ulimit -f"),
         limited(resource.RLIMIT_FSIZE, 10),
     ):
         way.act(tmp_path / "disk")

@@ -203,7 +203,8 @@ def test_a_cache_that_cannot_be_written_to_is_not_the_fault_of_the_url(tmp_path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     try:
         with pytest.raises(
-            StorageError, match=rf"^{folder}/data/.*: File too large; raise the limit of the file size"
+            StorageError,
+            match=rf"^{folder}/data/.*: File too large; raise the limit of the file size",
         ):
             store.local_file("data/c-0.rows", folder)
     finally:
