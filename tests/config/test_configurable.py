@@ -173,6 +173,15 @@ WRONG = [
         {"streams": [{"storage_options": "SECRET"}]},
         "streams[0].storage_options: expected a mapping or null, got str",
     ),
+    (
+        {"dataset": [{"remote": "s3://b", "storage_options": {"secret": "SECRET"}}]},
+        "dataset: expected a mapping, got list",
+    ),
+    (
+        {"streams": ["https://me:SECRET@host/set?token=SECRET"]},
+        "streams[0]='https://host/set': expected a mapping",
+    ),
+    ({"batch_size": {"secret": "SECRET"}}, "batch_size: expected a whole number or null, got dict"),
     ({"decoders": {"a": 3}}, "decoders.a=3: a file cannot say it; pass an object to from_config"),
 ]  # fmt: skip
 
@@ -301,6 +310,19 @@ def test_errors_do_not_show_what_is_in_variables(monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
     with pytest.raises(ConfigError, match=r"^batch_size='\$\{env:SECRET\}': expected a whole"):
         StreamingDataset.from_config({"batch_size": "${env:SECRET}"})
+    with pytest.raises(ConfigError, match=r"^dataset='\$\{env:SECRET\}': expected a mapping$"):
+        StreamingDataset.from_config({"dataset": "${env:SECRET}"})
+
+
+def test_what_is_no_config_is_not_shown_where_it_may_hold_a_secret():
+    url = "https://me:SECRET@host/config.yaml?token=SECRET"
+    expected = r"^config https://host/config\.yaml: expected a path on this machine$"
+    with pytest.raises(ConfigError, match=expected):
+        config.load(url)
+    with pytest.raises(
+        ConfigError, match=r"^config: expected a mapping, or the path .*, got list$"
+    ):
+        config.load([{"remote": url}])
 
 
 def test_a_loaded_config_is_not_filled_in_again(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces import public_url, public_urls
 
 Source: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str]"
 """A mapping, or the path of a configuration file."""
@@ -55,12 +56,13 @@ def load(source: Source) -> dict[str, Any]:
     Raises:
         ConfigError: If it cannot be read, or refers to a variable that is not set.
     """
+    if isinstance(source, str) and "://" in source:
+        raise ConfigError(f"config {public_url(source)}: expected a path on this machine")
     if isinstance(source, (str, os.PathLike)):
         source = _read(Path(source))
     if not isinstance(source, Mapping):
-        raise ConfigError(
-            f"config {source!r:.80}: expected a mapping, or the path of a .toml, .yaml or .json file"
-        )
+        expected = "expected a mapping, or the path of a .toml, .yaml or .json file"
+        raise refused_value_error(source, "config", expected)
     try:
         config: dict[str, Any] = _substitute(source, "")
     except RecursionError:
@@ -75,6 +77,15 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, list):
         return [to_plain(item) for item in value]
     return str(value) if isinstance(value, FromEnvironment) else value
+
+
+def refused_value_error(value: Any, key: str, reason: str) -> ConfigError:
+    """Return the error for a value of a configuration, without what may be secret in it."""
+    may_have_options = key.rpartition(".")[2] == "storage_options"
+    if may_have_options or isinstance(value, (Mapping, list, tuple)):
+        return ConfigError(f"{key}: {reason}, got {type(value).__name__}")
+    written = value.written if isinstance(value, FromEnvironment) else value
+    return ConfigError(f"{key}={public_urls(written)!r:.80}: {reason}")
 
 
 def _read(path: Path) -> Any:

@@ -7,13 +7,9 @@ from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from typing import Any, ClassVar, TypeVar
 
-from streamplug.config.config_file import Source, join_key, load
+from streamplug.config.config_file import Source, join_key, load, refused_value_error
 from streamplug.config.signatures import has_any_keywords, parameters
-from streamplug.config.validation import (
-    suggest_keywords,
-    suggest_name,
-    validate_all_arguments,
-)
+from streamplug.config.validation import suggest_keywords, suggest_name, validate_arguments
 from streamplug.errors import ConfigError, UnknownKeywordError, prefix_errors
 
 C = TypeVar("C", bound="Configurable")
@@ -67,7 +63,7 @@ class Configurable:
         section, key = _section(cls, whole)
         described = configured_class(cls, whole)
         names = {*section, *(_nested_classes(described).keys() & whole.keys())}
-        validate_all_arguments(described, section, key, names)
+        validate_arguments(described, section, key, names)
 
 
 def configured_class(
@@ -118,7 +114,7 @@ def _construct(cls: type[C], whole: dict[str, Any], overrides: Mapping[str, Any]
     cls = configured_class(cls, whole, overrides)
     values = {name: value for name, value in section.items() if name not in overrides}
     names = {*section, *overrides, *(_nested_classes(cls).keys() & whole.keys())}
-    arguments = {**validate_all_arguments(cls, values, key, names), **overrides}
+    arguments = {**validate_arguments(cls, values, key, names), **overrides}
     for name, nested in _nested_classes(cls).items():
         more = arguments.get(name, {})
         if (name in whole or name in overrides) and isinstance(more, Mapping):
@@ -161,5 +157,5 @@ def _section(cls: type[Configurable], whole: dict[str, Any]) -> tuple[dict[str, 
             raise ConfigError(f"{name}: no such section{suggest_name(str(name), SECTIONS)}")
     section = whole.get(cls.config_section, {})
     if not isinstance(section, dict):
-        raise ConfigError(f"{cls.config_section}={section!r:.80}: expected a mapping")
+        raise refused_value_error(section, cls.config_section, "expected a mapping")
     return section, cls.config_section

@@ -14,7 +14,12 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from streamplug.config.config_file import FromEnvironment, join_key, to_plain
+from streamplug.config.config_file import (
+    FromEnvironment,
+    join_key,
+    refused_value_error,
+    to_plain,
+)
 from streamplug.config.signatures import (
     REQUIRED,
     constructors,
@@ -102,16 +107,20 @@ class Mistakes:
             raise ConfigError("; also ".join(map(str, self._errors)))
 
 
-def validate_arguments(cls: type, values: Mapping[str, Any], key: str) -> dict[str, Any]:
+def validate_arguments(
+    cls: type, values: Mapping[str, Any], key: str, names: Collection[str]
+) -> dict[str, Any]:
     """Validate and convert the arguments of a class from a configuration.
 
     Args:
         cls: Class with the parameters.
         values: Values by parameter name.
         key: Path of the values in the configuration.
+        names: Parameters that have a value, from there or elsewhere.
 
     Raises:
-        ConfigError: If keys are unknown, or values have the wrong type; the message names all of them.
+        ConfigError: If keys are unknown, values have the wrong type, or required parameters have none; the
+            message names all of them.
     """
     known, mistakes = parameters(cls), Mistakes()
     arguments = {}
@@ -121,6 +130,10 @@ def validate_arguments(cls: type, values: Mapping[str, Any], key: str) -> dict[s
             if name not in known:
                 raise ConfigError(f"{path}: no such key{suggest_name(str(name), known)}")
             arguments[name] = _validate(value, known[name].hint, path)
+    for name, parameter in known.items():
+        with mistakes.collected():
+            if parameter.default is REQUIRED and name not in names:
+                raise ConfigError(f"{join_key(key, name)}: missing. It is: {parameter.text}")
     mistakes.raise_all()
     return arguments
 
@@ -131,30 +144,6 @@ def suggest_name(name: str, known: Collection[str]) -> str:
     return (
         f". Did you mean {matches[0]!r}?" if matches else f"; there are {', '.join(sorted(known))}"
     )
-
-
-def validate_all_arguments(
-    cls: type, values: Mapping[str, Any], key: str, names: Collection[str]
-) -> dict[str, Any]:
-    """As `validate_arguments`; also check that all required parameters are among `names`."""
-    mistakes = Mistakes()
-    arguments: dict[str, Any] = {}
-    with mistakes.collected():
-        arguments = validate_arguments(cls, values, key)
-    with mistakes.collected():
-        check_required(cls, names, key)
-    mistakes.raise_all()
-    return arguments
-
-
-def check_required(cls: type, names: Collection[str], key: str) -> None:
-    """Check that all required parameters of a class have a value."""
-    mistakes = Mistakes()
-    for name, parameter in parameters(cls).items():
-        with mistakes.collected():
-            if parameter.default is REQUIRED and name not in names:
-                raise ConfigError(f"{join_key(key, name)}: missing. It is: {parameter.text}")
-    mistakes.raise_all()
 
 
 def _validate(value: Any, hint: Any, key: str) -> Any:
@@ -232,7 +221,7 @@ def _validate_all(values: Iterable[Any], hint: Any, keys: Iterable[str]) -> list
 
 
 def _convert_section(value: Any, hint: Any, key: str) -> Any:
-    arguments = validate_all_arguments(hint, value, key, value)
+    arguments = validate_arguments(hint, value, key, value)
     with prefix_errors(key, ConfigError):
         return hint(**arguments)
 
@@ -250,16 +239,12 @@ def _parse_environment(value: FromEnvironment, hint: Any, key: str) -> Any:
 
 
 def _type_error(value: Any, hint: Any, key: str) -> ConfigError:
-    shown = value.written if isinstance(value, FromEnvironment) else value
     expected = [_describe_type(item) for item in file_types(hint)]
     if not expected or expected == ["null"]:
-        return ConfigError(
-            f"{key}={shown!r:.80}: a file cannot say it; pass an object to from_config"
+        return refused_value_error(
+            value, key, "a file cannot say it; pass an object to from_config"
         )
-    wanted = f"expected {' or '.join(expected)}"
-    if key.rpartition(".")[2] == "storage_options":  # may be secrets
-        return ConfigError(f"{key}: {wanted}, got {type(value).__name__}")
-    return ConfigError(f"{key}={shown!r:.80}: {wanted}")
+    return refused_value_error(value, key, f"expected {' or '.join(expected)}")
 
 
 def _describe_type(hint: Any) -> str:
