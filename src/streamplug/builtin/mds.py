@@ -44,6 +44,7 @@ from streamplug.plugin_kit import (
     count_of,
     decode_error,
     encoded_bytes,
+    names_and_specs,
     unencodable_error,
 )
 from streamplug.types import Buffer, Bytes1D, ColumnValues, Int64, Sample
@@ -491,14 +492,12 @@ class MDS(WritableFormat, RangeReadableFormat):
     def columns(
         self, entry: Mapping[str, Any], make_encoding: Callable[[str, str], Encoding]
     ) -> tuple[Column, ...]:
-        names, specs = (_strings(entry, key) for key in ("column_names", "column_encodings"))
+        names, specs = names_and_specs(entry)
         sizes = entry.get("column_sizes")
-        if not isinstance(sizes, list) or not len(names) == len(specs) == len(sizes):
+        if not isinstance(sizes, list) or len(sizes) != len(names):
             raise InvalidIndexError(
-                "column_names, column_encodings and column_sizes must be lists of one length"
+                f"column_sizes must be a list of {len(names)} sizes, got {sizes!r:.80}"
             )
-        if len(set(names)) != len(names) or not names:
-            raise InvalidIndexError(f"column_names must be distinct and at least one, got {names}")
         columns = tuple(Column(n, s, make_encoding(n, s)) for n, s in zip(names, specs))
         for column, size in zip(columns, sizes):
             if size != column.encoding.size or isinstance(size, bool):
@@ -548,13 +547,6 @@ class MDS(WritableFormat, RangeReadableFormat):
 
     def writer(self, columns: Sequence[Column], settings: WriteSettings) -> ShardWriter:
         return MDSShardWriter(columns, settings)
-
-
-def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
-    value = entry.get(key)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InvalidIndexError(f"{key} must be a list of strings, got {value!r:.60}")
-    return value
 
 
 class MDSShardWriter(ShardWriter):

@@ -1,5 +1,6 @@
 """Helpers for authors of plugins."""
 
+from streamplug.plugin_kit.array_header import pack_shape, parse_array_spec, unpack_shape
 from streamplug.plugin_kit.cancellation import (
     Cancelled,
     OversizeError,
@@ -17,6 +18,7 @@ from streamplug.plugin_kit.check_columns import (
     count_of,
     encoded_bytes,
     length_of,
+    names_and_specs,
     unencodable_error,
 )
 from streamplug.plugin_kit.codec_errors import (
@@ -100,7 +102,10 @@ __all__ = [
     "make_directory",
     "merge_values",
     "missing_error",
+    "names_and_specs",
     "naming_codec",
+    "pack_shape",
+    "parse_array_spec",
     "parsing",
     "retryable_cause",
     "short_repr",
@@ -115,6 +120,7 @@ __all__ = [
     "too_large_error",
     "undecodable_error",
     "unencodable_error",
+    "unpack_shape",
     "windows",
     "wrong_type_error",
 ]

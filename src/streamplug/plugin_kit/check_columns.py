@@ -1,4 +1,4 @@
-"""Checks of the columns of samples and batches, and of their encoded values."""
+"""Checks of the columns of index entries, samples and batches, and of their encoded values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
-from streamplug.errors import EncodeError, EncodeTypeError, StreamplugError
+from streamplug.errors import EncodeError, EncodeTypeError, InvalidIndexError, StreamplugError
 
 _SINGLE_VALUES = (str, bytes, bytearray, Mapping, AbstractSet)
 """Types with a length that are single values, or have no order."""
@@ -62,6 +62,23 @@ def length_of(columns: Mapping[str, Any]) -> int:
     return count
 
 
+def names_and_specs(entry: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the column names and the encodings of a shard's index entry, which is untrusted.
+
+    They are its ``column_names`` and ``column_encodings``, as in mosaicml-streaming.
+
+    Raises:
+        InvalidIndexError: If they are missing, or no names of columns with an encoding each.
+    """
+    names, specs = (_strings(entry, key) for key in ("column_names", "column_encodings"))
+    if len(names) != len(specs) or len(set(names)) != len(names) or not names:
+        raise InvalidIndexError(
+            "column_names must be distinct and at least one, and column_encodings as many; got "
+            f"{names!r:.80} and {specs!r:.80}"
+        )
+    return names, specs
+
+
 def encoded_bytes(body: Any) -> bytes:
     """Return a copy of what an encoding returned instead of bytes; the length of an array counts items.
 
@@ -98,3 +115,10 @@ def _length(column: str, values: Any) -> int:
         f"column {column!r}: a batch has a list or an array of values, got "
         f"{type(values).__name__}: {values!r:.80}"
     )
+
+
+def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
+    value = entry.get(key)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InvalidIndexError(f"{key} must be a list of strings, got {value!r:.60}")
+    return value

@@ -14,12 +14,13 @@ from streamplug_files import ScanResult, ScanSource
 
 from streamplug.errors import ConfigError, CorruptShardError, DecodeError, InvalidIndexError
 from streamplug.interfaces import Column, Encoding
+from streamplug.plugin_kit import names_and_specs
 from streamplug.types import Int64
 from streamplug_text.plain import PlainFormat, blank, packed, parts
 from streamplug_text.quotes import record_ends, values_of
 from streamplug_text.split import Lines
 from streamplug_text.values import FIELDS
-from streamplug_text.xsv import MarkedColumn, Marks, XSVLines, names_and_specs
+from streamplug_text.xsv import MarkedColumn, Marks, XSVLines
 
 NAME = "plain-csv"
 

@@ -17,6 +17,7 @@ from streamplug.errors import (
     InvalidIndexError,
 )
 from streamplug.interfaces import Column, Encoding, GatherBuffer, ShardWriter, WriteSettings
+from streamplug.plugin_kit import names_and_specs
 from streamplug.types import Bytes1D, Int64
 from streamplug_text.split import Lines, SplitFormat
 from streamplug_text.values import FIELDS, Field
@@ -171,28 +172,6 @@ class TSV(CSV):
 
     suffix = "tsv"
     separator = "\t"
-
-
-def names_and_specs(entry: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the column names and encodings of an index entry.
-
-    Raises:
-        InvalidIndexError: If they are missing or invalid.
-    """
-    names, specs = (_strings(entry, key) for key in ("column_names", "column_encodings"))
-    if len(names) != len(specs) or len(set(names)) != len(names) or not names:
-        raise InvalidIndexError(
-            "column_names must be distinct and at least one, and column_encodings as many; got "
-            f"{names!r:.80} and {specs!r:.80}"
-        )
-    return names, specs
-
-
-def _strings(entry: Mapping[str, Any], key: str) -> list[str]:
-    value = entry.get(key)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InvalidIndexError(f"{key} must be a list of strings, got {value!r:.60}")
-    return value
 
 
 class XSVLines(Lines):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from math import prod
 from typing import Any
 
@@ -10,7 +9,13 @@ import torch
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding
-from streamplug.plugin_kit import describe_start, wrong_type_error
+from streamplug.plugin_kit import (
+    describe_start,
+    pack_shape,
+    parse_array_spec,
+    unpack_shape,
+    wrong_type_error,
+)
 
 _CODES = {
     "uint8": 8,
@@ -41,8 +46,6 @@ _DTYPES: dict[int, torch.dtype] = {
     code: getattr(torch, name) for name, code in _CODES.items() if hasattr(torch, name)
 }
 _CODE_OF = {dtype: code for code, dtype in _DTYPES.items()}
-_DIMENSION = "BHIQ"
-_MAX_NDIM = 63
 
 
 class TensorEncoding(Encoding):
@@ -77,18 +80,7 @@ class TensorEncoding(Encoding):
 
     @classmethod
     def from_spec(cls, argument: str | None) -> TensorEncoding:
-        if argument is None:
-            return cls()
-        dtype, colon, dimensions = argument.partition(":")
-        if not colon:
-            return cls(dtype)
-        try:
-            shape = tuple(int(dimension) for dimension in dimensions.split(",") if dimensions)
-        except ValueError:
-            raise ConfigError(
-                f"tensor shape must be integers with commas between them, got {dimensions!r}"
-            ) from None
-        return cls(dtype, shape)
+        return cls(*parse_array_spec("tensor", argument))
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, torch.Tensor):
@@ -104,7 +96,7 @@ class TensorEncoding(Encoding):
         if self._shape not in (None, tuple(value.shape)):
             raise EncodeError(f"tensor takes shape {self._shape}, got {tuple(value.shape)}")
         head = b"" if self._dtype is not None else bytes([code])
-        head += b"" if self._shape is not None else _pack_shape(tuple(value.shape))
+        head += b"" if self._shape is not None else pack_shape("tensor", tuple(value.shape))
         return head + _values(value)
 
     def decode(self, data: memoryview) -> torch.Tensor:
@@ -116,7 +108,7 @@ class TensorEncoding(Encoding):
                 raise DecodeError(f"not a tensor of this torch: {describe_start(data)}")
             start = 1
         if shape is None:
-            shape, start = _unpack_shape(data, start)
+            shape, start = unpack_shape("tensor", data, start)
         size = prod(shape) * dtype.itemsize
         if size != len(data) - start:
             raise DecodeError(f"{dtype} {shape} has {size} bytes, got {len(data) - start}")
@@ -142,22 +134,3 @@ def _values(tensor: torch.Tensor) -> bytes:
     # The copy moves values to the CPU and C order, and resolves lazy conjugation.
     _tensor(values, tensor.dtype, tuple(tensor.shape)).copy_(tensor.detach())
     return bytes(values)
-
-
-def _pack_shape(shape: tuple[int, ...]) -> bytes:
-    if len(shape) > _MAX_NDIM:
-        raise EncodeError(f"tensor takes up to {_MAX_NDIM} dimensions, got {len(shape)}")
-    largest = max(shape, default=0)
-    k = next(k for k in range(4) if largest < 1 << (8 << k))
-    return struct.pack(f"<B{len(shape)}{_DIMENSION[k]}", len(shape) << 2 | k, *shape)
-
-
-def _unpack_shape(data: memoryview, start: int) -> tuple[tuple[int, ...], int]:
-    """Return the shape stored at `start`, and the end of its header."""
-    if start >= len(data):
-        raise DecodeError(f"a tensor of {len(data)} bytes lacks its shape")
-    ndim, k = divmod(data[start], 4)
-    end = start + 1 + (ndim << k)
-    if end > len(data):
-        raise DecodeError(f"a tensor of {len(data)} bytes cannot have {ndim} dimensions")
-    return struct.unpack_from(f"<{ndim}{_DIMENSION[k]}", data, start + 1), end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -12,7 +11,14 @@ from numpy.typing import NDArray
 
 from streamplug.errors import ConfigError, DecodeError, EncodeError, EncodeTypeError
 from streamplug.interfaces import Encoding, GatherBuffer, VectorColumn
-from streamplug.plugin_kit import describe_start, windows, wrong_type_error
+from streamplug.plugin_kit import (
+    describe_start,
+    pack_shape,
+    parse_array_spec,
+    unpack_shape,
+    windows,
+    wrong_type_error,
+)
 from streamplug.types import Bytes1D, ColumnValues, Int64
 
 _CODES = {
@@ -31,7 +37,6 @@ _CODES = {
 _NAMES = ", ".join(_CODES)
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
 _CODE_OF = {dtype.newbyteorder(order): code for code, dtype in _DTYPES.items() for order in "<>"}
-_DIMENSION = "BHIQ"
 _LENGTH_RANGES = [(0, 0xFF), (1 << 8, 0xFFFF), (1 << 16, 0xFFFF_FFFF), (1 << 32, (1 << 63) - 1)]
 """Ranges of lengths that are stored in 1, 2, 4 and 8 bytes."""
 _MAX_NDIM = 63
@@ -62,18 +67,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
 
     @classmethod
     def from_spec(cls, argument: str | None) -> NDArrayEncoding:
-        if argument is None:
-            return cls()
-        dtype, colon, dimensions = argument.partition(":")
-        if not colon:
-            return cls(dtype)
-        try:
-            shape = tuple(int(dimension) for dimension in dimensions.split(","))
-        except ValueError:
-            raise ConfigError(
-                f"ndarray shape must be integers with commas between them, got {dimensions!r}"
-            ) from None
-        return cls(dtype, shape)
+        return cls(*parse_array_spec("ndarray", argument))
 
     def encode(self, value: Any) -> bytes:
         if type(value) is np.ndarray and value.shape == self._shape and value.dtype == self.item:
@@ -86,7 +80,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
             if value.shape != self._shape:
                 raise EncodeError(f"ndarray takes shape {self._shape}, got {value.shape}")
             return values
-        header = _pack_shape(value.shape)
+        header = pack_shape("ndarray", value.shape)
         return (bytes([code]) if self.item is None else b"") + header + values
 
     def encode_batch(self, values: Sequence[Any] | NDArray[Any]) -> list[bytes] | Bytes1D:
@@ -110,7 +104,7 @@ class NDArrayEncoding(Encoding, VectorColumn):
                 raise DecodeError(f"not an array: {describe_start(data)}")
             start = 1
         if shape is None:
-            shape, start = _unpack_shape(data, start)
+            shape, start = unpack_shape("ndarray", data, start)
         size = prod(shape) * dtype.itemsize
         if size != len(data) - start:
             raise DecodeError(
@@ -208,22 +202,3 @@ def _subarray(dtype: np.dtype[Any] | None, shape: tuple[int, ...]) -> np.dtype[A
         return np.dtype((dtype, shape))
     except ValueError as error:  # NumPy limits subarray dtypes to 2 GiB
         raise ConfigError(f"ndarray shape {shape} of {dtype.name}: {error}") from error
-
-
-def _pack_shape(shape: tuple[int, ...]) -> bytes:
-    if len(shape) > _MAX_NDIM:
-        raise EncodeError(f"ndarray takes up to {_MAX_NDIM} dimensions, got {len(shape)}")
-    largest = max(shape, default=0)
-    k = next(k for k in range(4) if largest < 1 << (8 << k))
-    return struct.pack(f"<B{len(shape)}{_DIMENSION[k]}", len(shape) << 2 | k, *shape)
-
-
-def _unpack_shape(data: memoryview, start: int) -> tuple[tuple[int, ...], int]:
-    """Return the shape whose header starts at `start`, and the end of the header."""
-    if start >= len(data):
-        raise DecodeError(f"an array of {len(data)} bytes lacks its shape")
-    ndim, k = divmod(data[start], 4)
-    end = start + 1 + (ndim << k)
-    if end > len(data):
-        raise DecodeError(f"an array of {len(data)} bytes cannot have {ndim} dimensions")
-    return struct.unpack_from(f"<{ndim}{_DIMENSION[k]}", data, start + 1), end
