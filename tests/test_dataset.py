@@ -545,7 +545,7 @@ def test_samples_are_counted_from_the_beginning_or_from_the_resumption(folder):
         dataset.state_dict(16, from_beginning="no")
 
 
-@pytest.mark.parametrize("samples", [1, 7, 9, -8, 1.5])
+@pytest.mark.parametrize("samples", [1, 7, 9, -8, 0.5, 1.5, 8.5])
 def test_a_number_of_samples_inside_a_batch_is_refused(folder, samples):
     with pytest.raises(StateError, match="not a multiple of the global batch size 8"):
         make(folder).state_dict(num_samples=samples)

@@ -106,6 +106,13 @@ def test_a_run_keeps_its_own_with_another_cache(make, stored):
         make("other", shuffle_block_size=size + 1).load_state_dict(saved)
 
 
+def test_a_run_keeps_a_size_of_millions(make):
+    saved = make(shuffle_block_size=2_000_000).state_dict()
+    dataset = make()
+    dataset.load_state_dict(saved)
+    assert dataset.shuffle_block_size == 2_000_000
+
+
 def test_a_run_without_a_limit_keeps_the_default(make, stored, caplog):
     saved = make().state_dict()
     dataset = make(cache_limit=stored // 5)

@@ -189,3 +189,20 @@ def test_an_error_of_a_subclass_names_the_epoch_of_its_own_loop(folder):
     with pytest.raises(ValueError, match="own") as caught:
         list(loop)
     assert "epoch 0, step 1)" in "".join(getattr(caught.value, "__notes__", ["epoch 0, step 1)"]))
+
+
+@pytest.mark.parametrize("size", [BATCH, 1 << 21])
+def test_a_data_set_without_a_batch_size_takes_that_of_a_state(folder, size):
+    saved = StreamingDataset(local=folder, batch_size=size).state_dict()
+    dataset = StreamingDataset(local=folder)
+    dataset.load_state_dict(saved)
+    assert dataset.batch_size == size
+
+
+def test_a_state_within_an_epoch_plans_the_epoch_once(dataset, monkeypatch):
+    planned, planner = [], dataset.session.run.planner
+    plan = planner.epoch
+    monkeypatch.setattr(planner, "epoch", lambda *place: planned.append(place) or plan(*place))
+    for _ in dataset.batches():
+        dataset.state_dict()
+    assert len(planned) == 1

@@ -30,7 +30,9 @@ from streamplug.types import World
 
 _LOG = logging.getLogger("streamplug")
 _MAX_RUN_UNITS = 1 << 62  # exclusive upper bound
-_MAX_COUNT = 1 << 20  # exclusive upper bound of counts of a state that options lack
+# Exclusive upper bounds of counts of nodes and ranks, and of samples, of a state that options lack.
+_MAX_COUNT = 1 << 20
+_MAX_SAMPLES = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,26 +142,25 @@ class Run:
         """Return the segments of the run; without any change, the one of a run that begins in this world."""
         return self._segments or (self._first_segment(world),)
 
-    def _first_segment(
-        self,
-        world: World,
-        *,
-        canonical_nodes: int | None = None,
-        block_size: int | None = None,
-        micro_batches: int | None = None,
-    ) -> Segment:
-        """Return the segment of a run that begins in a world; the arguments replace defaults of options."""
-        planner = self.planner
-        nodes = self.options.canonical_nodes(world.nodes, canonical_nodes)
+    def _first_segment(self, world: World, saved: Mapping[str, Any] | None = None) -> Segment:
+        """Return the segment of a run that begins in a world; those of a state replace defaults."""
+        planner, saved = self.planner, saved or {}
+        begun_with = _positive_count(saved, "num_canonical_nodes")
+        nodes = self.options.canonical_nodes(world.nodes, begun_with)
         if self.options.elastic:  # more canonical nodes than samples would be empty
             nodes = max(min(nodes, planner.streams.epoch_size), 1)
-        global_batch = self.batch * world.ranks
         if self.counts_batches:
-            global_batch = planner.micro_batches or micro_batches or world.ranks
-        origin = World(world.nodes, world.ranks_per_node)
+            own = planner.micro_batches or _positive_count(saved, "micro_batches")
+            global_batch = own or world.ranks
+        else:
+            global_batch = (
+                _positive_count(saved, "global_batch", _MAX_SAMPLES) or self.batch * world.ranks
+            )
+        block_size = _positive_count(saved, "shuffle_block_size", _MAX_SAMPLES)
         if block_size is None:
             share = self._cache_share
             block_size = planner.streams.fitting_block_size(nodes, world.nodes, share)
+        origin = World(world.nodes, world.ranks_per_node)
         return Segment(Position(), origin, global_batch, nodes, block_size)
 
     def length(self, world: World) -> int:
@@ -170,19 +171,23 @@ class Run:
     def epoch(self, number: int, world: World) -> Epoch:
         """Return the plan of an epoch."""
         self._check_size()
-        segments = [s for s in self.segments(world) if s.start.epoch <= number]
-        key, latest = (number, segments), self._epoch  # another thread may plan another epoch
+        return self._plan(number, self.segments(world))
+
+    def _plan(self, number: int, segments: Sequence[Segment]) -> Epoch:
+        known = [segment for segment in segments if segment.start.epoch <= number]
+        key, latest = (number, known), self._epoch  # another thread may plan another epoch
         if latest is None or latest[0] != key:
-            self._epoch = latest = (key, checked_epoch(self.planner, number, segments))
+            self._epoch = latest = (key, checked_epoch(self.planner, number, known))
         return latest[1]
+
+    def _is_over(self, position: Position, segments: Sequence[Segment]) -> bool:
+        """Return whether a position is the end of an epoch."""
+        done = position.done
+        return done > 0 and done >= self._plan(position.epoch, segments).units.stop
 
     def _boundary(self, position: Position, segments: Sequence[Segment]) -> Position:
         """Return a position, or the start of the next epoch if it is the end of one: both are one place."""
-        if not position.done:
-            return position
-        known = [segment for segment in segments if segment.start.epoch <= position.epoch]
-        stop = self.planner.epoch(position.epoch, known).units.stop
-        return position if position.done < stop else Position(position.epoch + 1)
+        return Position(position.epoch + 1) if self._is_over(position, segments) else position
 
     def warn(self, number: int, worker: World) -> None:
         """Warn about options that perform badly, when a worker begins to read an epoch."""
@@ -357,16 +362,13 @@ class Run:
             if epoch:
                 self._go_to(Position(epoch), reason)
         elif (position.done and before is not None and epoch > before) or (
-            epoch != position.epoch and self._is_over(position, world)
+            epoch != position.epoch and self._is_over(position, self.segments(world))
         ):
             self._go_to(Position(position.epoch + 1), reason)
 
     @property
     def _trainer_epoch_at_position(self) -> int | None:
         return self._start_trainer_epoch if self.latest is None else self.latest.trainer_epoch
-
-    def _is_over(self, position: Position, world: World) -> bool:
-        return position.done > 0 and position.done >= self.epoch(position.epoch, world).units.stop
 
     def resize(
         self, position: Position, before: World, world: World, batch_size: int | None
@@ -500,23 +502,24 @@ class Run:
                 "num_samples= of batches that vary in size: use state_dict() of the data set or the loader"
             )
         current, latest = self.current(), None if self._read_by_others() else self.latest
-        epoch, first = current.epoch, current.done
+        epoch, first, segments = current.epoch, current.done, self.segments(world)
         own = Position(-1) if latest is None else latest.position
-        is_over = own.epoch > epoch or (own.epoch == epoch and self._is_over(own, world))
+        is_over = own.epoch > epoch or (own.epoch == epoch and self._is_over(own, segments))
         if not samples and is_over:
             epoch, first = epoch + 1, 0
         done = int(samples) + (0 if from_beginning else first)
         # The start is a state of epochs that cannot be made in this world, too.
-        if done or samples < 0:
+        if done or samples:
             plan = self.epoch(epoch, world)
-            if samples < 0 or plan.done_before(world, plan.step_at(world, done)) != done:
+            is_count = 0 <= samples == int(samples)
+            if not is_count or plan.done_before(world, plan.step_at(world, done)) != done:
                 raise StateError(
                     f"num_samples={samples} is not a multiple of the global batch size "
                     f"{plan.global_batch}; a state exists only between global batches"
                 )
         position = Position(epoch, done)
         with prefix_errors(f"num_samples={samples}", StateError):  # which could not be loaded
-            self._check_position(position, self.segments(world))
+            self._check_position(position, segments)
         return self.state_at(world, position, self.trainer_epoch)
 
     def next_state(self, world: World) -> dict[str, Any]:
@@ -578,7 +581,7 @@ class Run:
 
     def _take_batch_size(self, values: Mapping[str, Any], world: World) -> None:
         """Take the batch size of a state if there is none."""
-        size = _positive_count(values, "global_batch")
+        size = _positive_count(values, "global_batch", _MAX_SAMPLES)
         if self.batch_size is None and not self.counts_batches and size and not size % world.ranks:
             self.batch_size = size // world.ranks
 
@@ -588,18 +591,7 @@ class Run:
         Raises:
             StateError: If the state lacks what its batches depend on.
         """
-        origin = self._origin_of_state(values, world)
-        nodes = _positive_count(values, "num_canonical_nodes")
-        micro_batches = _positive_count(values, "micro_batches")
-        first = self._first_segment(
-            origin,
-            canonical_nodes=nodes,
-            block_size=_positive_count(values, "shuffle_block_size"),
-            micro_batches=micro_batches,
-        )
-        global_batch = _positive_count(values, "global_batch")
-        if not self.counts_batches:
-            first = replace(first, global_batch=global_batch or self.batch * world.ranks)
+        first = self._first_segment(self._origin_of_state(values, world), values)
         initial_nodes = _positive_count(values, "initial_physical_nodes")
         if values.get("version") is None and initial_nodes is not None:
             first = self.planner.begun_on(initial_nodes, first)
@@ -616,7 +608,7 @@ class Run:
         nodes = _positive_count(values, "initial_physical_nodes") or world.nodes
         if not self.planner.depends_on_world:
             return World(nodes)
-        global_batch = _positive_count(values, "global_batch") or 1
+        global_batch = _positive_count(values, "global_batch", _MAX_SAMPLES) or 1
         key, expected = "initial_world", "numbers of nodes and of ranks per node"
         sizes: Any = values.get(key)
         if isinstance(sizes, list) and len(sizes) == 2 and all(map(_is_count, sizes)):
@@ -624,7 +616,7 @@ class Run:
                 return World(*sizes)
         elif self.options.elastic and values["version"] == 1:  # which had the batch size alone
             key, expected = "initial_batch_size", "number of samples per batch of a rank"
-            batch = _positive_count(values, key)
+            batch = _positive_count(values, key, _MAX_SAMPLES)
             if batch and not global_batch % batch:
                 return World(1, global_batch // batch)
         raise StateError(
@@ -641,14 +633,14 @@ class Run:
             )
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 < value < _MAX_COUNT
+def _is_count(value: object, limit: int = _MAX_COUNT) -> bool:
+    return type(value) is int and 0 < value < limit
 
 
-def _positive_count(values: Mapping[str, Any], key: str) -> int | None:
+def _positive_count(values: Mapping[str, Any], key: str, limit: int = _MAX_COUNT) -> int | None:
     """Return a positive count of a state; None if it has none, or an absurd one."""
     value = values.get(key)
-    return value if _is_count(value) else None
+    return value if _is_count(value, limit) else None
 
 
 # Held while a thread begins or ends a loop, or looks at those of all threads. It is reentrant: a signal
