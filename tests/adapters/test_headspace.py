@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from streamplug_testing.fakes import Noted  # noqa: E402
 
-from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
+from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import ConfigError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
@@ -87,3 +87,28 @@ def test_its_arguments_are_checked(folder):
     read(loader)
     with pytest.raises(ConfigError, match="steps=1: "):
         loader.headspace(1)
+
+
+class Even(StreamingDataset):
+    """A data set that drops every other sample."""
+
+    def __iter__(self):
+        return (sample for sample in super().__iter__() if sample["n"] % 2 == 0)
+
+
+def test_a_loop_may_have_fewer_batches_than_its_epoch_has_steps(folder):
+    loader = StreamingDataLoader(Even(local=folder, batch_size=BATCH))
+    assert len(read(loader)) == SIZE // BATCH // 2
+    assert loader.headspace().batches_per_second > 0
+
+
+def test_batches_that_were_taken_back_are_not_read(folder):
+    loader = StreamingDataLoader(StreamingDataset(local=folder, batch_size=BATCH))
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    loader.resize(World(), rewind=2)
+    assert loader.headspace().batches_per_second > 1
+    loader.resize(World(), rewind=1)
+    with pytest.raises(ConfigError, match="it needs 2 of them"):
+        loader.headspace()

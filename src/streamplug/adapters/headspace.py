@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -47,28 +48,35 @@ def measure_headspace(loader: StreamingDataLoader, steps: int) -> Headspace:
     session = loader.dataset.session
     loop, world = session.run.latest, session.world
     if loop is None or loop.num_steps < _MIN_STEPS:
-        raise ConfigError(
-            f"headspace() reads the latest batches of a loop once more, and it needs {_MIN_STEPS} of them: "
-            "call it in a loop, or after one"
-        )
+        raise _too_few()
     plan = session.run.epoch(loop.epoch, world)
     end = plan.steps(world) if loop.is_complete else loop.step
     # Batches that were made before the first one was asked for are not those of a loop that runs on.
     ahead = 2 * max(loader.num_workers, 1)
     count = min(steps + ahead, loop.num_steps, end)
     ahead = min(ahead, count // 2)
-    state = session.state_at(loop.epoch, end - count)
-    began, batches = 0.0, iter(_silent_copy(loader, state))
-    for number in range(count):
-        next(batches)
-        if number == ahead - 1:
+    first = end - count
+    batches = iter(_silent_copy(loader, session.state_at(loop.epoch, first)))
+    num_read, began = 0, perf_counter()
+    # Fewer if the last batch is dropped, or an `__iter__` of its own drops samples.
+    for num_read, _ in enumerate(islice(batches, count), 1):
+        if num_read == ahead:
             began = perf_counter()
     seconds = perf_counter() - began
     batches.close()
-    measured = np.arange(end - count + ahead, end)
+    measured = np.arange(first + ahead, first + num_read)
+    if not len(measured):
+        raise _too_few()
     samples = len(plan.ids(world, measured)[0]) / len(measured)
     rate, own_rate = len(measured) / seconds, (loop.num_steps - 1) / loop.clock.seconds_from_first
     return Headspace(rate, rate * samples, own_rate, own_rate * samples)
+
+
+def _too_few() -> ConfigError:
+    return ConfigError(
+        f"headspace() reads the latest batches of a loop once more, and it needs {_MIN_STEPS} of them: "
+        "call it in a loop, or after one"
+    )
 
 
 def _silent_copy(loader: StreamingDataLoader, state: Mapping[str, Any]) -> StreamingDataLoader:
