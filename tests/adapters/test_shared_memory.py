@@ -60,6 +60,12 @@ def test_a_slot_is_free_when_its_last_array_is_gone():
     same(third, {"x": np.ones(3)})
 
 
+def test_many_slots_may_be_asked_for():
+    arena = SharedArrays(100_000)
+    for arrays in [unpack_arrays(arena.pack(ARRAYS)) for _ in range(3)]:
+        same(arrays, ARRAYS)
+
+
 def test_a_slot_that_cannot_be_allocated_can_be_used_later():
     arena, small, large = SharedArrays(2), {"x": np.ones(3000)}, {"x": np.ones(100_000)}
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

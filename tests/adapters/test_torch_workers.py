@@ -8,6 +8,7 @@ import pickle
 import sys
 from collections import Counter
 from itertools import islice
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -473,6 +474,35 @@ def test_workers_of_a_loop_with_an_error_end_before_those_of_the_next_one_start(
             assert len(set(multiprocessing.active_children()) - before) <= 2
     finally:
         gc.enable()
+
+
+def with_lock(sample):
+    return {**sample, "lock": Lock()}
+
+
+def test_a_batch_that_cannot_be_pickled_is_an_error(folder):
+    data = StreamingDataset(local=folder, batch_size=BATCH)
+    loader = StreamingDataLoader(data, transform=with_lock, collate_fn=list, num_workers=1)
+    with pytest.raises(TypeError, match=r"Caught TypeError in [^$]* cannot pickle '_thread.lock'"):
+        next(iter(loader))
+
+
+def fail_by_type_of_function(sample):
+    class OwnError(Exception):
+        pass
+
+    if sample["id"] == 2 * BATCH + 1:
+        raise OwnError("of a function")
+    return sample
+
+
+def test_an_error_whose_type_cannot_be_pickled_comes_in_its_turn(folder):
+    data = StreamingDataset(local=folder, batch_size=BATCH)
+    loader = StreamingDataLoader(data, transform=fail_by_type_of_function, num_workers=1)
+    batches = iter(loader)
+    assert [next(batches)["id"].tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    with pytest.raises(RuntimeError, match=r"OwnError: of a function\nraised for sample 9 "):
+        next(batches)
 
 
 def test_a_task_is_small(folder):

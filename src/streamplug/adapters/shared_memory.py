@@ -126,7 +126,7 @@ class SharedArrays:
         )
         if is_new:
             os.ftruncate(self._descriptor, _PAGE_BYTES)
-        self._slots = slots
+        self._slots = slots = min(slots, _PAGE_BYTES)  # further batches are copied
         self._starts, self._size, self._end = [0] * slots, 0, _PAGE_BYTES
         self._map: mmap.mmap | None = None
         # A byte per slot marks it as taken; it has one writer at a time.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from multiprocessing import util
+from multiprocessing.reduction import ForkingPickler
 from time import perf_counter
 from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
@@ -76,6 +77,26 @@ class Message(NamedTuple, Generic[T]):
     batches: list[T]
     end: Any
     work: WorkTime = WorkTime()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In parts: torch would wait forever for a message that its queue cannot pickle.
+        try:
+            return _load_message, (bytes(ForkingPickler.dumps(tuple(self))),)
+        except Exception:  # noqa: BLE001 - objects of users can raise anything
+            end = self.end
+            if isinstance(end, ExceptionWrapper) and end.exc_type is not RuntimeError:
+                end.exc_type = RuntimeError  # its own may be of a function; the text names it
+                return self.__reduce__()
+            return Message, (self.version, self.worker, [], _wrap_error(self.worker))
+
+
+def _load_message(data: bytes) -> Message[Any]:
+    return Message(*pickle.loads(data))  # noqa: S301 - of a process that this one started
+
+
+def _wrap_error(worker: int) -> Any:
+    """Wrap the exception that is being handled in a worker."""
+    return ExceptionWrapper(where=f"in DataLoader worker process {worker}")  # type: ignore[no-untyped-call]  # it has no types
 
 
 class InProcessError:
@@ -140,10 +161,7 @@ class TaskReader(Dataset[Any]):
             self._close()
             return Message(task.version, number, [], True)
         except Exception as error:  # noqa: BLE001 - raised by the loop, in the turn of its batch
-            if worker is None:
-                end = InProcessError(error)
-            else:
-                end = ExceptionWrapper(where=f"in DataLoader worker process {number}")  # type: ignore[no-untyped-call]  # it has no types
+            end = InProcessError(error) if worker is None else _wrap_error(number)
             self._close()
         return Message(task.version, number, batches, end, self._clock.take())
 
