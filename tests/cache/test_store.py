@@ -113,7 +113,8 @@ class Place:
         return ShardStore(self.index, self.near, self.remote, CacheOptions(**options))
 
     def local_store(self, **options: Any) -> ShardStore:
-        return ShardStore(self.index, self.far, None, CacheOptions(**options))
+        unpacked = self.near if self.index.compressed else None
+        return ShardStore(self.index, self.far, None, CacheOptions(**options), unpacked=unpacked)
 
     def names(self) -> list[str]:
         found = (p.relative_to(self.near) for p in self.near.rglob("*") if p.is_file())
@@ -455,10 +456,12 @@ def test_local_shards_are_used_where_they_are(plain):
     assert store.ensure(0)["data"] == plain.far / "shard.0"
 
 
-def test_a_local_compressed_shard_is_unpacked_beside_its_file(packed):
+def test_a_local_compressed_shard_is_unpacked_elsewhere(packed):
     store = packed.local_store()
     assert store.fetches
-    assert store.ensure(0)["data"].read_bytes() == RAW[0]
+    assert store.ensure(0)["data"] == packed.near / "shard.0"
+    assert packed.names() == ["shard.0"]
+    assert (packed.near / "shard.0").read_bytes() == RAW[0]
     assert (packed.far / "shard.0.gz").exists()
 
 

@@ -118,30 +118,30 @@ def is_compressed(file: ShardFile) -> bool:
     return file.zip is not None and file.zip.basename != file.raw.basename
 
 
+def size_of(path: Path) -> int | None:
+    """Return the size of a file in bytes; None if it does not exist."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
 def has_zip(directory: Path, file: ShardFile) -> bool:
     """Return whether a directory has the complete compressed file."""
-    try:
-        return (
-            file.zip is not None
-            and is_compressed(file)
-            and (directory / file.zip.basename).stat().st_size == file.zip.bytes
-        )
-    except FileNotFoundError:
+    if file.zip is None or not is_compressed(file):
         return False
+    return size_of(directory / file.zip.basename) == file.zip.bytes
 
 
 def is_complete(path: Path, file: ShardFile) -> bool:
     """Return whether a raw file exists with its full size."""
-    try:
-        return path.stat().st_size == file.raw.bytes
-    except FileNotFoundError:
-        return False
+    return size_of(path) == file.raw.bytes
 
 
 def report_wrong_size(path: Path, file: ShardFile) -> None:
     """Report a raw file that is there with another size, which will be downloaded or decompressed again."""
-    with suppress(FileNotFoundError):
-        size = path.stat().st_size
+    size = size_of(path)
+    if size is not None:
         _LOG.warning(
             "%s has %d bytes, the index says %d: fetching it again", path, size, file.raw.bytes
         )
@@ -225,25 +225,25 @@ class ShardStore:
     ) -> None:
         """Cache the shards of an index in `local`; without a remote, that is the data set, only read.
 
-        `derived` has the files that a scan wrote. Without a remote, shards are decompressed into `unpacked`,
-        by default `local`. While the remote is `offline`, no file is removed that would have to be downloaded
-        again.
+        `derived` has the files that a scan wrote. Without a remote, compressed shards are decompressed into
+        `unpacked`. While the remote is `offline`, no file is removed that would have to be downloaded again.
         """
         self.derived = derived
-        self._unpacked = unpacked or local
+        # Directory of what is downloaded or decompressed; None if all is read in place.
+        self._cache = unpacked if remote is None else local
         # Damaged raw files of a data set read in place, to be decompressed elsewhere.
         self._ignored: set[str] = set()
         self._offline = offline
         self.observer = observer
         self._index, self._options = index, options
         self._local, self._remote = local, remote
-        self._quota = CacheQuota(options.root or local, options.cache_limit)
+        self._quota = CacheQuota(options.root or self._cache or local, options.cache_limit)
         self._checked: set[str] = set()
 
     @property
     def fetches(self) -> bool:
         """Whether shards may have to be downloaded or decompressed."""
-        return self._remote is not None or self._index.compressed
+        return self._cache is not None
 
     @property
     def limit(self) -> int | None:
@@ -264,9 +264,8 @@ class ShardStore:
                     f"cache_limit={self.limit}: shard {shard} of {self._where('')} alone takes "
                     f"{size} bytes, and at least one shard must fit in the cache; raise cache_limit="
                 )
-        if self.fetches:
-            cache = self._local if self._remote is not None else self._unpacked
-            for directory in {cache, self._quota.root}:
+        if self._cache is not None:
+            for directory in {self._cache, self._quota.root}:
                 with suppress(OSError):  # not writable: no staging files of ours
                     CacheQuota(directory, None).remove_stale()
 
@@ -295,7 +294,7 @@ class ShardStore:
             return True
         try:
             for path in paths:
-                if self._remote is not None or path.is_relative_to(self._unpacked):
+                if self._in_cache(path):
                     os.utime(path)
         except FileNotFoundError:
             return False
@@ -321,7 +320,7 @@ class ShardStore:
                 if role not in inodes:
                     continue
                 path = self._raw_path(file)
-                if self._in_source(path):
+                if not self._in_cache(path):
                     if inode(path) == inodes[role]:
                         self._ignored.add(file.raw.basename)
                     continue
@@ -370,16 +369,15 @@ class ShardStore:
 
     def _raw_path(self, file: ShardFile) -> Path:
         path = self._local / file.raw.basename
-        if self._remote is None and file.zip is not None and self._unpacked != self._local:
+        if self._remote is None and self._cache is not None and file.zip is not None:
             name = file.raw.basename
             if name in self._ignored or not is_complete(path, file):
-                return self._unpacked / name
+                return self._cache / name
         return path
 
-    def _in_source(self, path: Path) -> bool:
-        """Return whether a file belongs to a data set read in place, which is never changed."""
-        is_read_in_place = self._remote is None and self._unpacked != self._local
-        return is_read_in_place and not path.is_relative_to(self._unpacked)
+    def _in_cache(self, path: Path) -> bool:
+        """Return whether a file is in the cache; others are of a data set read in place, never changed."""
+        return self._cache is not None and path.is_relative_to(self._cache)
 
     def _emit_hit(self, path: Path, file: ShardFile) -> None:
         if self._remote is not None:
@@ -392,8 +390,7 @@ class ShardStore:
         """
         name, algorithm = file.raw.basename, self._options.validate_hash
         key, boot = self._name(path), self._quota.boot
-        is_unpacked = self._unpacked != self._local and path.is_relative_to(self._unpacked)
-        is_cached = self._remote is not None or is_unpacked
+        is_cached = self._in_cache(path)
         if name in self._checked or (algorithm is None and (not is_cached or key in boot)):
             return True
         try:
@@ -450,7 +447,9 @@ class ShardStore:
             stored = file.zip or file.raw
             # The compressed file may exist without keep_zip=, too: in a copied data set.
             zip_path = self._local / stored.basename
-            if is_compressed(file) and self._unpack_cached(shard, file, zip_path, path, commit):
+            if has_zip(self._local, file) and self._unpack_cached(
+                shard, file, zip_path, path, commit
+            ):
                 return
             event = self._download(remote, stored, part)
             if file.zip is None:
@@ -491,12 +490,10 @@ class ShardStore:
     def _unpack_cached(
         self, shard: int, file: ShardFile, zip_path: Path, path: Path, commit: CommitFile
     ) -> bool:
-        """Decompress the cached compressed file if it exists; remove it if it is damaged."""
+        """Decompress the cached compressed file, unless it is damaged: then it is removed."""
         try:
-            if file.zip is None or zip_path.stat().st_size != file.zip.bytes:
-                return False
             self._unpack(shard, file, zip_path, path, commit)
-        except FileNotFoundError:  # missing, or evicted meanwhile
+        except FileNotFoundError:  # evicted meanwhile
             return False
         except DataError as error:
             self._check_online(file)
