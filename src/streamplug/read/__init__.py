@@ -16,7 +16,7 @@ from streamplug.read.open_shards import (
 )
 from streamplug.read.promotion import promote_numbers
 from streamplug.read.reader import Reader
-from streamplug.read.sample_reader import SampleReader, SelectedReader
+from streamplug.read.sample_reader import SampleReader, SelectedReader, WrappedReader
 from streamplug.read.stream_shards import Need, NeedFetcher, PartialNeed, StreamShards
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "ShardFailures",
     "ShardGroups",
     "StreamShards",
+    "WrappedReader",
     "apply_decoders",
     "limit_values",
     "make_samples",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamplug.errors import ConfigError, DataError
 from streamplug.index import Index
 from streamplug.interfaces import Encoding, VectorColumn
-from streamplug.read.sample_reader import SampleReader
+from streamplug.read.sample_reader import SampleReader, WrappedReader
 from streamplug.types import ColumnValues, Int64, Sample
 
 _LOG = logging.getLogger("streamplug")
@@ -20,20 +20,14 @@ _MAX_EXACT_INTEGER = 1 << 53
 """Largest integer up to which each has a float64 of its own."""
 
 
-class PromotedReader:
+class PromotedReader(WrappedReader):
     """Reader whose numbers have one dtype in all streams; the attributes are those of `SampleReader`."""
 
     def __init__(self, reader: SampleReader, dtypes: Mapping[str, np.dtype[Any]]) -> None:
         """Read from `reader`, and convert the numbers of some columns; `dtypes` are by column."""
-        self._reader, self._dtypes = reader, dtypes
-        self.starts, self.stream_shards = reader.starts, reader.stream_shards
-        self.prefetch_limits = reader.prefetch_limits
-        self.decodes_lazily = reader.decodes_lazily
-        self.cache_limit = reader.cache_limit
-        self.needs, self.weight, self.ensure = reader.needs, reader.weight, reader.ensure
-        self.file_of, self.locate, self.describe = reader.file_of, reader.locate, reader.describe
-        self.claim, self.release = reader.claim, reader.release
-        self.remember_failures = reader.remember_failures
+        super().__init__(reader)
+        self._dtypes, self.starts = dtypes, reader.starts
+        self.needs, self.locate, self.describe = reader.needs, reader.locate, reader.describe
 
     def row(self, sample_id: int) -> Sample:
         return self._promote_sample(sample_id, self._reader.row(sample_id))

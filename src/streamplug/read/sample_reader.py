@@ -1,4 +1,4 @@
-"""What a reader of samples offers to a run (a protocol), and a reader of the selected rows of streams."""
+"""What a reader of samples offers to a run (a protocol), and readers of the samples of another one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,24 @@ class SampleReader(Protocol):
         """Return batches of samples."""
 
 
-class SelectedReader:
+class WrappedReader:
+    """Base class of readers of the same streams, and with the same needs, as another reader.
+
+    Subclasses define the other methods and attributes of `SampleReader`.
+    """
+
+    def __init__(self, reader: SampleReader) -> None:
+        self._reader = reader
+        self.stream_shards = reader.stream_shards
+        self.prefetch_limits = reader.prefetch_limits
+        self.decodes_lazily = reader.decodes_lazily
+        self.cache_limit = reader.cache_limit
+        self.weight, self.ensure, self.file_of = reader.weight, reader.ensure, reader.file_of
+        self.claim, self.release = reader.claim, reader.release
+        self.remember_failures = reader.remember_failures
+
+
+class SelectedReader(WrappedReader):
     """Reader of selected rows, whose ids are consecutive; the attributes are those of `SampleReader`.
 
     Its shards are those of `reader` with fewer rows, or none.
@@ -70,16 +87,9 @@ class SelectedReader:
 
     def __init__(self, reader: SampleReader, selections: StreamSelections) -> None:
         """Read rows of `reader`."""
-        self._reader, self._selections = reader, selections
+        super().__init__(reader)
+        self._selections = selections
         self.starts = selections.starts(np.asarray(reader.starts), reader.stream_shards)
-        self.stream_shards = reader.stream_shards
-        self.prefetch_limits = reader.prefetch_limits
-        self.decodes_lazily = reader.decodes_lazily
-        self.cache_limit = reader.cache_limit
-        # Needs are the same in both readers.
-        self.weight, self.ensure, self.file_of = reader.weight, reader.ensure, reader.file_of
-        self.claim, self.release = reader.claim, reader.release
-        self.remember_failures = reader.remember_failures
 
     def needs(self, ids: Int64) -> list[Need]:
         return self._reader.needs(self._selections.rows(ids))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamplug.read import Need, slice_columns
+from streamplug.read import Need, WrappedReader, slice_columns
 from streamplug.types import ColumnValues, Int64, Sample
 from streamplug_tokens.document_offsets import DocumentOffsets
 from streamplug_tokens.options import TokenRowOptions
@@ -43,7 +43,7 @@ class DocumentSpan:
     index: int
 
 
-class RowReader:
+class RowReader(WrappedReader):
     """Reads rows of tokens; see `streamplug.read.SampleReader`.
 
     Attributes:
@@ -71,11 +71,10 @@ class RowReader:
             offsets: Document offsets of each stream.
         """
         documents = copier.documents
-        self._documents, self._options, self.decodes_lazily = documents, options, False
+        super().__init__(documents)
+        self._options, self.decodes_lazily = options, False
         self._copier = copier
         self._layouts, self._offsets = list(layouts), list(offsets)
-        self.stream_shards = documents.stream_shards
-        self.prefetch_limits, self.cache_limit = documents.prefetch_limits, documents.cache_limit
         first_documents = np.asarray(documents.starts)
         self._first_documents = first_documents[self.stream_shards]
         counts = [layout.count for layout in self._layouts]
@@ -91,43 +90,19 @@ class RowReader:
 
     def needs(self, ids: Int64) -> list[Need]:
         """Return what must be fetched to read rows."""
-        return self._documents.needs(self._spans(ids)[0].document)
-
-    def weight(self, need: Need) -> int:
-        """Return the approximate bytes of a need."""
-        return self._documents.weight(need)
-
-    def ensure(self, need: Need) -> None:
-        """Fetch a shard or a part of one."""
-        self._documents.ensure(need)
-
-    def claim(self, need: Need) -> None:
-        """Keep a shard open."""
-        self._documents.claim(need)
-
-    def release(self, need: Need) -> None:
-        """Keep a shard open no longer."""
-        self._documents.release(need)
-
-    def file_of(self, need: Need) -> tuple[int, str]:
-        """Return the shard of a need, and the name of its first file."""
-        return self._documents.file_of(need)
-
-    def remember_failures(self) -> None:
-        """Raise the error of a shard that cannot be opened again without another attempt, from now on."""
-        self._documents.remember_failures()
+        return self._reader.needs(self._spans(ids)[0].document)
 
     # -- reading ----------------------------------------------------------------------
 
     def locate(self, sample_id: int) -> tuple[int, int, str, int]:
         """Return the stream, shard, file and position in the shard of a row's first document."""
         document = self._spans(np.array([sample_id]))[0].document[0]
-        return self._documents.locate(int(document))
+        return self._reader.locate(int(document))
 
     def describe(self, sample_id: int) -> str:
         """Return what errors call a row's first document."""
         document = self._spans(np.array([sample_id]))[0].document[0]
-        return self._documents.describe(int(document))
+        return self._reader.describe(int(document))
 
     def document_spans(self, row: int) -> list[DocumentSpan]:
         """Return the parts of documents of a row, from the left."""
@@ -140,7 +115,7 @@ class RowReader:
                 break
             is_closed = self._options.separator is not None and begin + size_in_row == length
             end = begin + size_in_row - is_closed
-            place = self._documents.locate(document)
+            place = self._reader.locate(document)
             row_spans.append(DocumentSpan(offset, document, begin, end, is_closed, *place))
             offset += size_in_row
         return row_spans
