@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from itertools import chain
 from pathlib import Path
@@ -37,6 +38,7 @@ from streamplug.index import (
 from streamplug.interfaces import (
     Column,
     Compression,
+    EncodedRows,
     Format,
     RowPiece,
     ShardWriter,
@@ -362,8 +364,8 @@ class Writer(Configurable, section="writer"):
         self._packed: list[RowPiece] = []
         self._row_sizes: list[Int64] = []  # of rows written in batches, or packed
         self._num_rows = 0  # number of those rows
-        self._unpacked: list[RowPiece] = []
-        self._single_sizes: list[int] = []  # of rows written singly, not yet packed
+        self._unpacked: list[RowPiece] = []  # of rows written in batches
+        self._singles: list[tuple[Sequence[RowPiece], int]] = []  # not packed, with their sizes
         self._size = self._rows.base_size
         self._max_singles = min(self._max_samples, _MAX_UNPACKED_PIECES)
 
@@ -377,13 +379,13 @@ class Writer(Configurable, section="writer"):
             EncodeError: If its columns differ, or a value cannot be stored.
             WriterError: If the data set is complete, or was given up after an error.
         """
-        row, size = self._encode(sample)
-        cost = size + self._overhead
-        if self._size + cost > self._max_bytes or len(self._single_sizes) >= self._max_singles:
+        row = self._encode(sample)
+        cost = row[1] + self._overhead
+        if self._size + cost > self._max_bytes or len(self._singles) >= self._max_singles:
             self._pack_or_flush(cost)
-        self._unpacked += row
-        self._single_sizes.append(size)
+        # At last, in one step: a call that is interrupted, as by Ctrl+C, adds all of a row or nothing.
         self._size += cost
+        self._singles.append(row)
 
     def write_batch(self, columns: Mapping[str, Any]) -> None:
         """Write many samples, given by columns; arrays of fixed-size columns are written without conversion.
@@ -397,11 +399,18 @@ class Writer(Configurable, section="writer"):
             WriterError: If the data set is complete, or was given up after an error.
         """
         data, sizes = self._encode_batch(columns)
-        if len(sizes):  # before any sample is added
-            largest = int(sizes.argmax())
-            self._check_max_size(int(sizes[largest]) + self._overhead, self.written[0] + largest)
-        if self._single_sizes:
+        if not len(sizes):
+            return
+        self._check_open()
+        largest = int(sizes.argmax())  # before any sample is added
+        self._check_max_size(int(sizes[largest]) + self._overhead, self.written[0] + largest)
+        if self._singles:
             self._pack()
+        with self._giving_up():
+            self._add_rows(data, sizes)
+
+    def _add_rows(self, data: EncodedRows, sizes: Int64) -> None:
+        """Add the encoded rows of a batch, in as many shards as they need."""
         ends = np.cumsum(sizes + self._rows.row_overhead)
         bytes_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         first = 0
@@ -430,7 +439,7 @@ class Writer(Configurable, section="writer"):
     def _pack_or_flush(self, cost: int) -> None:
         """Pack the collected rows, or start a new shard, to make room for a sample of `cost` bytes."""
         self._check_open()
-        number = self._num_rows + len(self._single_sizes)
+        number = self._num_rows + len(self._singles)
         if self._size + cost <= self._max_bytes and number < self._max_samples:
             self._pack()
             return
@@ -462,12 +471,14 @@ class Writer(Configurable, section="writer"):
             )
 
     def _pack(self) -> None:
-        if self._unpacked:
-            self._packed += self._rows.pack(self._unpacked)
-        self._row_sizes.append(np.array(self._single_sizes, np.int64))
-        self._num_rows += len(self._single_sizes)
-        self._unpacked, self._single_sizes = [], []
-        self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
+        with self._giving_up():
+            singles = chain.from_iterable(pieces for pieces, _ in self._singles)
+            if pieces := [*self._unpacked, *singles]:
+                self._packed += self._rows.pack(pieces)
+            self._row_sizes.append(np.array([size for _, size in self._singles], np.int64))
+            self._num_rows += len(self._singles)
+            self._unpacked, self._singles = [], []
+            self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
     def _enter(self, state: _State) -> None:
         self._state = state
@@ -484,18 +495,27 @@ class Writer(Configurable, section="writer"):
         if self._state is not expected:
             raise WriterError(f"{self._state.value}; make a new writer for another one")
 
-    def _flush(self) -> None:
-        self._enter(_State.FLUSHING)
+    @contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """Give the data set up if the block fails or is interrupted: some samples may be in it, or twice."""
         try:
-            self._write_shard()
-        except BaseException as error:
-            # Another thread that gives the data set up removes what this one writes.
-            if self._state.is_closed and isinstance(error, Exception):
-                self._check_state(_State.FLUSHING)
-            self._close(_State.ABORTED)  # of a batch, some samples may be in a shard already
+            yield
+        except BaseException:
+            self._close(_State.ABORTED)
             raise
-        self._check_state(_State.FLUSHING)
-        self._enter(_State.OPEN)
+
+    def _flush(self) -> None:
+        with self._giving_up():
+            self._enter(_State.FLUSHING)
+            try:
+                self._write_shard()
+            except Exception:
+                # Another thread that gives the data set up removes what this one writes.
+                if self._state.is_closed:
+                    self._check_state(_State.FLUSHING)
+                raise
+            self._check_state(_State.FLUSHING)
+            self._enter(_State.OPEN)
 
     def _write_shard(self) -> None:
         check_process(self._destination.process)
@@ -529,7 +549,7 @@ class Writer(Configurable, section="writer"):
     @property
     def written(self) -> tuple[int, int]:
         """Numbers of samples and of raw bytes so far."""
-        samples = self._samples + self._num_rows + len(self._single_sizes)
+        samples = self._samples + self._num_rows + len(self._singles)
         return samples, self._raw_bytes + self._size
 
     @property
@@ -547,8 +567,8 @@ class Writer(Configurable, section="writer"):
         if self._state is _State.FINISHED:
             return
         self._check_open()
-        try:
-            if self._num_rows or self._single_sizes:
+        with self._giving_up():
+            if self._num_rows or self._singles:
                 self._flush()
             self._enter(_State.FINISHING)
             extra = self._write_value_sizes()
@@ -559,9 +579,6 @@ class Writer(Configurable, section="writer"):
                 data = self._appended.extended_index(self._entries, extra)
             self._destination.write_index(data, durable=self._uploader.durable)
             self._uploader.put_index(data)
-        except BaseException:
-            self._abort()
-            raise
         self._close(_State.FINISHED)
 
     def _write_value_sizes(self) -> dict[str, Any]:
@@ -574,9 +591,6 @@ class Writer(Configurable, section="writer"):
         file, _ = write_shard_file(self._destination.folder, name, content, self._hashes, None)
         self._uploader.put(name)
         return {VALUE_SIZES: [file_entry(file)]}
-
-    def _abort(self) -> None:
-        self._close(_State.ABORTED)
 
     def _make_place(self) -> None:
         self._close(_State.REPLACED)
@@ -596,7 +610,7 @@ class Writer(Configurable, section="writer"):
         if error is None:
             self.finish()
         elif not self._state.is_closed:
-            self._abort()
+            self._close(_State.ABORTED)
 
 
 @suggest_keywords
