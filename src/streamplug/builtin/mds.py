@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from struct import Struct
 from types import CodeType
@@ -111,7 +112,8 @@ class Located(NamedTuple):
         return Located(self.begins[:, some], self.sizes[:, some])
 
 
-class _Run(NamedTuple):
+@dataclass(frozen=True)
+class _Run:
     """Adjacent columns of small plain values, copied as one, or a single column of any kind.
 
     Attributes:
@@ -126,15 +128,13 @@ class _Run(NamedTuple):
     columns: list[Column]
     at: list[int]
 
+    @cached_property
     def dtype(self) -> np.dtype[Any] | None:
         """Return a structured dtype of the columns, or that of the only one; None if that is not plain."""
         dtypes = [column.encoding.dtype for column in self.columns]
         if len(dtypes) == 1:
             return dtypes[0] if _is_plain(self.columns[0].encoding) else None
         return np.dtype([(str(n), dtype) for n, dtype in enumerate(dtypes)])
-
-
-_Planned = list[tuple[_Run, "np.dtype[Any] | None"]]
 
 
 class MDSLayout(MultiShardReader):
@@ -158,7 +158,7 @@ class MDSLayout(MultiShardReader):
         for column, size in zip(self.columns, self.fixed):
             self._places[column.name] = (after, offset)
             after, offset = (after + 1, 0) if size is None else (after, offset + size)
-        self._planned: tuple[Sequence[Column], _Planned] = ((), [])
+        self._planned: tuple[Sequence[Column], list[_Run]] = ((), [])
 
     def take(
         self,
@@ -255,7 +255,8 @@ class MDSLayout(MultiShardReader):
     ) -> list[ColumnValues]:
         """Return the values of each column; raise `ColumnError` if one cannot be decoded."""
         decoded_columns: list[ColumnValues] = [[]] * len(columns)
-        for run, dtype in self._runs(columns):
+        for run in self._runs(columns):
+            dtype = run.dtype
             if dtype is None:
                 decoded_columns[run.at[0]] = self._column(data, located, run.columns[0])
                 continue
@@ -274,10 +275,10 @@ class MDSLayout(MultiShardReader):
         except Exception as error:
             raise ColumnError(column) from error
 
-    def _runs(self, columns: Sequence[Column]) -> _Planned:
+    def _runs(self, columns: Sequence[Column]) -> list[_Run]:
         planned, runs = self._planned
         if planned is not columns:
-            runs = [(run, run.dtype()) for run in self._find_runs(columns)]
+            runs = self._find_runs(columns)
             self._planned = (columns, runs)
         return runs
 

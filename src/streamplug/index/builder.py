@@ -154,9 +154,9 @@ class IndexBuilder:
             stored = _check_file(entry.get(f"zip_{role}"), f"zip_{role}")
             if stored is not None and schema.compression is None:
                 raise InvalidIndexError(f"zip_{role} is given, but no compression")
-            files[f"raw_{role}"] = raw
+            files[f"raw_{role}"] = _columns_of(raw)
             if stored is not None:
-                files[f"zip_{role}"] = stored
+                files[f"zip_{role}"] = _columns_of(stored)
         self.extend(number, (samples,), files)
         return number
 
@@ -278,7 +278,7 @@ def _check_number(value: object, what: str) -> int:
     return value
 
 
-def _check_file(value: object, what: str) -> FileColumns | None:
+def _check_file(value: object, what: str) -> FileInfo | None:
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -288,9 +288,14 @@ def _check_file(value: object, what: str) -> FileColumns | None:
     hashes = {} if hashes is None else hashes  # mosaicml-streaming reads null, and no missing key
     if not isinstance(hashes, dict) or not all(isinstance(h, str) and h for h in hashes.values()):
         raise InvalidIndexError(f"{what}.hashes must map names to hex digests, got {hashes!r:.60}")
-    name = validate_basename(normalize_basename(value.get("basename")), what)
-    digests = {key: (_encode_utf8(digest),) for key, digest in hashes.items()}
-    return FileColumns((_encode_utf8(name),), (size,), digests)
+    return FileInfo(
+        validate_basename(normalize_basename(value.get("basename")), what), size, hashes
+    )
+
+
+def _columns_of(file: FileInfo) -> FileColumns:
+    digests = {name: (digest.encode(errors="replace"),) for name, digest in file.hashes.items()}
+    return FileColumns((file.basename.encode(),), (file.bytes,), digests)
 
 
 def parse_files(value: object, what: str) -> list[FileInfo]:
@@ -306,10 +311,5 @@ def parse_files(value: object, what: str) -> list[FileInfo]:
         file = _check_file(entry, f"{what}[{number}]")
         if file is None:
             raise InvalidIndexError(f"{what}[{number}] must be an object, got null")
-        hashes = {name: digest[0].decode() for name, digest in file.digests.items()}
-        files.append(FileInfo(file.names[0].decode(), file.sizes[0], hashes))
+        files.append(file)
     return files
-
-
-def _encode_utf8(text: str) -> bytes:
-    return text.encode(errors="replace")

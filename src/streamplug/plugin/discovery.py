@@ -195,19 +195,19 @@ def _load_entry_point(point: EntryPoint) -> list[PluginEntry]:
             f"a distribution in {point.dist.locate_file('')} has the plugin {point.name!r} but no name in "
             "its metadata: remove its .dist-info directory and install it again"
         )
-        return [replace(plugin, status=BROKEN, reason=reason)]
-    if reason := excluded_reason(point):
-        return [replace(plugin, status=BROKEN, reason=reason)]
-    # One manager per plugin: a common one would drop the second of two plugins of one name, and
-    # refuse two distributions that name the same module.
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(sys.modules[__name__])
-    try:
-        manager.register(point.load())
-        return list(_entries_of(manager, plugin))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - one plugin must not stop others
-        reason = f"{type(error).__name__}: {error}"
-        return [replace(plugin, status=BROKEN, reason=reason)]
+    else:
+        reason = excluded_reason(point)
+    if not reason:
+        # One manager per plugin: a common one would drop the second of two plugins of one name, and
+        # refuse two distributions that name the same module.
+        manager = pluggy.PluginManager(PROJECT)
+        manager.add_hookspecs(sys.modules[__name__])
+        try:
+            manager.register(point.load())
+            return list(_entries_of(manager, plugin))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - one plugin must not stop others
+            reason = f"{type(error).__name__}: {error}"
+    return [replace(plugin, status=BROKEN, reason=reason)]
 
 
 def _entries_of(manager: pluggy.PluginManager, plugin: PluginEntry) -> Iterator[PluginEntry]:
@@ -224,15 +224,20 @@ def _entries_of(manager: pluggy.PluginManager, plugin: PluginEntry) -> Iterator[
 def _entries_of_provider(provider: Provider, plugin: PluginEntry) -> Iterator[PluginEntry]:
     kind = KINDS.get(provider.kind)
     for name in provider.names:
-        entry = replace(plugin, kind=provider.kind, name=name, target=provider.target)
-        entry = replace(entry, manifest=provider.manifest if name == provider.name else "")
+        reason = ""
         if kind is None:
             reason = f"unknown kind {provider.kind!r}; expected one of {', '.join(KINDS)}"
-            entry = replace(entry, status=REJECTED, reason=reason)
         elif name in kind.builtin:
             reason = f"{name!r} is a built-in {kind.name}; built-in names are reserved"
-            entry = replace(entry, status=REJECTED, reason=reason)
-        yield entry
+        yield replace(
+            plugin,
+            kind=provider.kind,
+            name=name,
+            target=provider.target,
+            status=REJECTED if reason else OK,
+            reason=reason,
+            manifest=provider.manifest if name == provider.name else "",
+        )
 
 
 def _check_providers(returned: object) -> list[Provider]:

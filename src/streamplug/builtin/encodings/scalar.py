@@ -98,8 +98,7 @@ class _Float(_Scalar):
                 stored = np.array(value, self.dtype)
         except OverflowError:
             raise self._too_large(value) from None
-        # What is infinite is of a type that can be.
-        if np.isinf(stored) and not (isinstance(value, (float, np.floating)) and np.isinf(value)):
+        if _has_overflowed(stored, value):
             raise self._too_large(value)
         return stored.tobytes()
 
@@ -211,9 +210,7 @@ class StrFloat(_Text):
             stored = float(number)
         except OverflowError:
             stored = math.inf
-        if math.isinf(stored) and not (
-            isinstance(number, (float, np.floating)) and np.isinf(number)
-        ):
+        if _has_overflowed(stored, number):
             raise EncodeError(
                 f"str_float takes the numbers of float64, got {short_repr(value)}; store it as str_int or "
                 "str_decimal"
@@ -250,6 +247,13 @@ def _real(encoding: str, value: Any) -> Any:
     if not isinstance(number, _REAL_TYPES) or isinstance(number, np.timedelta64):
         raise wrong_type_error(encoding, "a real number", value)
     return number
+
+
+def _has_overflowed(stored: Any, number: Any) -> bool:
+    """Return whether what is stored of a finite number is infinite."""
+    # What is infinite is of a type that can be.
+    was_infinite = isinstance(number, (float, np.floating)) and np.isinf(number)
+    return bool(np.isinf(stored)) and not was_infinite
 
 
 def _item(value: Any) -> Any:
