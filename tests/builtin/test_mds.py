@@ -364,6 +364,22 @@ def test_values_of_no_bytes_are_written_in_batches(long):
     assert (b"".join(pieces_of(data)), sizes.tolist()) == (b"".join(rows), list(map(len, rows)))
 
 
+class Table(dict[str, Any]):
+    """Columns by name, as in a data frame of pandas."""
+
+    def keys(self) -> Any:
+        return np.array(list(super().keys()))
+
+
+def test_names_of_columns_may_be_an_array():
+    it = writer({"a": "int", "b": "str"})
+    data, sizes = it.encode_batch(Table(a=[1, 2], b=["x", "yy"]))
+    rows = [it.encode(Table(a=1, b="x")), it.encode({"a": 2, "b": "yy"})]
+    assert (b"".join(pieces_of(data)), sizes.tolist()) == (b"".join(rows), list(map(len, rows)))
+    with pytest.raises(EncodeError, match=r"missing: \['b'\]; unknown: \['c', 'd'\]$"):
+        it.encode_batch(Table(a=[1], c=[2], d=[3]))
+
+
 @pytest.mark.parametrize("value", ["text", 5, np.float32(1), None])
 def test_what_an_encoding_returns_instead_of_bytes_is_refused(value):
     it = MDS().writer([Column("x", "any", Whatever())], WriteSettings(None, (), None))

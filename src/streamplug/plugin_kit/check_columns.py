@@ -20,14 +20,15 @@ def check_names(columns: Mapping[str, Any], names: AbstractSet[str]) -> None:
         EncodeError: If columns are missing or unknown.
     """
     try:
-        if columns.keys() == names:
-            return
+        keys = set(columns.keys())  # those of a table may be an array, which compares elements
     except AttributeError:
         raise EncodeTypeError(
             f"a sample maps column names to values, got {type(columns).__name__}: {columns!r:.80}"
         ) from None
-    missing = sorted(names - columns.keys())
-    unknown = sorted(map(str, columns.keys() - names))
+    if keys == names:
+        return
+    missing = sorted(names - keys)
+    unknown = sorted(map(str, keys - names))
     raise EncodeError(
         f"a sample must have the columns {sorted(names)}"
         + (f"; missing: {missing}" if missing else "")
