@@ -24,7 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamplug.errors import CorruptShardError, EncodeError, InvalidIndexError
+from streamplug.errors import (
+    CorruptShardError,
+    EncodeError,
+    InvalidIndexError,
+    StreamplugError,
+)
 from streamplug.interfaces import (
     Column,
     EncodedRows,
@@ -633,7 +638,7 @@ class MDSShardWriter(ShardWriter):
             if size is None:
                 encoded = [body if type(body) is bytes else encoded_bytes(body) for body in encoded]
         except Exception as error:
-            raise unencodable_error(column.name, values, error) from error
+            raise _batch_error(column, values, error) from error
         source = f"column {column.name!r}: encode_batch of {type(column.encoding).__name__}"
         if not isinstance(encoded, np.ndarray):
             encoded = list(encoded)
@@ -675,6 +680,18 @@ class MDSShardWriter(ShardWriter):
         offsets[1:] += np.cumsum(sizes)
         header = np.concatenate([[len(sizes)], offsets]).astype(_U32)
         return {"data": [header.tobytes(), self._config, *parts]}
+
+
+def _batch_error(column: Column, values: Any, error: Exception) -> StreamplugError:
+    """Return the error for the values of a batch; it names the first that is refused with this error."""
+    for number, value in enumerate(values):
+        try:
+            encoded_bytes(column.encoding.encode(value))
+        except Exception as single:  # noqa: BLE001 - encodings can raise anything
+            if type(single) is type(error) and str(single) == str(error):
+                named = unencodable_error(column.name, value, single)
+                return type(named)(f"{named} (value {number} of the batch)")
+    return unencodable_error(column.name, values, error)
 
 
 def _has_integers(encoding: Encoding) -> bool:
