@@ -681,7 +681,7 @@ def test_no_index_names_a_shard_whose_upload_failed_although_the_error_was_caugh
             errors.append(str(error))
     assert errors[0] == "shard.00001.mds: no"
     assert set(errors[1:]) == {
-        "the data set was given up after an error; make a new writer for another one"
+        f"file://{tmp_path}/far: the data set was given up after an error; make a new writer for another one"
     }
     with pytest.raises(WriterError, match=r"given up after an error"):
         writer.finish()

@@ -493,7 +493,9 @@ class Writer(Configurable, section="writer"):
 
     def _check_state(self, expected: _State) -> None:
         if self._state is not expected:
-            raise WriterError(f"{self._state.value}; make a new writer for another one")
+            raise WriterError(
+                f"{self._destination.url}: {self._state.value}; make a new writer for another one"
+            )
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:
