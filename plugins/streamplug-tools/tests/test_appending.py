@@ -97,6 +97,25 @@ def test_calls_at_once_all_add_their_samples(tmp_path, write, read, monkeypatch)
     assert sorted(read(tmp_path / "set")["id"]) == [*range(5), *range(10, 50)]
 
 
+def test_a_call_adds_to_the_data_set_that_another_one_has_just_made(
+    place, tmp_path, write, read, monkeypatch
+):
+    first = write(tmp_path / "first", range(10), compression="gz")
+    second = write(tmp_path / "second", range(10, 20))
+    check = appending.check_only_appended
+
+    def check_after_another_call(home):
+        monkeypatch.setattr(appending, "check_only_appended", check)
+        append(first, to(place))
+        check(home)
+
+    monkeypatch.setattr(appending, "check_only_appended", check_after_another_call)
+    assert append(second, to(place)).samples == 20
+    assert read(place)["id"].tolist() == list(range(20))
+    entries = json.loads(open_storage(place).read("index.json"))["shards"]
+    assert {entry["compression"] for entry in entries} == {"gz"}
+
+
 def test_a_data_set_that_a_writer_has_is_not_changed(tmp_path, write, read):
     columns = {"id": "int"}
     place = write(tmp_path / "set", range(5), columns)

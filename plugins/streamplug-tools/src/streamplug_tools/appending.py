@@ -106,7 +106,8 @@ def append(
             raise ConfigError(f"{home.url} is a source; append other data sets to it")
         if existing is None:
             check_only_appended(home)
-        elif len(existing[0]):
+            existing = _read_index(home)  # of a call that has made the data set meanwhile
+        if existing is not None and len(existing[0]):
             schema = existing[0].schema(len(existing[0]) - 1)
             output = _like(output, schema)
             columns = _encodings_of(schema, job, columns, home)

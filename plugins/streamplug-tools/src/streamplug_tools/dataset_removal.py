@@ -130,9 +130,10 @@ def check_empty(storage: Storage) -> None:
 
 
 def check_only_appended(storage: Storage) -> None:
-    """Raise OutputExistsError if there are other files than those of appends that were cut off."""
+    """Raise OutputExistsError if there are other files than those of appends, which may be at work."""
     keys = (info.key for info in storage.list(""))
-    others = (key for key in keys if key != APPEND_LOCK and not _APPENDED_FILE.fullmatch(key))
+    ours = (APPEND_LOCK, INDEX_NAME)
+    others = (key for key in keys if key not in ours and not _APPENDED_FILE.fullmatch(key))
     _refuse(storage, others)
 
 
