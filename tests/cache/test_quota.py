@@ -260,6 +260,17 @@ def test_a_limit_that_is_too_small_for_what_is_read_is_told_once(tmp_path, caplo
     assert "cache_limit=100 is less than the shards in use at once" in record.getMessage()
 
 
+def test_a_limit_is_not_called_too_small_where_the_disk_is_full(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(room_module, "_warned", set())
+    monkeypatch.setattr(room_module, "_RECENT_USE_SECONDS", 600)
+    room = CacheQuota(tmp_path, 100)
+    put(room, "a", 40)
+    room.shrink(40)
+    (record,) = caplog.records
+    assert "room for 40 bytes on a full disk is less than the shards" in record.getMessage()
+    assert "make room on the disk, or lower" in record.getMessage()
+
+
 def test_a_full_disk_makes_a_limited_cache_smaller(tmp_path):
     room = CacheQuota(tmp_path, 100)
     for name in "abc":

@@ -344,11 +344,14 @@ class CacheQuota:
     def _warn_once(self) -> None:
         if self.root not in _warned:
             _warned.add(self.root)
+            usable = self._usable_bytes()
+            is_full = usable != self.limit
             _LOG.warning(
-                "%s: cache_limit=%s is less than the shards in use at once: shards are evicted before they "
-                "are read, and downloaded again; raise it, or lower predownload= or the number of workers",
+                "%s: %s is less than the shards in use at once: shards are evicted before they are read, and "
+                "downloaded again; %s, or lower predownload= or the number of workers",
                 self.root,
-                self.limit,
+                f"room for {usable} bytes on a full disk" if is_full else f"cache_limit={usable}",
+                "make room on the disk" if is_full else "raise it",
             )
 
 

@@ -21,6 +21,8 @@ K = TypeVar("K", bound=Hashable)
 
 _MAX_BLOCKS_PER_FILL = 8
 """Maximum number of blocks added per `fill`, which must not delay the consumer; starts at 1."""
+_MAX_QUEUED_JOBS = 512
+"""Number of unfinished jobs from which on no block is added to a window that adapts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,6 @@ class PrefetchLimits:
     max_running: int = 8  # concurrent jobs
     max_samples: int | None = None  # samples after the current block, exceeded by less than a block
     bytes_in_flight: int = 32 << 20  # doubled, up to `bytes`, when the consumer waits
-    max_queued: int = 512  # jobs in flight
 
     @classmethod
     def common(cls, limits: Iterable[PrefetchLimits]) -> PrefetchLimits:
@@ -326,7 +327,7 @@ class PrefetchWindow(Generic[B, K]):
         is_busy = (
             queue.unfinished >= 2 * limits.max_running and queue.weight >= self._max_bytes_in_flight
         )
-        return not is_busy and queue.unfinished < limits.max_queued
+        return not is_busy and queue.unfinished < _MAX_QUEUED_JOBS
 
     def pop(
         self, *, alone: bool
