@@ -194,6 +194,26 @@ def test_a_set_that_was_written_again_is_unpacked_again(packed):
     assert numbers(packed) == list(range(1000, 1000 + COUNT))
 
 
+def test_unpacked_shards_of_an_earlier_version_go_when_no_one_has_opened_it_for_long(packed):
+    unpacked = source_cache_dir(str(packed))
+
+    def open_version(number: int) -> Path:
+        before = set(unpacked.glob("shards-*"))
+        os.utime(packed / "index.json", (number, number))
+        assert numbers(packed) == list(range(COUNT))
+        (made,) = set(unpacked.glob("shards-*")) - before
+        return made
+
+    first, second = open_version(1), open_version(2)
+    assert first.exists()
+    os.utime(first, (0, 0))
+    third = open_version(3)
+    assert set(unpacked.glob("shards-*")) == {second, third}
+    os.utime(third, (0, 0))
+    assert numbers(packed) == list(range(COUNT))
+    assert third.stat().st_mtime > 0
+
+
 def test_raw_shards_beside_compressed_ones_are_read_and_need_no_cache(packed):
     for path in packed.glob("*.gz"):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))

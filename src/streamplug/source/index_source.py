@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2s
 from pathlib import Path
@@ -52,6 +56,9 @@ if TYPE_CHECKING:
 
 
 _FIRST_READ_BYTES = 1 << 20
+_KEPT_SECONDS = (
+    7 * 24 * 3600
+)  # time after which decompressed shards of earlier versions are removed
 
 Parse = Callable[[bytes, str], Index]
 
@@ -306,4 +313,17 @@ def _unpack_dirs(stream: Stream, index: Index, derived: Path | None) -> tuple[Pa
     written = (stream.directory / INDEX_NAME).stat()
     # A rewritten data set has a different index.json, at least in its modification time.
     version = f"{index.digest} {written.st_size} {written.st_mtime_ns}".encode()
-    return root, root / f"shards-{blake2s(version, digest_size=8).hexdigest()}"
+    unpacked = root / f"shards-{blake2s(version, digest_size=8).hexdigest()}"
+    _remove_old_versions(unpacked)
+    return root, unpacked
+
+
+def _remove_old_versions(unpacked: Path) -> None:
+    """Remove the raw shards of other versions of a data set that no one has opened for a week."""
+    with suppress(OSError):  # it does not exist yet, or is another user's
+        os.utime(unpacked)
+    for path in unpacked.parent.glob("shards-*"):
+        with suppress(FileNotFoundError):  # removed by another process
+            # Until then, a process that has opened an earlier version may be reading it.
+            if path != unpacked and time.time() - path.stat().st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
