@@ -1,4 +1,4 @@
-"""Programs that catch Ctrl+C and complete what they have written so far."""
+"""Programs that catch Ctrl-C and complete what they have written so far."""
 
 from __future__ import annotations
 

@@ -383,7 +383,7 @@ class Writer(Configurable, section="writer"):
         cost = row[1] + self._overhead
         if self._size + cost > self._max_bytes or len(self._singles) >= self._max_singles:
             self._pack_or_flush(cost)
-        # At last, in one step: a call that is interrupted, as by Ctrl+C, adds all of a row or nothing.
+        # At last, in one step: a call that is interrupted, as by Ctrl-C, adds all of a row or nothing.
         self._size += cost
         self._singles.append(row)
 
