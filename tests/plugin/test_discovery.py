@@ -201,7 +201,8 @@ def test_a_distribution_for_other_versions_of_the_core_is_broken(good, requireme
     metadata = good.root / "other-0.3.dist-info" / "METADATA"
     metadata.write_text(f"{metadata.read_text()}Requires-Dist: {requirement}\n")
     entries = good.root / "other-0.3.dist-info" / "entry_points.txt"
-    entries.write_text(f"{entries.read_text()}[streamplug.commands]\nodd = other.hooks:x\n")
+    more = "[streamplug.commands]\nodd = other.hooks:x\n[streamplug.names]\nOdd = other.hooks:x\n"
+    entries.write_text(entries.read_text() + more)
     lines = good.run("rows()").splitlines()
     listed = [line for line in lines if line.startswith("other 0.3")]
     said = f"it needs {requirement}, and streamplug 0.1.0 is installed: upgrade one of them"
@@ -209,6 +210,8 @@ def test_a_distribution_for_other_versions_of_the_core_is_broken(good, requireme
     assert "good 1.0 | encoding | fein | ok | " in lines
     command = "from streamplug.cli.app import load_command; print(load_command('odd').short_help)"
     assert (said in good.run(command)) == is_refused
+    name = "import streamplug\ntry: streamplug.Odd\nexcept Exception as error: print(error)"
+    assert (f"Odd is in other: {said}" in good.run(name)) == is_refused
 
 
 @pytest.mark.parametrize("metadata", [None, "", "Version: 1.0\n"])

@@ -321,6 +321,8 @@ def _load_added(group: str, kind: str, name: str, shown: str) -> Any:
             raise ImportError(
                 f"{shown} is in {distribution_of(point)}, which is disabled: {reason}"
             )
+        if reason := excluded_reason(point):
+            raise ImportError(f"{shown} is in {distribution_of(point)}: {reason}")
         return point.load()
     if distribution := load_catalog().get(kind, {}).get(name):
         raise ImportError(
