@@ -173,11 +173,20 @@ class OpenShard:
     def set_places(
         self, values: Sequence[ColumnValues], shards: Iterable[OpenShard], rows: Int64
     ) -> None:
-        """Tell lazy values where they are stored; `values` are those of each column, of uniform shards."""
-        if self.lazy_columns:
-            named = zip((column.name for column in self.columns), values)
-            lazy = [(name, of_column) for name, of_column in named if name in self.lazy_columns]
-            set_places(lazy, shards, rows.tolist())
+        """Tell lazy values where they are stored.
+
+        Args:
+            values: Values of each column, of uniform shards.
+            shards: The shard of each sample.
+            rows: Number of each sample in its shard.
+        """
+        if not self.lazy_columns:
+            return
+        places = list(zip(shards, rows.tolist()))
+        for column, of_column in zip(self.columns, values):
+            if column.name in self.lazy_columns:
+                for value, (shard, row) in zip(of_column, places):
+                    _set_place(value, shard.where, shard.name_of, row, column.name)
 
     def populate(self) -> None:
         """Map all pages of its files, because most of its samples will be read."""
@@ -468,22 +477,6 @@ class ValuePlace:
         named = f" ({name})" if name else ""
         item = "" if self._item is None else f", item {self._item}"
         return f"{self._where}: sample {self._row}{named}, column {self._column!r}{item}"
-
-
-def set_places(
-    columns: Iterable[tuple[str, ColumnValues]], shards: Iterable[OpenShard], rows: Sequence[int]
-) -> None:
-    """Tell the lazy values of some columns where they are stored.
-
-    Args:
-        columns: Names and values of the columns.
-        shards: The shard of each sample.
-        rows: Number of each sample in it.
-    """
-    shards = list(shards)
-    for column, values in columns:
-        for value, shard, row in zip(values, shards, rows):
-            _set_place(value, shard.where, shard.name_of, row, column)
 
 
 def place_row(read: Callable[[int], Sample], shard: OpenShard) -> Callable[[int], Sample]:
