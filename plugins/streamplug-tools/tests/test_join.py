@@ -86,7 +86,7 @@ def test_what_cannot_be_joined_is_refused(source, others, tmp_path, write):
     for sources, by, columns, said in (
         ([source], "id", Columns(), "give two data sets or more"),
         ([source, source], "id", Columns(), "both have a column 'name'; drop it"),
-        ([source, twice], "id", Columns(), "samples 3 and 4 both have the key .*199"),
+        ([source, twice], "id", Columns(), "samples 3 and 4 both have .*199.*streamplug dedup"),
         ([source, others[0]], "id", Columns(drop=["half"]), "no column is taken of .*evens"),
         ([source, others[0]], "id", Columns(select=["halves"]), "Did you mean 'half'"),
         ([source, others[0]], "id", Columns(encodings={"halves": "str"}), "Did you mean 'half'"),

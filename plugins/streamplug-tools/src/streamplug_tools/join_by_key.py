@@ -340,5 +340,6 @@ def _first_repeated(keys: list[Any] | NDArray[Any]) -> int | None:
 def _repeated(url: str, one: Any, other: Any, key: list[Any] | NDArray[Any]) -> ConfigError:
     [shown] = key if isinstance(key, list) else key.tolist()
     return ConfigError(
-        f"{url}: samples {one} and {other} both have the key {shown!r:.80}; only those of the first set may"
+        f"{url}: samples {one} and {other} both have the key {shown!r:.80}, and only those of the first set "
+        "may: write the first of each key with streamplug dedup"
     )

@@ -251,7 +251,8 @@ class _Run:
             for number, key in zip(numbers.tolist(), keys):
                 if _has_nan(key):
                     raise ConfigError(
-                        f"sample {number} has the key {key!s:.80}, which has no place in an order"
+                        f"sample {number} has the key {key!s:.80}, which has no place in an order: give such "
+                        "samples another one, such as None (None if KEY != KEY else KEY)"
                     )
         self._numbers.append(numbers)
         if array is not None:
