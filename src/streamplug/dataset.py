@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import index as as_index
@@ -24,6 +23,7 @@ from streamplug.read import SampleReader, promote_numbers
 from streamplug.run import (
     Block,
     Feed,
+    Loop,
     Monitor,
     OrderOptions,
     Part,
@@ -299,15 +299,12 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
     @property
     def samples_per_stream(self) -> Int64:
         """Number of samples of each stream, shape ``[num_streams]``."""
-        starts = self._session.reader.starts
-        return np.diff([int(starts[shard]) for shard in self._session.reader.stream_shards])
+        return np.array(self._session.run.planner.streams.sizes)
 
     @property
     def shards_per_stream(self) -> Int64:
         """Number of shards of each stream, shape ``[num_streams]``."""
-        return np.array(
-            [end - begin for begin, end in pairwise(self._session.reader.stream_shards)]
-        )
+        return np.diff(self._session.reader.stream_shards)
 
     @property
     def batch_size(self) -> int | None:
@@ -461,15 +458,17 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
     def _get_each(self, block: Block) -> list[Sample]:
         """Get the samples of a block one by one; other errors than ours get a note with the sample."""
         samples = []
-        for step, sample in block.samples():
-            try:
-                samples.append(self[sample])
-            except Exception as error:
-                if not isinstance(error, StreamplugError):
-                    part = self._session.part
-                    epoch = -1 if part is None else part.epoch
-                    add_note(error, f"raised for {self._session.describe(sample, epoch, step)}")
-                raise
+        for step, ids in block.ids_by_step():
+            for sample in ids.tolist():
+                try:
+                    samples.append(self[sample])
+                except Exception as error:
+                    if not isinstance(error, StreamplugError):
+                        part = self._session.part
+                        epoch = -1 if part is None else part.epoch
+                        where = self._session.describe(sample, epoch, step)
+                        add_note(error, f"raised for {where}")
+                    raise
         return samples
 
     @property
@@ -526,21 +525,14 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         Raises:
             ConfigError: If a subclass yields more or fewer samples than the order has.
         """
-        session = self._session
-        by_any_thread = self.may_read_ahead
-        with (
-            session.looping(session.begin()) as loop,
-            session.telling(loop, by_any_thread=by_any_thread),
-        ):
+        with self._own_loop() as loop:
             yield from self.samples_of(loop)
 
     def samples_of(self, part: Part) -> Iterator[tuple[Sample, np.random.Generator]]:
         """Yield the samples of `part`, which the session was told, as `samples_with_rng`."""
-        session = self._session
-        rng = SampleRng(session.run.options.shuffle_seed)
-        blocks = part.blocks = deque[Block]()
+        session, rng = self._session, SampleRng(self.shuffle_seed)
         global_step = lambda step: session.run.global_step(part.epoch, step, session.world)  # noqa: E731
-        places = _places(part.epoch, blocks, global_step)
+        places = _places(part.epoch, part.read_batches(), global_step)
         for sample in self:
             if (place := next(places, None)) is None:
                 raise _one_to_one(self)
@@ -562,18 +554,34 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
             num_threads: As for `batches`.
 
         Raises:
-            ConfigError: As for `batches`.
+            ConfigError: As for `batches`, or if a subclass yields more batches than the order has.
         """
+        with self._own_loop() as loop:
+            yield from self.batches_of(loop, batch_size, num_threads=num_threads)
+
+    def batches_of(
+        self, part: Part, batch_size: int | None = None, *, num_threads: int = 0
+    ) -> Iterator[tuple[dict[str, ColumnValues], np.random.Generator]]:
+        """Yield the batches of `part`, which the session was told, as `batches_with_rng`."""
+        session, rng = self._session, SampleRng(self.shuffle_seed)
+        read = part.read_batches()
+        for batch in self.batches(batch_size, num_threads=num_threads):
+            if (place := next(read, None)) is None:
+                raise ConfigError(
+                    f"{type(self).__name__}.batches must yield one batch per step, in order, for random "
+                    "generators that belong to batches; change batches in the transform"
+                )
+            yield batch, rng.of_batch(part.epoch, place[0], session.world.rank)
+
+    @contextmanager
+    def _own_loop(self) -> Iterator[Loop]:
+        """Begin a loop, for which the next read is."""
         session = self._session
-        rng = SampleRng(session.run.options.shuffle_seed)
-        by_any_thread = self.may_read_ahead
         with (
             session.looping(session.begin()) as loop,
-            session.telling(loop, by_any_thread=by_any_thread),
+            session.telling(loop, by_any_thread=self.may_read_ahead),
         ):
-            for batch in self.batches(batch_size, num_threads=num_threads):
-                epoch, step = loop.latest_place()
-                yield batch, rng.of_batch(epoch, step, session.world.rank)
+            yield loop
 
     def state_dict(
         self, num_samples: int | None = None, from_beginning: bool = True
@@ -821,14 +829,12 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
 
 
 def _places(
-    epoch: int, blocks: deque[Block], global_step: Callable[[int], int]
+    epoch: int, batches: Iterator[tuple[int, Int64]], global_step: Callable[[int], int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield epoch, step and sample id of each sample of some blocks, which it removes from the left."""
-    while blocks:
-        latest = number = -1
-        for step, sample_id in blocks.popleft().samples():
-            if step != latest:
-                latest, number = step, global_step(step)
+    """Yield epoch, global step and sample id of each sample of batches, whose steps and ids are given."""
+    for step, ids in batches:
+        number = global_step(step)
+        for sample_id in ids.tolist():
             yield epoch, number, sample_id
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from functools import partial
 from itertools import chain
 from operator import itemgetter
@@ -119,6 +120,24 @@ def test_numbers_are_the_same_with_workers(folder, how, workers, persistent):
     assert len({x for step in alone for _, x in step}) == 2 * SIZE
     made = loader(folder, how, num_workers=workers, persistent_workers=persistent)
     assert steps(made, epochs=2) == alone
+
+
+class BatchesAhead(StreamingDataset):
+    def batches(self, batch_size=None, *, num_threads=0):
+        ahead = deque()
+        for batch in super().batches(batch_size, num_threads=num_threads):
+            ahead.append(batch)
+            if len(ahead) > 2:
+                yield ahead.popleft()
+        yield from ahead
+
+
+@pytest.mark.parametrize("how", list(BATCHES))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_numbers_are_the_same_if_batches_are_read_ahead(folder, how, workers):
+    data = make(folder, cls=BatchesAhead)
+    made = StreamingDataLoader(data, **BATCHES[how], num_workers=workers)
+    assert steps(made, epochs=2) == steps(loader(folder, how), epochs=2)
 
 
 def test_numbers_are_the_same_with_spawned_workers(folder):

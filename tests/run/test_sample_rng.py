@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from threading import Barrier
@@ -281,6 +282,36 @@ def test_samples_may_be_changed_on_the_way(folders, cls, factor):
 def test_other_numbers_of_samples_are_refused(folders, cls):
     with pytest.raises(ConfigError, match=rf"{cls.__name__}.__iter__ must yield one value per"):
         crops(make(folders, cls=cls))
+
+
+class BatchesAhead(StreamingDataset):
+    def batches(self, batch_size=None, *, num_threads=0):
+        ahead = deque()
+        for batch in super().batches(batch_size, num_threads=num_threads):
+            ahead.append(batch)
+            if len(ahead) > 3:
+                yield ahead.popleft()
+        yield from ahead
+
+
+class BatchesTwice(StreamingDataset):
+    def batches(self, batch_size=None, *, num_threads=0):
+        for batch in super().batches(batch_size, num_threads=num_threads):
+            yield batch
+            yield batch
+
+
+def test_batches_may_be_read_ahead(folders):
+    found, expected = (
+        [(batch["n"].tolist(), crop(rng)) for batch, rng in made.batches_with_rng()]
+        for made in (make(folders, cls=BatchesAhead), make(folders))
+    )
+    assert found == expected
+
+
+def test_more_batches_than_the_order_has_are_refused(folders):
+    with pytest.raises(ConfigError, match=r"BatchesTwice.batches must yield one batch per step"):
+        list(make(folders, cls=BatchesTwice).batches_with_rng())
 
 
 def test_views_have_them_too(folders):

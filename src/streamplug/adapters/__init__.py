@@ -8,7 +8,6 @@ from streamplug.plugin import lazy_names
 
 if TYPE_CHECKING:
     from streamplug.adapters.accelerate import check_division as check_division
-    from streamplug.adapters.collate import has_torch_dtype as has_torch_dtype
     from streamplug.adapters.rank_records import RankRecords as RankRecords
     from streamplug.adapters.rank_records import connect_to_store as connect_to_store
     from streamplug.adapters.rank_records import join_records as join_records
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from streamplug.adapters.torch import StreamingDataset as StreamingDataset
     from streamplug.adapters.torch_batches import TransformedCollate as TransformedCollate
     from streamplug.adapters.torch_batches import own_collate as own_collate
+    from streamplug.adapters.torch_collate import has_torch_dtype as has_torch_dtype
     from streamplug.adapters.torch_device import find_device as find_device
     from streamplug.adapters.torch_device import move_batches as move_batches
     from streamplug.adapters.torch_placement import TorchPlacement as TorchPlacement
@@ -31,10 +31,10 @@ else:
         __name__,
         {
             "accelerate": "check_division",
-            "collate": "has_torch_dtype",
             "rank_records": "RankRecords connect_to_store join_records last_position",
             "torch": "StreamingDataLoader StreamingDataset",
             "torch_batches": "TransformedCollate own_collate",
+            "torch_collate": "has_torch_dtype",
             "torch_device": "find_device move_batches",
             "torch_placement": "TorchPlacement worker_loop",
             "torch_transfers": "share_memory",

@@ -16,12 +16,6 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate, get_worker_info
 
-from streamplug.adapters.collate import (
-    UnequalArrays,
-    collate_columns,
-    collate_samples,
-    has_torch_dtype,
-)
 from streamplug.adapters.shared_memory import (
     MIN_SHARED_BYTES,
     PackedArrays,
@@ -30,6 +24,12 @@ from streamplug.adapters.shared_memory import (
     message_bytes,
     pack_strings,
     unpack_arrays,
+)
+from streamplug.adapters.torch_collate import (
+    UnequalArrays,
+    collate_columns,
+    collate_samples,
+    has_torch_dtype,
 )
 from streamplug.adapters.torch_transform import RandomTransform
 from streamplug.dataset import StreamingDataset
@@ -65,8 +65,9 @@ class BatchReader:
         self._shared_arrays = shared_arrays
         self._batch: list[Any] = []  # the latest, while it is taken
         self._rngs: ThreadRng  # of the loop that is read for
-        # A subclass may yield other samples than those of the order.
-        self._names_samples = type(dataset).__iter__ is StreamingDataset.__iter__
+        # A subclass may yield others than those of the order.
+        read = "batches" if collate is None else "__iter__"
+        self._names_samples = getattr(type(dataset), read) is getattr(StreamingDataset, read)
 
     @property
     def session(self) -> Session:
@@ -81,8 +82,7 @@ class BatchReader:
         if worker is not None:
             shared = self._shared_arrays[worker.id] if self._shared_arrays else None
             finish = partial(_pack, memory=shared)
-        if isinstance(self._transform, RandomTransform):
-            self._rngs = ThreadRng(self.session.run.options.shuffle_seed)
+        self._rngs = ThreadRng(self.session.run.options.shuffle_seed)
         with self.session.telling(part, by_any_thread=self.dataset.may_read_ahead):
             if self._uses_threads:
                 read = self._in_threads
@@ -105,24 +105,23 @@ class BatchReader:
         return sum(map(message_bytes, rest.values()))
 
     def _of_columns(self, part: Part) -> Generator[Any, None, None]:
-        transform = self._transform
-        finish: Callable[[Any], Any] = transform or partial(
-            collate_columns, collate=default_collate
-        )
+        transform, dataset, clock = self._transform, self.dataset, part.clock
+        value: Any  # columns, and their generator if the transform takes one
+        batches: Iterator[Any]
         states: Callable[[], AbstractContextManager[None]] = nullcontext
         if isinstance(transform, RandomTransform):
-            rng = self._rngs.rng
-            rank, states = self.session.world.rank, transform.states
-            finish = lambda columns: transform((columns, rng.of_batch(*part.latest_place(), rank)))  # noqa: E731
-        again = lambda _step, _ids, columns: finish(columns)  # noqa: E731
-        is_timed, clock = transform is not None, part.clock
-        for columns in self.dataset.batches(num_threads=self._threads):
+            batches, states = dataset.batches_of(part, num_threads=self._threads), transform.states
+        else:
+            batches = dataset.batches(num_threads=self._threads)
+        finish, again = transform or collate_columns, self._columns_again(part)
+        for value in batches:
+            columns = value[0] if isinstance(transform, RandomTransform) else value
             if self._is_kept(len(next(iter(columns.values())))):
-                if is_timed:
+                if transform is not None:
                     clock.enter(TRANSFORM)
                 with states():
-                    batch = self._call(part, part.latest_batch, finish, columns, again=again)
-                if is_timed:
+                    batch = self._call(part, part.latest_batch, finish, value, again=again)
+                if transform is not None:
                     clock.leave()
                 yield batch
 
@@ -198,13 +197,10 @@ class BatchReader:
         return batches
 
     def _make_of_columns(self, part: Part, step: int, ids: Int64, columns: Any) -> Any:
-        transform = cast("Callable[[Any], Any]", self._transform)
-        finish = transform
-        if isinstance(transform, RandomTransform):
-            rng, place = self._rngs.rng, (part.epoch, step, self.session.world.rank)
-            finish = lambda columns: transform((columns, rng.of_batch(*place)))  # noqa: E731
-        again = lambda _step, _ids, columns: finish(columns)  # noqa: E731
-        return self._call(part, lambda: (step, ids), finish, columns, again=again)
+        again = self._columns_again(part)
+        return self._call(
+            part, lambda: (step, ids), partial(again, step, ids), columns, again=again
+        )
 
     def _make_of_samples(self, part: Part, step: int, ids: Int64, samples: list[Any]) -> Any:
         collate = self._sample_collate()
@@ -248,9 +244,7 @@ class BatchReader:
 
     def _sample_collate(self) -> Callable[[list[Any]], Any]:
         collate = cast("Callable[[list[Any]], Any]", self._collate)
-        if collate is default_collate:
-            return partial(collate_samples, collate=default_collate)
-        return collate
+        return collate_samples if collate is default_collate else collate
 
     def _call(
         self,
@@ -303,6 +297,16 @@ class BatchReader:
         random = transform if isinstance(transform, RandomTransform) else None
         with random.states() if random is not None else nullcontext():
             return [transform(value) for value in map(self._with_rng(part, step), ids, samples)]
+
+    def _columns_again(self, part: Part) -> Callable[[int, Any, dict[str, ColumnValues]], Any]:
+        transform = self._transform
+        if isinstance(transform, RandomTransform):
+            epoch, rank, rngs = part.epoch, self.session.world.rank, self._rngs
+            return lambda step, _, columns: transform(
+                (columns, rngs.rng.of_batch(epoch, step, rank))
+            )
+        finish = transform or collate_columns
+        return lambda _, __, columns: finish(columns)
 
     def _one_again(self, part: Part) -> Callable[[int, Sequence[int], list[Any]], Any]:
         return lambda *place: self._transform_again(part, *place)[0]
@@ -358,7 +362,7 @@ class TransformedCollate:
             )
         changed = samples if self.transform is None else list(map(self.transform, samples))
         if self.collate is default_collate:
-            return collate_samples(changed, default_collate)
+            return collate_samples(changed)
         return _tensors(self.collate(changed))
 
 

@@ -71,14 +71,12 @@ class Block:
         """Leave the samples out that `batches` has not yielded."""
         self._is_truncated = True
 
-    def samples(self) -> Iterator[tuple[int, int]]:
-        """Yield step and sample id of each sample, until `truncate`."""
-        steps = np.repeat(self._steps, np.diff(self._offsets))
-        numbers = zip(steps.tolist(), self.ids.tolist())
-        for count, number in enumerate(numbers):
-            if self._is_truncated and count >= self._num_yielded:
+    def ids_by_step(self) -> Iterator[tuple[int, Int64]]:
+        """Yield the step and the sample ids of each batch that is not empty, until `truncate`."""
+        for step, part in self.places():
+            if self._is_truncated and part.start >= self._num_yielded:
                 return
-            yield number
+            yield step, self.ids[part]
 
     @property
     def step(self) -> int:

@@ -26,15 +26,14 @@ class Part:
         number: Number of the loop, above 0, which no other loop of the rank has.
         num_steps: Number of steps that it has handed out.
         clock: Counts how long the user of the loop waits.
-        blocks: If set, all blocks that were read are appended, for those that need to know their samples.
     """
 
     def __init__(self, start: Position, number: int, clock: LoopClock | None = None) -> None:
         self.epoch, self.start, self.number = start.epoch, start, number
         self.clock = clock or LoopClock()
-        self.blocks: deque[Block] | None = None
         self.num_steps = 0
         self._block: Block | None = None
+        self._noted: deque[Block] | None = None  # see `read_batches`
 
     @property
     def is_outdated(self) -> bool:
@@ -49,8 +48,16 @@ class Part:
     def add(self, block: Block) -> None:
         """Take a block for the current one."""
         self._block = block
-        if self.blocks is not None:
-            self.blocks.append(block)
+        if self._noted is not None:
+            self._noted.append(block)
+
+    def read_batches(self) -> Iterator[tuple[int, Int64]]:
+        """Return an iterator over the step and the sample ids of each batch that is read from now on.
+
+        It is for those whose batches may be read ahead of use, and ends when no further one was read.
+        """
+        self._noted = deque()
+        return _take_batches(self._noted)
 
     def steps(self, block: Block) -> Iterator[tuple[int, slice]]:
         """Yield the step of each batch of a block, and the slice of its samples, until the run changes."""
@@ -64,11 +71,6 @@ class Part:
         """Return the step and the sample ids of the batch that is being handed out; None before the first."""
         return None if self._block is None else self._block.latest()
 
-    def latest_place(self) -> tuple[int, int]:
-        """Return the epoch and the step of the batch that is being handed out."""
-        latest = self.latest_batch()
-        return self.epoch, -1 if latest is None else latest[0]
-
     def advance(self, step: int) -> None:  # noqa: ARG002 - for those that have a position
         """Note that the batch of a step is handed out, with its last sample."""
         self.num_steps += 1
@@ -79,6 +81,11 @@ class Part:
     def follow(self) -> bool:
         """Return whether to read on from `start`, after a change of the run; else the loop is over."""
         return False
+
+
+def _take_batches(blocks: deque[Block]) -> Iterator[tuple[int, Int64]]:
+    while blocks:
+        yield from blocks.popleft().ids_by_step()
 
 
 class Loop(Part):

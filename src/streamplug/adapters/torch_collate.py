@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch.utils.data import default_collate
 
 from streamplug.errors import ConfigError
 from streamplug.types import ColumnValues
@@ -27,22 +28,19 @@ def has_torch_dtype(values: Any) -> bool:
     )
 
 
-Collate = Callable[[list[Any]], Any]
-
-
 class UnequalArrays(list[Any]):
     """Arrays of one column with different shapes; a loader returns them as a list of tensors."""
 
 
-def collate_columns(columns: dict[str, ColumnValues], collate: Collate) -> dict[str, Any]:
+def collate_columns(columns: dict[str, ColumnValues]) -> dict[str, Any]:
     """Collate columns as torch's `default_collate` does samples; arrays of different shapes stay a list."""
     return {
-        name: values if has_torch_dtype(values) else _collate_column(name, list(values), collate)
+        name: values if has_torch_dtype(values) else _collate_column(name, list(values))
         for name, values in columns.items()
     }
 
 
-def collate_samples(samples: list[Any], collate: Collate) -> Any:
+def collate_samples(samples: list[Any]) -> Any:
     """Collate samples with torch's `default_collate`.
 
     Raises:
@@ -51,29 +49,28 @@ def collate_samples(samples: list[Any], collate: Collate) -> Any:
     are_dicts = all(isinstance(sample, dict) for sample in samples)
     _check_keys("", samples)
     try:
-        return collate(samples)
+        return default_collate(samples)
     except _COLLATE_ERRORS:
         if not are_dicts:
             raise
         return {
-            name: _collate_values(name, [sample[name] for sample in samples], collate)
-            for name in samples[0]
+            name: _collate_values(name, [sample[name] for sample in samples]) for name in samples[0]
         }
 
 
-def _collate_column(name: str, values: list[Any], collate: Collate) -> Any:
+def _collate_column(name: str, values: list[Any]) -> Any:
     if all(map(has_torch_dtype, values)) and len({value.shape for value in values}) > 1:
         return UnequalArrays(values)
     _check_keys(name, values)
-    return _collate_values(name, values, collate)
+    return _collate_values(name, values)
 
 
-def _collate_values(name: str, values: list[Any], collate: Collate) -> Any:
+def _collate_values(name: str, values: list[Any]) -> Any:
     # torch returns text as it is, but raises if the first value is None.
     if all(value is None or isinstance(value, (str, bytes)) for value in values):
         return values
     try:
-        return collate(values)
+        return default_collate(values)
     except _COLLATE_ERRORS as error:
         raise _collate_error(name, values, error) from error
 
