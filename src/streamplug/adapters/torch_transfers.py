@@ -111,10 +111,10 @@ def _memory() -> SharedArrays:
     return SharedArrays(_SLOTS, key=(os.getpid(), time.monotonic_ns()))
 
 
-def _share(array: NDArray[Any]) -> tuple[PackedArrays, str, int] | None:
+def _share(array: NDArray[Any]) -> tuple[PackedArrays, str] | None:
     memory = _memory()
     packed = memory.pack({0: array})
-    return None if packed is None else (packed, memory.path, _SLOTS)
+    return None if packed is None else (packed, memory.path)
 
 
 def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -130,8 +130,8 @@ def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
     return _reduce_by_torch(tensor) if shared is None else (_map_tensor, shared)
 
 
-def _map_tensor(packed: PackedArrays, path: str, slots: int) -> torch.Tensor:
-    return torch.from_numpy(map_arrays(packed, path, slots)[0])
+def _map_tensor(packed: PackedArrays, path: str) -> torch.Tensor:
+    return torch.from_numpy(map_arrays(packed, path, _SLOTS)[0])
 
 
 def _reduce_strings(strings: StringList) -> tuple[Any, ...]:
@@ -142,8 +142,8 @@ def _reduce_strings(strings: StringList) -> tuple[Any, ...]:
     return _map_strings, (joined.cuts, *shared)
 
 
-def _map_strings(cuts: StringLayout, packed: PackedArrays, path: str, slots: int) -> list[Any]:
-    return cuts.values(map_arrays(packed, path, slots)[0])
+def _map_strings(cuts: StringLayout, packed: PackedArrays, path: str) -> list[Any]:
+    return cuts.values(map_arrays(packed, path, _SLOTS)[0])
 
 
 class TorchSource(MapSource):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
 
-from streamplug.errors import class_name
 from streamplug.interfaces import ShuffleAlgorithm
-from streamplug.plan.mixture import Mixture, WeightedMixture
+from streamplug.plan.mixture import Mixture
 from streamplug.plan.segment import Segment
 from streamplug.plan.selection import OrderedSamples, Selection
 from streamplug.types import Int64
@@ -136,20 +134,3 @@ class Streams:
     def epoch(self, number: int, canonical_nodes: int) -> OrderedSamples:
         """Return the samples of an epoch in one order over all streams."""
         return self.order(self.select(number), number, canonical_nodes)
-
-    def key(self) -> str:
-        """Return text that differs for different orders: it is part of the keys of cached plans."""
-        digest = blake2b(np.ascontiguousarray(self.starts, "<i8").data, digest_size=16).hexdigest()
-        sampler = self.mixture.sampler if isinstance(self.mixture, WeightedMixture) else None
-        parts = [_describe_algorithm(part) for part in (self.algorithm, sampler)]
-        options = (self.seed, self.shuffle_block_size, self.shuffled)
-        return f"{options} {self.mixture.identity()} {self.stream_shards} {parts} {digest}"
-
-
-def _describe_algorithm(algorithm: object) -> str:
-    """Return the class and the options of an algorithm.
-
-    The text of an option may differ between processes, which then only misses a cached plan.
-    """
-    options = sorted(getattr(algorithm, "__dict__", {}).items())
-    return f"{class_name(type(algorithm))} {options}"

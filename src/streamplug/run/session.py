@@ -302,10 +302,6 @@ class Session:
 
     # -- position --------------------------------------------------------------------
 
-    def position_at(self, epoch: int, step: int) -> Position:
-        """Return the position before a step."""
-        return Position(epoch, self.run.epoch(epoch, self.world).done_before(self.world, step))
-
     def step_of(self, position: Position) -> int:
         """Return the step at a position."""
         plan = self.run.epoch(position.epoch, self.world)
@@ -318,7 +314,8 @@ class Session:
 
     def state_at(self, epoch: int, step: int) -> dict[str, Any]:
         """Return the state before a step."""
-        return self.run.state_at(self.world, self.position_at(epoch, step))
+        done = self.run.epoch(epoch, self.world).done_before(self.world, step)
+        return self.run.state_at(self.world, Position(epoch, done))
 
     def next_state(self) -> dict[str, Any]:
         """Return the state before the next loop."""
@@ -343,10 +340,7 @@ class Session:
 
     def share_counters(self) -> None:
         """Move the counters to memory that loader workers will share, if there are any."""
-        cells = self.placement.start_counting(SHARED_CELLS)
-        if cells is not None:
-            cells[shared_epoch.CELLS :] = self.monitor.observer.counters.cells
-            self.count_in(cells, None, os.getpid())
+        self._start_counting(self.monitor.observer.counters.cells)
 
     def own_counters(self) -> None:
         """Let a rank count for itself that its launcher gave the data set to."""
@@ -355,8 +349,12 @@ class Session:
         if self.placement.worker_loop().ticket or not self.placement.is_other_rank():
             return
         self.run.restart()
+        self._start_counting()
+
+    def _start_counting(self, counts: Int64 | int = 0) -> None:
         cells = self.placement.start_counting(SHARED_CELLS)
         if cells is not None:
+            cells[shared_epoch.CELLS :] = counts
             self.count_in(cells, None, os.getpid())
 
     def count_in(self, cells: Int64, sets: int | None, home: int) -> None:

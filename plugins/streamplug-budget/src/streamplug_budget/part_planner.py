@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 
 import numpy as np
 from streamplug_tokens.length_cache import ArrayCache
 
-from streamplug.plan import Streams
+from streamplug.errors import class_name
+from streamplug.plan import Streams, WeightedMixture
 from streamplug_budget.bin_counts import complete_global_batch, count_bins_until
 from streamplug_budget.epoch import EpochPart
 from streamplug_budget.sequence import Sequences
@@ -62,4 +64,22 @@ class PartPlanner:
     def _key(self) -> str:
         """Return text that differs for different orders."""
         options = self.canonical_nodes, self.micro_batches, self.streams.epoch_size
-        return f"bins of windows {self.model.identity()} {options} {self.streams.key()}"
+        return f"bins of windows {self.model.identity()} {options} {_order_key(self.streams)}"
+
+
+def _order_key(streams: Streams) -> str:
+    mixture, starts = streams.mixture, np.ascontiguousarray(streams.starts, "<i8")
+    sampler = mixture.sampler if isinstance(mixture, WeightedMixture) else None
+    parts = [_describe_algorithm(part) for part in (streams.algorithm, sampler)]
+    options = (streams.seed, streams.shuffle_block_size, streams.shuffled)
+    digest = blake2b(starts.data, digest_size=16).hexdigest()
+    return f"{options} {mixture.identity()} {streams.stream_shards} {parts} {digest}"
+
+
+def _describe_algorithm(algorithm: object) -> str:
+    """Return the class and the options of an algorithm.
+
+    The text of an option may differ between processes, which then only misses a cached plan.
+    """
+    options = sorted(getattr(algorithm, "__dict__", {}).items())
+    return f"{class_name(type(algorithm))} {options}"
