@@ -460,11 +460,11 @@ class LoopIterator:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this loop, whatever other loops have read."""
-        run, world = self._session.run, self._session.world
+        session = self._session
         if not self._loops:
-            return run.next_state(world)
+            return session.next_state()
         loop = self._loops[0]
-        return run.state_at(world, loop.position, loop.trainer_epoch)
+        return session.run.state_at(session.world, loop.position, loop.trainer_epoch)
 
 
 def _follow_trainer(dataset: StreamingDataset, epoch: int) -> None:

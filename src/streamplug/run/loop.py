@@ -102,14 +102,14 @@ class Loop(Part):
     """
 
     before: Loop | None = None
-    _planned: Epoch | None = None
     reason: str | None = None
 
     def __init__(self, run: Run, start: Position, world: World, number: int) -> None:
         """Begin at a position, in the world of the rank."""
         super().__init__(start, number)
         self._run, self._version = run, run.version
-        self._world, self._planned = world, None
+        self._world = world
+        self._planned: Epoch | None = None
         self.origin = self.position = start
         self.trainer_epoch = run.trainer_epoch
         self.is_running, self.is_ahead = True, False
