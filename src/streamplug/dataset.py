@@ -474,13 +474,12 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
     @property
     def one_by_one(self) -> bool:
         """Whether samples are read one by one, because a subclass overrides `__getitem__`."""
-        return type(self).__getitem__ is not StreamingDataset.__getitem__
+        return overrides(self, "__getitem__")
 
     @property
     def may_read_ahead(self) -> bool:
         """Whether a subclass overrides `__iter__` or `batches`, and may call ours in a thread of its own."""
-        cls, own = type(self), StreamingDataset
-        return cls.__iter__ is not own.__iter__ or cls.batches is not own.batches
+        return overrides(self, "__iter__") or overrides(self, "batches")
 
     def batches(
         self, batch_size: int | None = None, *, num_threads: int = 0
@@ -826,6 +825,11 @@ class StreamingDataset(SummaryRepr, Configurable, section="dataset"):
         attributes, registered = cloudpickle.loads(saved["pickled"])
         restore(registered)
         self.__dict__.update(attributes)
+
+
+def overrides(dataset: StreamingDataset, method: str) -> bool:
+    """Return whether the class of a data set has a method of its own in place of ours."""
+    return getattr(type(dataset), method) is not getattr(StreamingDataset, method)
 
 
 def _places(

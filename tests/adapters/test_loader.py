@@ -535,6 +535,12 @@ class Filtered(StreamingDataset):
         return (sample for sample in super().__iter__() if sample["flag"])
 
 
+class FilteredBatches(StreamingDataset):
+    def batches(self, batch_size=None, *, num_threads=0):
+        batches = super().batches(batch_size, num_threads=num_threads)
+        return (batch for batch in batches if batch["id"][0] % 16)
+
+
 class Changed(StreamingDataset):
     def __iter__(self):
         return ({"n": -sample["id"]} for sample in super().__iter__())
@@ -553,6 +559,12 @@ def test_data_sets_that_drop_samples_are_warned_of(folder, workers, caplog, monk
     loader = StreamingDataLoader(Filtered(local=folder, batch_size=BATCH), num_workers=workers)
     assert len(list(loader)) == SIZE // BATCH // 2
     assert "Filtered.__iter__ drops or adds samples: an epoch ended after 6 of 12" in caplog.text
+    loader = StreamingDataLoader(
+        FilteredBatches(local=folder, batch_size=BATCH), num_workers=workers
+    )
+    assert len(list(loader)) == 6
+    text = "FilteredBatches.batches drops or adds samples: an epoch ended after 6 of 12"
+    assert text in caplog.text
 
 
 class Scaled(StreamingDataset):

@@ -31,6 +31,7 @@ from streamplug.adapters.torch_transform import random_transform
 from streamplug.adapters.torch_workers import Assignment, WorkerPool
 from streamplug.adapters.worker_choice import choose_workers, with_workers
 from streamplug.config import Configurable, whole_number
+from streamplug.dataset import overrides
 from streamplug.display import ObjectSummary, SummaryRepr
 from streamplug.errors import ConfigError
 from streamplug.run import Loop, Part, closed_at_exit, warn_about_subsets, warn_about_timeout
@@ -201,7 +202,7 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
                 "batch_transform= takes columns, transform= and collate_fn= samples: give either"
             )
         random_transform(seed_torch, transform=transform, batch_transform=batch_transform)
-        has_own_iter = type(dataset).__iter__ is not StreamingDataset.__iter__
+        has_own_iter = overrides(dataset, "__iter__")
         changes_samples = dataset.one_by_one or has_own_iter
         if changes_samples and (num_threads or batch_transform is not None):
             raise ConfigError(

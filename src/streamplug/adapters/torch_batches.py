@@ -32,7 +32,7 @@ from streamplug.adapters.torch_collate import (
     has_torch_dtype,
 )
 from streamplug.adapters.torch_transform import RandomTransform
-from streamplug.dataset import StreamingDataset
+from streamplug.dataset import overrides
 from streamplug.errors import ConfigError, DecodeError, add_note
 from streamplug.heap import share_freed_memory
 from streamplug.plugin_kit import check
@@ -67,7 +67,7 @@ class BatchReader:
         self._rngs: ThreadRng  # of the loop that is read for
         # A subclass may yield others than those of the order.
         read = "batches" if collate is None else "__iter__"
-        self._names_samples = getattr(type(dataset), read) is getattr(StreamingDataset, read)
+        self._names_samples = not overrides(dataset, read)
 
     @property
     def session(self) -> Session:
@@ -380,11 +380,13 @@ def own_collate(collate: Callable[[list[Any]], Any] | None) -> Callable[[list[An
 
 
 def compare_with_order(loader: adapters.StreamingDataLoader, epoch: int, step: int) -> None:
-    """Warn if an epoch that ended before a step has another one, by an `__iter__` that is not the order's."""
-    session, cls = loader.dataset.session, type(loader.dataset)
-    if cls.__iter__ is not StreamingDataset.__iter__ and not loader.drop_last:
-        steps = session.run.epoch(epoch, session.world).steps(session.world)
-        warn_about_own_samples(cls.__name__, step, steps, session.world)
+    """Warn if an epoch that ended before a step has another one, by a method that is not the order's."""
+    dataset = loader.dataset
+    if not loader.drop_last and dataset.may_read_ahead:
+        name = next(name for name in ("__iter__", "batches") if overrides(dataset, name))
+        run, world = dataset.session.run, dataset.session.world
+        steps = run.epoch(epoch, world).steps(world)
+        warn_about_own_samples(f"{type(dataset).__name__}.{name}", step, steps, world)
 
 
 def _tensors(batch: Any) -> Any:

@@ -105,13 +105,13 @@ def warn_about_timeout(timeout: float, patience: float, world: World) -> None:
 
 
 def warn_about_own_samples(name: str, batches: int, steps: int, world: World) -> None:
-    """Warn if a class whose `__iter__` drops or adds samples had other batches than the steps of an epoch."""
+    """Warn if an epoch had other batches than steps, as an overridden method drops or adds samples."""
     if batches == steps:
         return
     _warn_once(
         world,
         ("own samples", name),
-        f"{name}.__iter__ drops or adds samples: an epoch ended after {batches:,} of {steps:,} batches. "
+        f"{name} drops or adds samples: an epoch ended after {batches:,} of {steps:,} batches. "
         "States count batches, so one within an epoch repeats samples or leaves some out; choose samples by "
         "select= of a stream, and change them in __getitem__ or by transform= of the loader",
     )
