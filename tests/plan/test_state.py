@@ -229,7 +229,7 @@ def test_all_differences_are_named():
 
 CONTENTS = DatasetFingerprint("00ff", [7, 5], ["aa", "bb"])
 VIEW = {"view": "TokenBlocks", "column": "tokens", "length": 32, "extras": ["targets"]}
-ROWS = CONTENTS.with_tokens("00fe", VIEW)
+ROWS = replace(CONTENTS, digest="00fe", tokens=VIEW)
 
 
 @pytest.mark.parametrize(
@@ -254,12 +254,12 @@ ROWS = CONTENTS.with_tokens("00fe", VIEW)
         (CONTENTS, ROWS, "tokens: saved samples as they are stored, now rows by 'TokenBlocks'"),
         (
             ROWS,
-            CONTENTS.with_tokens("00fd", {**VIEW, "extras": []}),
+            replace(CONTENTS, digest="00fd", tokens={**VIEW, "extras": []}),
             "tokens.extras: saved ['targets'], now []",
         ),
         (
             ROWS,
-            CONTENTS.with_tokens("00fd", {**VIEW, "column": "ids"}),
+            replace(CONTENTS, digest="00fd", tokens={**VIEW, "column": "ids"}),
             "tokens.column: saved 'tokens', now 'ids'",
         ),
         (ROWS, replace(ROWS, digest="00fd"), "documents: their lengths differ from those of the state"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 MAX_NAMED_DIFFERENCES = 4
@@ -32,9 +32,6 @@ class DatasetFingerprint:
     shard_digests: Sequence[str] = ()
     selections: Sequence[str] = ()
     tokens: Mapping[str, Any] | None = None
-
-    def with_tokens(self, digest: str, tokens: Mapping[str, Any]) -> DatasetFingerprint:
-        return replace(self, digest=digest, tokens=tokens)
 
     def to_state(self) -> dict[str, Any]:
         """Return the details that a state saves to describe differences, as JSON values."""

@@ -154,7 +154,7 @@ class TokenDataset(StreamingDataset):
         rows = shards_digest(self._reader.starts)
         key = f"{documents.digest} {rows} {self.tokens.row_key()}"
         digest = xxh64(key.encode()).hexdigest()
-        return RowFingerprint.of(documents.with_tokens(digest, options_to_state(self.tokens)))
+        return RowFingerprint.of(documents, digest, options_to_state(self.tokens))
 
 
 def _row_layout(

@@ -15,9 +15,12 @@ class RowFingerprint(DatasetFingerprint):
     """Fingerprint that names extra columns as a difference only where rows depend on them."""
 
     @classmethod
-    def of(cls, fingerprint: DatasetFingerprint) -> RowFingerprint:
-        """Return a fingerprint of the same values."""
-        return cls(*(getattr(fingerprint, field.name) for field in fields(fingerprint)))
+    def of(
+        cls, documents: DatasetFingerprint, digest: str, tokens: Mapping[str, Any]
+    ) -> RowFingerprint:
+        """Return the fingerprint of rows that options make of documents; `digest` is of both."""
+        values = {field.name: getattr(documents, field.name) for field in fields(documents)}
+        return cls(**{**values, "digest": digest, "tokens": tokens})
 
     def describe_difference(self, saved: Mapping[str, Any]) -> str:
         rows = replace(self, tokens=_without_extras(self.tokens))
