@@ -22,6 +22,7 @@ DOCS = runpy.run_path(str(ROOT / "tests" / "repo" / "test_docs.py"), run_name="d
 OURS = {"streamplug", *(path.name for path in (ROOT / "plugins").glob("streamplug-*"))}
 PINNED = {"torch": "torch==2.13.0"}
 INSTALL = re.compile(r"pip install ([^`\n&]+)")
+SPAN = re.compile(r"(?<!`)`[^`]+`(?!`)")
 WORD = re.compile(r"(?P<name>[^\[\]]+)(\[(?P<extras>[^]]+)\])?")
 
 
@@ -34,7 +35,8 @@ def texts_of(page: Path) -> str:
 def named_by(page: Path) -> frozenset[str]:
     """Return what pip is to install for a page, beside the core."""
     found = []
-    for line in INSTALL.findall(texts_of(page)):
+    text = SPAN.sub(lambda span: span[0].replace("\n", " "), texts_of(page))
+    for line in INSTALL.findall(text):
         for word in re.sub(r"['\"]", "", line).replace(", ", ",").split():
             name, extras = WORD.match(word).group("name", "extras")
             name = "streamplug" if name == "." else name.rstrip("/").rpartition("/")[2]
@@ -73,6 +75,7 @@ def test_what_pages_name_is_found():
     assert of("concepts/folders.md") == {"streamplug-folder", "streamplug-image"}
     extras = "streamplug[mosaic,datasets,image,zstd,s3]"
     assert of("moving/mosaicml-streaming.md") >= {extras, "torch==2.13.0"}
+    assert of("howto/bad-samples.md") == {"torch==2.13.0", "streamplug-image"}
     assert of("concepts/plan.md") == set()
 
 
