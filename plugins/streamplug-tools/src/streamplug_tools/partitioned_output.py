@@ -269,7 +269,7 @@ def _difference(existing: Any, plan: dict[str, Any]) -> str:
 def _describe_difference(name: str, existing: dict[str, Any], plan: dict[str, Any]) -> str:
     old, new = existing.get(name), plan[name]
     if name == "parts_digest":
-        return "it is made of other samples"
+        return "it is made of other samples or columns"
     if name == "files":
         numbers = sorted(changed_files({**plan, name: old}, plan) or ())
         return f"the files of parts {numbers!r:.80} had another size or time of modification"
