@@ -170,7 +170,7 @@ def test_videos_are_cut_from_no_other_files(root, listed, media, monkeypatch, te
     (root / "other.ts").write_bytes(media(container="mpegts"))
     monkeypatch.chdir(root)  # lists name files below the working directory
     (root / "view.mp4").write_text(text.format(root=root))
-    with pytest.raises(DataError, match=r"^.*view\.mp4: cannot "):
+    with pytest.raises(DataError, match=r"^.*view\.mp4: episode 0: cannot "):
         list(lerobot_episodes(root))
 
 

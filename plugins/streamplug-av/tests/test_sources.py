@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from streamplug_av import Video, VideoClips, VideoFiles, lerobot_episodes, media_files
+from streamplug_av import RandomClips, Video, VideoClips, VideoFiles, lerobot_episodes, media_files
 from streamplug_av.lerobot import cut_video
 
 from streamplug import StreamingDataset, write_from
@@ -83,8 +83,8 @@ def test_tar_archives(media, tmp_path):
     ) == sorted(files)
 
 
-def make_lerobot(media, root, version):
-    """Write three episodes of 12, 18 and 24 frames, one file each or all in one."""
+def make_lerobot(media, root, version, *, gop=2, b_frames=0, frames=54):
+    """Write three episodes of 12, 18 and 24 frames, one file each or all in one of `frames` frames."""
     lengths, key = [12, 18, 24], "observation.image"
     features = {
         key: {"dtype": "video"},
@@ -142,8 +142,8 @@ def make_lerobot(media, root, version):
     listed = place(root / "meta/episodes/chunk-000/file-000.parquet")
     parquet.write_table(pa.Table.from_pylist(episodes), listed)
     parquet.write_table(table, place(root / "data/chunk-000/file-000.parquet"))
-    options = (("bf", "0"),)
-    data = media(54 / 12, gop=2, audio=None, options=options)
+    options = (("bf", str(b_frames)),)
+    data = media(frames / 12, gop=gop, audio=None, options=options)
     place(root / f"videos/{key}/chunk-000/file-000.mp4", data)
 
 
@@ -180,6 +180,47 @@ def test_lerobot(media, all_frames, tmp_path, version):
 
 
 @pytest.mark.parametrize(
+    ("drift", "last"), [(0, 0), (3e-4, 0), (-3e-4, 0), (0, -1 / 12), (0, 1 / 12)]
+)
+def test_videos_of_lerobot_have_the_frames_of_their_episode(
+    media, all_frames, tmp_path, drift, last
+):
+    make_lerobot(media, tmp_path, 3, gop=20, b_frames=2)
+    [path] = (tmp_path / "meta/episodes").rglob("*.parquet")
+    rows = parquet.read_table(path).to_pylist()
+    for row in rows:
+        row["videos/observation.image/from_timestamp"] += drift
+        row["videos/observation.image/to_timestamp"] += drift + last
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+    [path] = (tmp_path / "videos").rglob("*.mp4")
+    whole, first = all_frames(path.read_bytes()), 0
+    for sample, length in zip(lerobot_episodes(tmp_path), (12, 18, 24)):
+        video = Video(sample["observation.image"])
+        assert video.num_frames == length
+        assert sample["observation.image.start"] == 0
+        expected = whole[first : first + length]
+        assert (video.frames(indices=np.arange(length)) == expected).all()
+        for seed in range(10):
+            clip = RandomClips("video", 8)({"video": video}, np.random.default_rng(seed))["video"]
+            assert any((clip == expected[at : at + 8]).all() for at in range(length - 7))
+        first += length
+
+
+def test_a_video_of_lerobot_that_is_shorter_than_its_episode(media, tmp_path):
+    make_lerobot(media, tmp_path, 3, frames=50)
+    episodes = lerobot_episodes(tmp_path)
+    assert [next(episodes)["episode"] for _ in range(2)] == [0, 1]
+    message = r"file-000\.mp4: episode 2 has 24 frames, but the video 20 from 2\.500 to 4\.500 s"
+    with pytest.raises(DataError, match=message):
+        next(episodes)
+    assert len(list(lerobot_episodes(tmp_path, cut=False))) == 3
+    make_lerobot(media, tmp_path / "shorter", 3, frames=12)
+    message = r"file-000\.mp4: episode 1: the file has no frames from 1\.000 to 2\.500 s"
+    with pytest.raises(DecodeError, match=message):
+        list(lerobot_episodes(tmp_path / "shorter"))
+
+
+@pytest.mark.parametrize(
     "options",
     [
         {"codec": "libsvtav1", "options": (("preset", "12"), ("svtav1-params", "keyint=4"))},
@@ -192,11 +233,14 @@ def test_cuts_have_the_frames_of_their_range(media, all_frames, options):
     data = media(2.0, gop=4, audio=None, **options)
     expected = all_frames(data)
     for first, last in ((0, 4), (7, 12), (9, 24)):
-        cut, begin = cut_video(data, first / 12, last / 12)
+        cut, begin, count = cut_video(data, first / 12, last / 12)
         video = Video(cut)
-        frames = video.frames(times=first / 12 - begin + np.arange(last - first) / 12)
-        assert (frames == expected[first:last]).all()
-        assert video.num_frames < 24 or not first
+        assert begin == pytest.approx(first / 12)
+        assert video.num_frames == count == last - first
+        np.testing.assert_allclose(video.times, np.arange(count) / 12, atol=1e-4)
+        assert (video.frames(times=np.arange(count) / 12) == expected[first:last]).all()
+        # Other programs find the same frames.
+        assert (all_frames(cut) == expected[first:last]).all()
     with pytest.raises(DecodeError, match=r"no frames from -1\.000 to -0\.500 s"):
         cut_video(data, -1.0, -0.5)
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from streamplug.index import validate_basename
 from streamplug.plugin_kit import parsing, storage_error
 from streamplug.types import Sample
 from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
+from streamplug_av.movie_index import end_edits
 from streamplug_av.value_file import ValueFile
 
 _INFO = "meta/info.json"
@@ -38,13 +40,14 @@ def lerobot_episodes(
     Args:
         root: Directory of the data set, with ``meta/info.json``.
         columns: Features to take, those of videos included; None takes all.
-        cut: Whether videos are cut to their episode, at key frames and without encoding them again; else
-            a sample has the whole file, which other episodes may share.
+        cut: Whether files of several episodes are cut, so that they show the frames of one; they are not
+            encoded again. Else a sample has the whole file.
 
     Yields:
         ``episode`` and ``length``, the number of its frames; an array of shape ``[length, ...]`` and of the
         stored dtype for each numeric feature, a list for others; and for each video feature the bytes of the
         file and, as ``<feature>.start`` and ``<feature>.stop``, the seconds of the episode in it.
+        Frame k of a video that is cut belongs to row k of the arrays.
 
     Raises:
         ConfigError: If there is no such data set, or no such feature, or streamplug-parquet is not installed.
@@ -197,29 +200,43 @@ def _video(
     prefix = f"videos/{name}"
     path = _path(base, info, episode, prefix, name)
     start = float(episode.get(f"{prefix}/from_timestamp", 0.0))
+    number, length = episode["episode_index"], episode["length"]
     with parsing(str(base / _INFO)):
-        seconds = episode["length"] / info["fps"]
-    stop = float(episode.get(f"{prefix}/to_timestamp", seconds))
+        frame_seconds = 1 / info["fps"]
+    # Some writers give the time of the last frame as to_timestamp.
+    end = start + length * frame_seconds
+    stop = max(float(episode.get(f"{prefix}/to_timestamp", end)), end)
     data = _read_bytes(path)
     if cut and f"{prefix}/from_timestamp" in episode:
         try:
-            data, begin = cut_video(data, start, stop)
+            # As in LeRobot, rows belong to the nearest frames.
+            data, _, frames = cut_video(data, start, end, frame_seconds / 2)
         except DecodeError as error:
-            raise DecodeError(f"{path}: {error}") from error
-        start, stop = start - begin, stop - begin
+            raise DecodeError(f"{path}: episode {number}: {error}") from error
+        if frames < length:
+            raise DataError(
+                f"{path}: episode {number} has {length} frames, but the video {frames} from {start:.3f} to "
+                f"{stop:.3f} s; cut=False takes videos without a check"
+            )
+        start, stop = 0.0, stop - start
     return {name: data, f"{name}.start": start, f"{name}.stop": stop}
 
 
-def cut_video(data: bytes, start: float, stop: float) -> tuple[bytes, float]:
-    """Return an MP4 file with the packets of a time range, from the key frame before it, and its begin.
+def cut_video(
+    data: bytes, start: float, stop: float, tolerance: float = 0.0
+) -> tuple[bytes, float, int]:
+    """Return an MP4 file that shows the frames of a time range, without encoding them again.
+
+    The file has the packets from the key frame before the range, which its edit list does not show.
 
     Args:
         data: The file to cut.
         start: Begin of the range in seconds from the begin of the file.
         stop: End of the range, likewise.
+        tolerance: Seconds by which a frame may come before `start` to count, or before `stop` not to.
 
     Returns:
-        The file, and the time in `data` at which it begins, in seconds.
+        The file, the time in `data` of its first frame in seconds, and the number of its frames.
 
     Raises:
         DecodeError: If it is no file of video, is damaged, or has no frames in the range.
@@ -228,25 +245,38 @@ def cut_video(data: bytes, start: float, stop: float) -> tuple[bytes, float]:
     with (
         decode_errors(f"cannot cut the file from {start:.3f} to {stop:.3f} s"),
         open_container(ValueFile(data)) as source,
-        av.open(out, "w", format="mp4") as target,
     ):
         stream = select_stream(source, "video")
-        # Else PyAV looks for an encoder with the name of the decoder, and libdav1d is none.
-        copied = target.add_stream_from_template(stream, opaque=True)
         tick, origin = float(stream.time_base), start_seconds(source)
-        end = (stop + origin) / tick - 0.5
-        first: int | None = None
-        for packet in _packets_from(source, stream, int((start + origin + tick / 2) / tick)):
+        early = max(tolerance, tick / 2)
+        first, end = (ceil((at - early + origin) / tick) for at in (start, stop))
+        packets = []
+        for packet in _packets_from(source, stream, int((start + origin) / tick + 0.5)):
             if packet.dts is None or packet.pts is None or packet.dts >= end:
                 break
-            if first is None:
-                first = packet.pts
-            packet.pts, packet.dts = packet.pts - first, packet.dts - first
-            packet.stream = copied
-            target.mux(packet)
-        if first is None:
+            packets.append(packet)
+        # Frames that are shown before the key frame cannot be decoded.
+        first = max(first, packets[0].pts) if packets else first
+        shown = {packet.pts: packet.duration for packet in packets if first <= packet.pts < end}
+        if not shown:
             raise DecodeError(f"the file has no frames from {start:.3f} to {stop:.3f} s")
-    return out.getvalue(), first * tick - origin
+        begin, last = min(shown), max(shown)
+        # Packets after the range are needed to decode frames that are shown before.
+        later = min((packet.pts for packet in packets if packet.pts > last), default=None)
+        # Durations in the edit list are in ticks of the movie.
+        options = {"movie_timescale": str(stream.time_base.denominator)}
+        with av.open(out, "w", format="mp4", options=options) as target:
+            # Else PyAV looks for an encoder with the name of the decoder, and libdav1d is none.
+            copied = target.add_stream_from_template(stream, opaque=True)
+            for packet in packets:
+                packet.pts, packet.dts = packet.pts - begin, packet.dts - begin
+                packet.stream = copied
+                target.mux(packet)
+    cut = out.getvalue()
+    if later is not None:
+        end = min(last + (shown[last] or 1), later)
+        cut = end_edits(cut, copied.index + 1, (end - begin) * tick)
+    return cut, begin * tick - origin, len(shown)
 
 
 def _packets_from(source: InputContainer, stream: Any, pts: int) -> Iterator[Any]:

@@ -59,6 +59,23 @@ def read_edits(file: ValueFile, track: int) -> list[Edit]:
     Raises:
         DecodeError: If there are very many, or one of several is not shown at the normal rate.
     """
+    place, scale, movie_scale = _find_edits(file, track)
+    return _parse_edits(file, place, scale, movie_scale)
+
+
+def end_edits(data: bytes, track: int, seconds: float) -> bytes:
+    """Return an MP4 file of which a track with an edit list of one part ends after some seconds."""
+    place, _, movie_scale = _find_edits(ValueFile(data), track)
+    if place is None:
+        raise DecodeError("the file has no edit list")
+    start, _ = place
+    at, width = start + 8, 8 if data[start : start + 1] == b"\1" else 4
+    duration = int(seconds * movie_scale).to_bytes(width, "big")
+    return data[:at] + duration + data[at + width :]
+
+
+def _find_edits(file: ValueFile, track: int) -> tuple[Place | None, int, int]:
+    """Return where the edit list of a track is, and the ticks in a second of the track and the movie."""
     index = _find_index(file)
     boxes = list(_boxes(file, index))
     movie_scale = _word(file, dict(boxes).get(b"mvhd"))
@@ -66,9 +83,8 @@ def read_edits(file: ValueFile, track: int) -> list[Edit]:
         parts = dict(_boxes(file, place)) if kind == b"trak" else {}
         if parts and _word(file, parts.get(b"tkhd")) == track:
             scale = _word(file, dict(_boxes(file, parts.get(b"mdia"))).get(b"mdhd"))
-            edits = dict(_boxes(file, parts.get(b"edts"))).get(b"elst")
-            return _parse_edits(file, edits, scale, movie_scale)
-    return []
+            return dict(_boxes(file, parts.get(b"edts"))).get(b"elst"), scale, movie_scale
+    return None, 0, movie_scale
 
 
 def _parse_edits(file: ValueFile, place: Place | None, scale: int, movie_scale: int) -> list[Edit]:
