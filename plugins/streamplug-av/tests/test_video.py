@@ -50,6 +50,22 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_rounded_times_are_those_of_their_frames(media, kind):
+    video = Video(media(**KINDS[kind]))
+    milliseconds = video.times * 1000
+    for times in (milliseconds.round() / 1000, np.floor(milliseconds) / 1000):
+        assert (video.index_at(times) == np.arange(video.num_frames)).all()
+
+
+def test_float32_times_of_a_long_video_are_those_of_their_frames(media):
+    size, timescale = (16, 16), (("video_track_timescale", "90000"),)
+    video = Video(media(200.0, fps=10, gop=100, audio=None, size=size, muxer=timescale))
+    times = np.arange(video.num_frames, dtype=np.float32) / np.float32(10)
+    assert (video.index_at(times) == np.arange(video.num_frames)).all()
+    assert video.index_at(times[1:] - 0.002).tolist() == list(range(video.num_frames - 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_frames_equal_those_of_a_full_decode(media, all_frames, kind):
     data = media(**KINDS[kind])
     expected = all_frames(data)

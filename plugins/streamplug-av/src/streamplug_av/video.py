@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ Frames = NDArray[np.uint8]
 
 _MIN_ROUNDED_TICKS = 4
 """Ticks of the shortest frame from which on times may be rounded; shorter ones are whole numbers of ticks."""
+_ROUNDED_SECONDS = 1e-3
+"""To which times are rounded that are stored beside videos, in milliseconds or as float32."""
 _CHECKED_SIZE = (16, 16)
 """Size to which frames are scaled that are decoded to find damage only."""
 _FRAMES_PER_CHECK = 1 << 14
@@ -213,6 +216,9 @@ class Video(MediaFile):
     def index_at(self, times: ArrayLike) -> Int64:
         """Return the numbers of the frames that are shown at some times, in seconds.
 
+        As times are often rounded, a frame counts from 1 ms before it is shown, or from a quarter of the
+        shortest frame.
+
         Raises:
             ConfigError: If a time is before the first frame or after the end.
         """
@@ -232,10 +238,11 @@ class Video(MediaFile):
         return np.maximum(found, 0)
 
     def _tolerance(self) -> float:
-        """Return the seconds by which a container may have rounded the time of a frame."""
+        """Return the seconds by which the time of a frame may be rounded, here or in the container."""
         tick = float(self._stream.time_base)
-        ticks = int(np.diff(self._timeline.pts).min(initial=_MIN_ROUNDED_TICKS))
-        return tick / 2 if ticks >= _MIN_ROUNDED_TICKS else min(tick / 2, _START_SECONDS)
+        ticks = np.diff(self._timeline.pts).min(initial=ceil(1 / tick))
+        rounded = tick / 2 if ticks >= _MIN_ROUNDED_TICKS else min(tick / 2, _START_SECONDS)
+        return max(rounded, min(_ROUNDED_SECONDS, float(ticks) * tick / 4))
 
     def clip_indices(
         self,
