@@ -141,6 +141,30 @@ def test_frames_before_the_first_key_frame_do_not_count(media, all_frames, conta
     assert make("encoding", "video").encode(out.getvalue()) == out.getvalue()
 
 
+@pytest.mark.parametrize("count", [2, 4, 5, 11, 13, 20])
+def test_frames_of_a_file_that_was_cut_between_b_frames(media, all_frames, count):
+    options = (("x264-params", "bframes=7:b-adapt=0:b-pyramid=normal"),)
+    out = io.BytesIO()
+    with (
+        av.open(io.BytesIO(media(2.0, gop=24, audio=None, options=options))) as source,
+        av.open(out, "w", "mp4") as target,
+    ):
+        stream = source.streams.video[0]
+        copied = target.add_stream_from_template(stream, opaque=True)
+        packets = [packet for packet in source.demux(stream) if packet.size][:count]
+        times = sorted(packet.pts * packet.time_base for packet in packets)
+        for packet in packets:
+            packet.stream = copied
+            target.mux(packet)
+    assert times[-1] - times[0] > (count - 1) / 12, "frames are missing before the last"
+    data, expected = out.getvalue(), all_frames(out.getvalue())
+    np.testing.assert_allclose(Video(data).times, [float(at - times[0]) for at in times], atol=1e-4)
+    for number in range(count):
+        assert (Video(data).frames(indices=[number])[0] == expected[number]).all()
+        at = float(times[number] - times[0])
+        assert (Video(data).frames(times=[at])[0] == expected[number]).all()
+
+
 def test_properties(media):
     video = Video(media(2.0))
     assert video.size == (64, 48)

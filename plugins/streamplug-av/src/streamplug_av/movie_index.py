@@ -1,4 +1,4 @@
-"""The index of MP4 and MOV files: where it is, and the edit lists in it."""
+"""The index of MP4 and MOV files: where it is, its edit lists, and when frames are shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
+
 from streamplug.errors import DecodeError
+from streamplug.types import Int64
 from streamplug_av.value_file import ValueFile
 
 _HEAD_BYTES = 16
@@ -74,17 +77,48 @@ def end_edits(data: bytes, track: int, seconds: float) -> bytes:
     return data[:at] + duration + data[at + width :]
 
 
+def read_delays(file: ValueFile, track: int) -> Int64:
+    """Return the ticks from the decoding of samples until they are shown, without a common delay.
+
+    Args:
+        file: MP4 or MOV.
+        track: Id of the track.
+
+    Returns:
+        Rows of a number of consecutive samples and their ticks; none if they are shown as they are decoded.
+    """
+    index = _find_index(file)
+    place = _find_box(file, _find_track(file, index, track), b"mdia", b"minf", b"stbl", b"ctts")
+    if place is None:
+        return np.empty((0, 2), np.int64)
+    start, stop = place
+    count = min(int.from_bytes(file.read_at(start + 4, 4), "big"), (stop - start - 8) // 8)
+    data = file.read_at(start + 8, max(count, 0) * 8)
+    return np.frombuffer(data, ">i4", len(data) // 8 * 2).reshape(-1, 2).astype(np.int64)
+
+
 def _find_edits(file: ValueFile, track: int) -> tuple[Place | None, int, int]:
     """Return where the edit list of a track is, and the ticks in a second of the track and the movie."""
     index = _find_index(file)
-    boxes = list(_boxes(file, index))
-    movie_scale = _word(file, dict(boxes).get(b"mvhd"))
-    for kind, place in boxes:
-        parts = dict(_boxes(file, place)) if kind == b"trak" else {}
-        if parts and _word(file, parts.get(b"tkhd")) == track:
-            scale = _word(file, dict(_boxes(file, parts.get(b"mdia"))).get(b"mdhd"))
-            return dict(_boxes(file, parts.get(b"edts"))).get(b"elst"), scale, movie_scale
-    return None, 0, movie_scale
+    trak = _find_track(file, index, track)
+    scale = _word(file, _find_box(file, trak, b"mdia", b"mdhd"))
+    movie_scale = _word(file, _find_box(file, index, b"mvhd"))
+    return _find_box(file, trak, b"edts", b"elst"), scale, movie_scale
+
+
+def _find_track(file: ValueFile, index: Place | None, track: int) -> Place | None:
+    for kind, place in _boxes(file, index):
+        head = _find_box(file, place, b"tkhd") if kind == b"trak" else None
+        if head is not None and _word(file, head) == track:
+            return place
+    return None
+
+
+def _find_box(file: ValueFile, place: Place | None, *path: bytes) -> Place | None:
+    """Return where a box is that is in other boxes; the last one if there are several."""
+    for kind in path:
+        place = dict(_boxes(file, place)).get(kind)
+    return place
 
 
 def _parse_edits(file: ValueFile, place: Place | None, scale: int, movie_scale: int) -> list[Edit]:

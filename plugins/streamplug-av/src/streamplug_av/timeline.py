@@ -12,7 +12,8 @@ from av.container import InputContainer
 from streamplug.errors import DecodeError
 from streamplug.types import Int64
 from streamplug_av.container import is_mov
-from streamplug_av.movie_index import Edit
+from streamplug_av.movie_index import Edit, read_delays
+from streamplug_av.value_file import ValueFile
 
 _MAX_GAP_BYTES = 16 << 10  # between packets that are fetched together
 _STORED_TIMES = {"mov", "matroska", "mpegts", "flv", "nut", "wtv", "ivf"}
@@ -122,14 +123,19 @@ def unknown_times_error(container: InputContainer, stream: Any) -> DecodeError:
     )
 
 
-def read_timeline(container: InputContainer, stream: Any, *, use_index: bool = True) -> Timeline:
-    """Return the frames of a stream: from the container's index if it has one, else from all packets.
+def read_timeline(container: InputContainer, stream: Any, index: ValueFile | None) -> Timeline:
+    """Return the frames of a stream.
+
+    Args:
+        container: The container.
+        stream: A stream of video in it.
+        index: The file, to read the index of MP4 and MOV, or None to read all packets instead.
 
     Raises:
         DecodeError: If the file does not say when they are shown.
     """
-    if use_index and is_mov(container):
-        indexed = _from_index(stream)
+    if index is not None and is_mov(container):
+        indexed = _from_index(stream, read_delays(index, stream.id))
         if indexed is not None:
             return indexed
     codec = stream.codec_context
@@ -156,11 +162,10 @@ def read_timeline(container: InputContainer, stream: Any, *, use_index: bool = T
     return Timeline.unedited(times, starts)
 
 
-def _from_index(stream: Any) -> Timeline | None:
-    """Return the frames of a stream of constant rate whose packets are all in the index; else None.
+def _from_index(stream: Any, delays: Int64) -> Timeline | None:
+    """Return the frames of a stream that are decoded at a constant rate, if all are in the index; else None.
 
-    The index has the times of decoding. At a constant rate, frames are shown as far apart as they are
-    decoded.
+    The index of FFmpeg has the times of decoding; `delays` are those of `read_delays`.
     """
     entries = [(e.timestamp, e.pos, e.size, e.flags) for e in stream.index_entries]
     if len(entries) < 2 or len(entries) != stream.frames or stream.start_time is None:
@@ -170,7 +175,16 @@ def _from_index(stream: Any) -> Timeline | None:
     is_key = (flags & 1) > 0
     if steps.min() != steps.max() or steps[0] <= 0 or (flags & 2).any() or not is_key[0]:
         return None
+    shown = times
+    if len(delays):
+        counts, ticks = delays.T
+        if counts.min() < 0 or counts.sum() != len(times):
+            return None
+        # Where a file was cut, frames are missing that are shown between others.
+        shown = np.sort(times + np.repeat(ticks, counts))
+        if np.diff(shown).min() <= 0:
+            return None
     shift = stream.start_time - times[0]
-    pts = stream.start_time + np.arange(len(times)) * steps[0]
     positions = np.stack([starts, starts + sizes], axis=1)
+    pts = stream.start_time + shown - shown[0]
     return Timeline.unedited(pts, times[is_key] + shift, times, positions)

@@ -117,7 +117,7 @@ class Video(MediaFile):
                 container, stream = self._source
                 if not use_index:
                     container.seek(0)
-                timeline = read_timeline(container, stream, use_index=use_index)
+                timeline = read_timeline(container, stream, self.file if use_index else None)
                 if self._edits:
                     timeline = timeline.edited(self._edits)
         except DecodeError:
