@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 from streamplug_av import RandomClips, Video, VideoClips, VideoFiles, lerobot_episodes, media_files
 from streamplug_av.lerobot import cut_video
+from streamplug_testing.media import set_edits
 
 from streamplug import StreamingDataset, write_from
 from streamplug.errors import ConfigError, DataError, DecodeError
@@ -243,6 +244,16 @@ def test_cuts_have_the_frames_of_their_range(media, all_frames, options):
         assert (all_frames(cut) == expected[first:last]).all()
     with pytest.raises(DecodeError, match=r"no frames from -1\.000 to -0\.500 s"):
         cut_video(data, -1.0, -0.5)
+
+
+def test_cuts_of_a_file_with_an_edit_list(media, all_frames):
+    data = media(4.0, audio=None)
+    expected = all_frames(data)
+    again, begin, count = cut_video(cut_video(data, 7 / 12, 41 / 12)[0], 3 / 12, 11 / 12)
+    assert (begin, count) == (pytest.approx(3 / 12), 8)
+    assert (Video(again).clip(8) == expected[10:18]).all()
+    with pytest.raises(DecodeError, match="whose edit list has several parts cannot be cut"):
+        cut_video(set_edits(data, [(1.0, 0.5), (1.0, 2.5)]), 0.0, 1.5)
 
 
 def test_features_keep_their_dtype(media, tmp_path):

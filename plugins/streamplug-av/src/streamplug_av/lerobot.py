@@ -19,7 +19,13 @@ from streamplug.errors import ConfigError, DataError, DecodeError, InvalidIndexE
 from streamplug.index import validate_basename
 from streamplug.plugin_kit import parsing, storage_error
 from streamplug.types import Sample
-from streamplug_av.container import decode_errors, open_container, select_stream, start_seconds
+from streamplug_av.container import (
+    decode_errors,
+    open_container,
+    select_stream,
+    start_seconds,
+    video_edits,
+)
 from streamplug_av.movie_index import end_edits
 from streamplug_av.value_file import ValueFile
 
@@ -241,12 +247,16 @@ def cut_video(
     Raises:
         DecodeError: If it is no file of video, is damaged, or has no frames in the range.
     """
-    out = io.BytesIO()
+    file, out = ValueFile(data), io.BytesIO()
     with (
         decode_errors(f"cannot cut the file from {start:.3f} to {stop:.3f} s"),
-        open_container(ValueFile(data)) as source,
+        open_container(file) as source,
     ):
         stream = select_stream(source, "video")
+        if len(video_edits(source, file, stream)) > 1:
+            raise DecodeError(
+                "a file whose edit list has several parts cannot be cut; encode it again"
+            )
         tick, origin = float(stream.time_base), start_seconds(source)
         early = max(tolerance, tick / 2)
         first, end = (ceil((at - early + origin) / tick) for at in (start, stop))
