@@ -26,8 +26,8 @@ class RandomClips:
         frames: Frames of a clip. After the end of a video, its last one is repeated.
         stride: Distance of these frames in the video.
         size: Height and width to which frames are scaled; None is that of each video.
-        audio: Name of a column that is added, with the sound of the same file from the first frame until
-            the last one ends; None for no sound.
+        audio: Name of a column that is added, with the sound of the same file from the first frame on, for
+            as long as so many frames take at the mean rate of the video; None for no sound.
         rate: Samples in a second of this sound; None is that of each file.
         channels: 1 or 2 channels of this sound; None is those of each file.
 
