@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streamplug.errors import ConfigError, DecodeError  # noqa: E402
 from streamplug.types import World  # noqa: E402
+from tests.loop_threads import loop_threads  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
@@ -43,10 +44,6 @@ def always(monkeypatch):
 def new(folder, **options):
     options = {"batch_size": BATCH, "shuffle": True, **options}
     return StreamingDataset(local=folder, **options)
-
-
-def running():
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("streamplug")]
 
 
 def draw(sample, rng):
@@ -98,7 +95,7 @@ def test_batches_and_states_are_those_of_one_process(folder, name):
         expected = read(one)
         assert len(expected) == SIZE // BATCH
         assert read(several) == expected
-    assert running() == []
+    assert loop_threads() == []
 
 
 def test_batches_are_those_of_workers(folder):
@@ -165,7 +162,7 @@ def test_transforms_run_at_once(folder):
         next(batches)
     meeting.abort()
     batches.close()
-    assert running() == []
+    assert loop_threads() == []
 
 
 class TransformError(Exception):
@@ -195,7 +192,7 @@ def test_an_error_comes_in_the_turn_of_its_batch_and_names_it(folder, kind):
     assert caught[0] == caught[1]
     [note] = caught[1]
     assert (f"sample {bad} (" in note and "shard." in note) == (kind == "transform")
-    assert running() == []
+    assert loop_threads() == []
 
 
 def test_a_sample_that_cannot_be_decoded_is_substituted(folder):
@@ -240,7 +237,7 @@ def test_threads_end_when_a_loop_is_left(folder):
     assert begun.wait(60)
     threading.Timer(0.1, go.set).start()
     batches.close()
-    assert running() == []
+    assert loop_threads() == []
     assert len(calls) <= 2
 
 
@@ -257,7 +254,7 @@ def test_an_interrupt_ends_threads(folder):
 
     with pytest.raises(KeyboardInterrupt):
         read(StreamingDataLoader(new(folder), num_threads=2, transform=interrupt))
-    assert running() == []
+    assert loop_threads() == []
 
 
 def test_random_states_of_a_process_are_refused(folder):

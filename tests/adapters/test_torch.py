@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -21,6 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset  # noqa: E402, TID251
 import streamplug  # noqa: E402
 from streamplug import MDSWriter, StreamingDataLoader, StreamingDataset, World  # noqa: E402
 from streamplug.errors import ConfigError, NotFound, StateError  # noqa: E402
+from tests.loop_threads import loop_threads  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -526,7 +526,7 @@ def test_nothing_is_left_behind(folder, tmp_path, broken):
         if broken:
             break
     end = time.monotonic() + 30  # threads that have nothing to do end after a moment
-    while (left := [t.name for t in threading.enumerate() if "streamplug" in t.name]) != []:
+    while (left := loop_threads()) != []:
         assert time.monotonic() < end, left
         time.sleep(0.01)
     del it

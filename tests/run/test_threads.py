@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from itertools import chain, islice
 
 import numpy as np
@@ -14,6 +13,7 @@ from streamplug import MDSWriter
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import ConfigError, DataError
 from streamplug.transfer.decode_pool import DecodePool
+from tests.loop_threads import loop_threads
 
 SIZE, BATCH = 200, 8
 
@@ -48,10 +48,6 @@ def ids(batches):
     return found
 
 
-def alive():
-    return [thread.name for thread in threading.enumerate() if "streamplug" in thread.name]
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("how", ["local", "cache", "small cache", "ranges"])
 @pytest.mark.usefixtures("always")
@@ -70,7 +66,7 @@ def test_batches_come_in_order_from_wherever(root, tmp_path, threads, how):
         second = ids(dataset.batches(num_threads=threads))
         assert second != expected
         assert sorted(chain(*second)) == list(range(SIZE))
-    assert not alive()
+    assert not loop_threads()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -83,7 +79,7 @@ def test_the_state_counts_what_was_handed_out(root, threads, taken):
     assert ids(islice(batches, taken)) == whole[:taken]
     state = dataset.state_dict()
     batches.close()
-    assert not alive()
+    assert not loop_threads()
     assert state["sample_in_epoch"] == taken * BATCH
     again = make(root)
     again.load_state_dict(state)
@@ -94,10 +90,10 @@ def test_the_state_counts_what_was_handed_out(root, threads, taken):
 def test_a_loop_that_is_left_ends_its_threads(root):
     for batch in make(root).batches(num_threads=2):
         assert len(batch["id"]) == BATCH
-        assert alive()
+        assert loop_threads()
         break
     gc.collect()
-    assert not alive()
+    assert not loop_threads()
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -114,7 +110,7 @@ def test_a_damaged_sample_is_raised_with_its_batch(root, tmp_path, threads):
     with pytest.raises(DataError, match=r"sample \d+, column 'text'"):
         found.extend(batch["id"].tolist() for batch in dataset.batches(num_threads=threads))
     assert list(chain(*found)) == list(range(150 // BATCH * BATCH))
-    assert not alive()
+    assert not loop_threads()
 
 
 def test_less_than_no_threads_are_refused(root):
