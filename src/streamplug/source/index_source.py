@@ -56,9 +56,8 @@ if TYPE_CHECKING:
 
 
 _FIRST_READ_BYTES = 1 << 20
-_KEPT_SECONDS = (
-    7 * 24 * 3600
-)  # time after which decompressed shards of earlier versions are removed
+_MAX_UNUSED_SECONDS = 7 * 24 * 3600
+"""Time since the last opening after which the decompressed shards of an earlier version are removed."""
 
 Parse = Callable[[bytes, str], Index]
 
@@ -325,5 +324,5 @@ def _remove_old_versions(unpacked: Path) -> None:
     for path in unpacked.parent.glob("shards-*"):
         with suppress(FileNotFoundError):  # removed by another process
             # Until then, a process that has opened an earlier version may be reading it.
-            if path != unpacked and time.time() - path.stat().st_mtime > _KEPT_SECONDS:
+            if path != unpacked and time.time() - path.stat().st_mtime > _MAX_UNUSED_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
