@@ -364,8 +364,8 @@ class Writer(Configurable, section="writer"):
         self._packed: list[RowPiece] = []
         self._row_sizes: list[Int64] = []  # of rows written in batches, or packed
         self._num_rows = 0  # number of those rows
-        self._unpacked: list[RowPiece] = []  # of rows written in batches
-        self._singles: list[tuple[Sequence[RowPiece], int]] = []  # not packed, with their sizes
+        self._unpacked: list[RowPiece] = []
+        self._single_sizes: list[int] = []  # of rows written singly, not yet packed
         self._size = self._rows.base_size
         self._max_singles = min(self._max_samples, _MAX_UNPACKED_PIECES)
 
@@ -379,13 +379,17 @@ class Writer(Configurable, section="writer"):
             EncodeError: If its columns differ, or a value cannot be stored.
             WriterError: If the data set is complete, or was given up after an error.
         """
-        row = self._encode(sample)
-        cost = row[1] + self._overhead
-        if self._size + cost > self._max_bytes or len(self._singles) >= self._max_singles:
+        row, size = self._encode(sample)
+        cost = size + self._overhead
+        if self._size + cost > self._max_bytes or len(self._single_sizes) >= self._max_singles:
             self._pack_or_flush(cost)
-        # At last, in one step: a call that is interrupted, as by Ctrl-C, adds all of a row or nothing.
-        self._size += cost
-        self._singles.append(row)
+        try:  # not `_giving_up`, which takes longer than what is in it
+            self._unpacked += row
+            self._single_sizes.append(size)
+            self._size += cost
+        except BaseException:  # interrupted, as by Ctrl-C
+            self._close(_State.ABORTED)
+            raise
 
     def write_batch(self, columns: Mapping[str, Any]) -> None:
         """Write many samples, given by columns; arrays of fixed-size columns are written without conversion.
@@ -404,7 +408,7 @@ class Writer(Configurable, section="writer"):
         self._check_open()
         largest = int(sizes.argmax())  # before any sample is added
         self._check_max_size(int(sizes[largest]) + self._overhead, self.written[0] + largest)
-        if self._singles:
+        if self._single_sizes:
             self._pack()
         with self._giving_up():
             self._add_rows(data, sizes)
@@ -439,7 +443,7 @@ class Writer(Configurable, section="writer"):
     def _pack_or_flush(self, cost: int) -> None:
         """Pack the collected rows, or start a new shard, to make room for a sample of `cost` bytes."""
         self._check_open()
-        number = self._num_rows + len(self._singles)
+        number = self._num_rows + len(self._single_sizes)
         if self._size + cost <= self._max_bytes and number < self._max_samples:
             self._pack()
             return
@@ -472,12 +476,11 @@ class Writer(Configurable, section="writer"):
 
     def _pack(self) -> None:
         with self._giving_up():
-            singles = chain.from_iterable(pieces for pieces, _ in self._singles)
-            if pieces := [*self._unpacked, *singles]:
-                self._packed += self._rows.pack(pieces)
-            self._row_sizes.append(np.array([size for _, size in self._singles], np.int64))
-            self._num_rows += len(self._singles)
-            self._unpacked, self._singles = [], []
+            if self._unpacked:
+                self._packed += self._rows.pack(self._unpacked)
+            self._row_sizes.append(np.array(self._single_sizes, np.int64))
+            self._num_rows += len(self._single_sizes)
+            self._unpacked, self._single_sizes = [], []
             self._max_singles = min(self._max_samples - self._num_rows, _MAX_UNPACKED_PIECES)
 
     def _enter(self, state: _State) -> None:
@@ -551,7 +554,7 @@ class Writer(Configurable, section="writer"):
     @property
     def written(self) -> tuple[int, int]:
         """Numbers of samples and of raw bytes so far."""
-        samples = self._samples + self._num_rows + len(self._singles)
+        samples = self._samples + self._num_rows + len(self._single_sizes)
         return samples, self._raw_bytes + self._size
 
     @property
@@ -570,7 +573,7 @@ class Writer(Configurable, section="writer"):
             return
         self._check_open()
         with self._giving_up():
-            if self._num_rows or self._singles:
+            if self._num_rows or self._single_sizes:
                 self._flush()
             self._enter(_State.FINISHING)
             extra = self._write_value_sizes()

@@ -95,7 +95,7 @@ class MosaicWriter(_Base):
     @property
     def new_samples(self) -> range:
         """Samples of the current shard; only their number is known."""
-        return range(self._num_rows + len(self._singles))
+        return range(self._num_rows + len(self._single_sizes))
 
     @property
     def new_shard_size(self) -> int:
@@ -131,7 +131,7 @@ class MosaicWriter(_Base):
             WriterError: If the data set is complete.
         """
         self._check_open()
-        if self._num_rows or self._singles:
+        if self._num_rows or self._single_sizes:
             self._flush()
 
 
