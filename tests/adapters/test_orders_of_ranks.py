@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging.handlers
 from itertools import chain
 
 import pytest
@@ -97,3 +98,29 @@ def test_equal_orders_and_worlds_that_were_given_are_read(folder):
     assert [type(found) for result in results for found in result] == [list] * 2 * len(cases)
     for first, second in zip(*results[:3]):
         assert len(first) == len(second)
+
+
+def warnings_after_loads(rank, folder, loading_ranks):
+    """Return the warnings of a rank, two loops over whose data set begin after a state was loaded on some."""
+    records = logging.handlers.BufferingHandler(100)
+    logging.getLogger("streamplug").addHandler(records)
+    dataset = StreamingDataset(local=folder, batch_size=5, shuffle=True)
+    saved = dataset.state_dict(num_samples=20)
+    if rank in loading_ranks:
+        dataset.load_state_dict(saved)
+    for _ in range(2):
+        sum(1 for _ in dataset)
+    return [record.getMessage() for record in records.buffer]
+
+
+def test_ranks_that_begin_at_other_positions_are_named(folder):
+    first, second = "epoch 0, sample 0", "epoch 0, sample 20"
+    found = chain.from_iterable(run_ranks(2, warnings_after_loads, folder, [1]))
+    [warning] = [text for text in found if "load the same state on all ranks" in text]
+    assert warning.startswith(
+        (
+            f"rank 0 begins to read at {first}, but the rank that began first at {second}: load",
+            f"rank 1 begins to read at {second}, but the rank that began first at {first}: load",
+        )
+    )
+    assert not any(run_ranks(2, warnings_after_loads, folder, [0, 1]))

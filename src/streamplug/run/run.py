@@ -485,7 +485,11 @@ class Run:
 
     def _describe(self, loop: Loop) -> str:
         at = loop.position
-        return f"epoch {at.epoch}" + ("" if loop.is_ahead else f", {self._unit} {at.done}")
+        return f"epoch {at.epoch}" if loop.is_ahead else self.describe(at)
+
+    def describe(self, position: Position) -> str:
+        """Return a position in words."""
+        return f"epoch {position.epoch}, {self._unit} {position.done}"
 
     @property
     def _unit(self) -> str:
@@ -628,7 +632,7 @@ class Run:
         units = self.planner.max_units(segments)
         if position.done > units or (position.epoch + 1) * 2 * units >= _MAX_RUN_UNITS:
             raise StateError(
-                f"the state is at epoch {position.epoch}, {self._unit} {position.done}; an epoch has "
+                f"the state is at {self.describe(position)}; an epoch has "
                 f"{self.planner.streams.epoch_size} samples"
             )
 

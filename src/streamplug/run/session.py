@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -25,6 +26,7 @@ from streamplug.source import OpenSources
 from streamplug.transfer import COUNTER_CELLS, DECODE, Handover, LoopClock
 from streamplug.types import Int64, World
 
+_LOG = logging.getLogger("streamplug")
 _MAX_SUBSTITUTIONS = 16
 """Loops side by side whose samples that failed are remembered."""
 
@@ -79,17 +81,27 @@ class Session:
         return self.run.begin(self.placement.worker_loop(), self.world)
 
     def _check_ranks(self) -> None:
-        """Refuse another order than that of the rank that began first: samples would come twice, or never."""
+        """Refuse another order than that of the rank that began first, and warn about another position.
+
+        Samples would come twice, or never.
+        """
         if self._is_checked or self.world.ranks == 1:
             return
         identity, rank = self.run.identity(self.world), self.world.rank
-        own = identity.to_state()
-        first = self.placement.first_value(f"order/{identity.shards}", json.dumps(own))
-        differences = state.describe_differences(json.loads(first), identity, own)
+        own, start = identity.to_state(), self.run.describe(self.run.next())
+        text = self.placement.first_value(f"order/{identity.shards}", json.dumps([own, start]))
+        first, first_start = json.loads(text)
+        differences = state.describe_differences(first, identity, own)
         if differences:
             raise ConfigError(
                 f"rank {rank} would read this data set in another order than the rank that began first, "
                 f"whose values are called saved here: {differences}; give all ranks the same options"
+            )
+        if first_start != start:  # no error: a rank may have looked at data before all load a state
+            _LOG.warning(
+                "rank %d begins to read at %s, but the rank that began first at %s: load the same state on "
+                "all ranks, or samples come twice, or never",
+                *(rank, start, first_start),
             )
         self._is_checked = True
 
