@@ -448,3 +448,19 @@ def test_storages_of_one_account_share_a_session():
     assert AzureStorage("az://d", **options).filesystem() is first.filesystem()
     other = AzureStorage("az://d", account_name="b", account_key=KEY)
     assert other.filesystem() is not first.filesystem()
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        (f"AccountName=a;AccountKey={KEY}", "https://a.blob.core.windows.net"),
+        ("AccountName=a;EndpointSuffix=example.cn;", "https://a.blob.example.cn"),
+        ("BlobEndpoint=http://a:10000/b/;SharedAccessSignature=sig=x", "http://a:10000/b"),
+        ("damaged", ""),
+    ],
+)
+def test_accounts_of_connection_strings_are_told_apart(monkeypatch, text, endpoint):
+    given = {"connection_string": text, "endpoint_url": "http://not.used"}
+    assert AzureStorage("az://c/set", **given).endpoint == endpoint
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    assert AzureStorage("az://c/set").endpoint == endpoint

@@ -130,3 +130,11 @@ def test_an_open_storage_pickles(service, bucket):
     storage = AistoreStorage(f"ais://{bucket}", **service.options)
     storage.write("k", b"x")
     assert pickle.loads(pickle.dumps(storage)).read("k") == b"x"
+
+
+def test_clusters_and_providers_are_told_apart(monkeypatch):
+    given = {"endpoint_url": "http://me:letmein@ais:51080"}
+    assert AistoreStorage("ais://b", **given).endpoint == "http://ais:51080"
+    assert AistoreStorage("ais://b", **given, provider="aws").endpoint.endswith("?provider=aws")
+    monkeypatch.setenv("AIS_ENDPOINT", "http://other:51080")
+    assert AistoreStorage("ais://b").endpoint == "http://other:51080"

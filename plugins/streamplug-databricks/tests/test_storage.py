@@ -223,3 +223,16 @@ def test_an_open_storage_pickles_and_shows_no_token(service, volume):
     copy = pickle.loads(pickle.dumps(storage))
     assert copy.read("k") == b"x"
     assert "letmein" not in f"{storage!r} {storage.client()!r}"
+
+
+def test_workspaces_are_told_apart(monkeypatch, tmp_path):
+    assert DatabricksStorage("dbfs:/set").endpoint == ""
+    named = tmp_path / "databrickscfg"
+    named.write_text("[DEFAULT]\nhost = https://a.example\n[mine]\nhost = b.example/\ntoken = %x\n")
+    profile = {"config_file": str(named), "profile": "mine"}
+    assert DatabricksStorage("dbfs:/set", **profile).endpoint == "https://b.example"
+    missing = {"config_file": str(tmp_path), "profile": "mine"}
+    assert DatabricksStorage("dbfs:/set", **missing).endpoint == ""
+    monkeypatch.setenv("DATABRICKS_HOST", "https://c.example")
+    assert DatabricksStorage("dbfs:/set", **profile).endpoint == "https://c.example"
+    assert DatabricksStorage("dbfs:/set", host="d.example").endpoint == "https://d.example"

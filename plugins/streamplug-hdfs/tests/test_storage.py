@@ -305,3 +305,10 @@ def test_an_open_storage_pickles(storage):
     copy = pickle.loads(pickle.dumps(storage))
     assert copy.read("k") == b"x"
     copy.close()
+
+
+def test_clusters_of_options_are_told_apart():
+    assert HdfsStorage("hdfs:///set", endpoint_url="http://a:9870").endpoint == "http://a:9870"
+    nodes = ["http://a:9870", "http://b:9870"]
+    assert HdfsStorage("hdfs:///set", endpoint_url=nodes).endpoint == "http://a:9870 http://b:9870"
+    assert HdfsStorage("hdfs://namenode/set").endpoint == ""

@@ -8,9 +8,11 @@ from streamplug_hf.storage import HfStorage
 from streamplug_testing.answers import AnswerTests
 from streamplug_testing.storage import StorageTests
 
+from streamplug import StreamingDataset
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
 from streamplug.plugin import open_storage
 from streamplug.plugin_kit.cancellation import OversizeError, Scope, inside
+from streamplug.write import Writer
 
 READ_ONLY = "a repository is a history: this storage only reads"
 
@@ -207,3 +209,30 @@ class TestHubAnswers(AnswerTests):
 def test_refuses_options_without_meaning(options, message):
     with pytest.raises(ConfigError, match=message):
         HfStorage("hf://datasets/o/n@main", **options)
+
+
+def test_hubs_and_revisions_are_told_apart(monkeypatch):
+    url = "hf://datasets/o/n/set"
+    assert HfStorage(url).endpoint == ""
+    assert HfStorage(url, endpoint_url="https://hub.example/").endpoint == "https://hub.example"
+    monkeypatch.setenv("HF_ENDPOINT", "https://other.example")
+    assert HfStorage(url).endpoint == "https://other.example"
+    of_option = HfStorage(url, revision="refs/pr/1").url
+    assert of_option == "hf://datasets/o/n@refs%2Fpr%2F1/set"
+    assert HfStorage(of_option, revision="refs/pr/1").url == of_option
+
+
+def test_a_cache_of_a_revision_is_not_read_for_another(hub, repository, tmp_path):
+    for revision in ("v1", "v2"):
+        source = tmp_path / revision
+        with Writer(out=source, columns={"x": "int64"}, hashes=[]) as writer:
+            writer.write({"x": int(revision[1])})
+        hub.raw("POST", f"{repository}@{revision}")
+        for path in source.iterdir():
+            hub.raw("PUT", f"{repository}@{revision}", path.name, path.read_bytes())
+    for revision in ("v1", "v2"):
+        options = {"revision": revision, "endpoint_url": hub.url, "token": "hf_letmein"}
+        dataset = StreamingDataset(
+            remote=f"hf://datasets/{repository}", storage_options=options, batch_size=1
+        )
+        assert [int(sample["x"]) for sample in dataset] == [int(revision[1])]

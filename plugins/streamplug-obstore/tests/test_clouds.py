@@ -493,3 +493,17 @@ def test_files_with_a_content_encoding_are_read_as_they_are_stored(tmp_path, sch
             else ObstoreS3("s3://b", endpoint_url=server.url, anon=True)
         )
         check_is_read_as_stored(storage, data, tmp_path)
+
+
+def test_endpoints_in_config_are_told_apart():
+    config = {"AWS_ENDPOINT": "http://a"}
+    assert (
+        ObstoreS3("obstore+s3://b", config=config, endpoint_url="http://b").endpoint == "http://a"
+    )
+    config = {"google_base_url": "http://a"}
+    assert ObstoreGCS("obstore+gs://b", config=config).endpoint == "http://a"
+    config = {"azure_storage_account_name": "mine"}
+    assert (
+        ObstoreAzure("obstore+az://b", config=config).endpoint
+        == "https://mine.blob.core.windows.net"
+    )

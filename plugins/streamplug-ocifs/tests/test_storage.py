@@ -384,3 +384,16 @@ def test_timeouts_are_set_and_passed_on(service):
     storage = OciStorage("oci://b@tests", read_timeout=7, **service.options)
     assert storage.filesystem().oci_client.base_client.timeout == (10.0, 7)
     assert pickle.loads(pickle.dumps(storage)).url == storage.url
+
+
+def test_regions_and_namespaces_are_told_apart():
+    assert OciStorage("oci://b@n/set").endpoint == ""
+    assert OciStorage("oci://b@n", region="uk-london-1").endpoint.endswith(
+        ".uk-london-1.oraclecloud.com"
+    )
+    assert (
+        OciStorage("oci://b@n", endpoint_url="https://oci.example").endpoint
+        == "https://oci.example"
+    )
+    assert OciStorage("oci://b/set", namespace="n").url == "oci://b@n/set"
+    assert OciStorage("oci://b@n/set", namespace="other").url == "oci://b@n/set"

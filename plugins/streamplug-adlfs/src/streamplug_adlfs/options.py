@@ -9,6 +9,7 @@ from typing import Any
 from streamplug_fsspec import OptionTypes, check_options, check_positive, check_url
 
 from streamplug.errors import ConfigError
+from streamplug.interfaces import public_url
 
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 30.0
@@ -91,6 +92,16 @@ def adlfs_options(options: Mapping[str, Any], host: str) -> dict[str, Any]:
         "read_timeout": set_options.get("read_timeout", READ_TIMEOUT),
     }
     return passed
+
+
+def server_of(connection_string: str) -> str:
+    """Return the URL of the server that a connection string names, without credentials; else empty."""
+    pairs = (pair.partition("=") for pair in connection_string.split(";"))
+    settings = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    account = settings.get("accountname")
+    suffix = settings.get("endpointsuffix", "core.windows.net")
+    named = f"https://{account}.blob.{suffix}" if account else ""
+    return public_url(settings.get("blobendpoint", named)).rstrip("/")
 
 
 def _named_account() -> str | None:

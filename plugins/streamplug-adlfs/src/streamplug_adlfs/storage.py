@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from streamplug_fsspec import RETRYABLE_STATUSES, FsspecStorage, lacks_tls, stat
 from streamplug.errors import AccessDenied, ConfigError, StorageError, Transient
 from streamplug.interfaces import public_url
 from streamplug.types import ObjectInfo
-from streamplug_adlfs.options import adlfs_options, check
+from streamplug_adlfs.options import adlfs_options, check, server_of
 
 _WAYS = (
     "run 'az login', set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or "
@@ -48,10 +49,16 @@ class AzureStorage(FsspecStorage):
 
     @property
     def endpoint(self) -> str:
-        if given := self._options.get("endpoint_url"):
+        # The client, too, prefers a connection string.
+        connection = self._options.get("connection_string")
+        if not connection and (given := self._options.get("endpoint_url")):
             return public_url(given)
-        account = "" if self._host else adlfs_options(self._options, "")["account_name"]
-        return f"https://{account}.blob.core.windows.net" if account else ""
+        if self._host and not connection:
+            return ""
+        account = adlfs_options(self._options, self._host)["account_name"]
+        if connection or not account:
+            return server_of(connection or os.environ.get("AZURE_STORAGE_CONNECTION_STRING", ""))
+        return f"https://{account}.blob.core.windows.net"
 
     def filesystem_options(self) -> Mapping[str, Any]:
         return adlfs_options(self._options, self._host)

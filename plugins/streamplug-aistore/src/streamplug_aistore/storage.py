@@ -59,9 +59,11 @@ class AistoreStorage(ClientStorage):
         self._get_batch = GetBatch(self.url, enabled=enabled)
 
     @property
-    def request_place(self) -> str:
-        endpoint = self._options.get("endpoint_url") or os.environ.get("AIS_ENDPOINT", "")
-        return f"{super().request_place} {public_url(endpoint)}"
+    def endpoint(self) -> str:
+        named = self._options.get("endpoint_url") or os.environ.get("AIS_ENDPOINT", "")
+        # Buckets of two providers may have one name.
+        of_provider = "" if self._provider == "ais" else f"?provider={self._provider}"
+        return public_url(named) + of_provider
 
     def open_client(self) -> Any:
         """Return the bucket."""

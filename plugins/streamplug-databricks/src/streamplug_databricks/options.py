@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from configparser import ConfigParser
+from configparser import Error as ParsingError
+from contextlib import suppress
 from typing import Any
 
 from streamplug_fsspec import OptionTypes, check_options, check_positive
@@ -46,6 +50,26 @@ def check(options: Mapping[str, Any]) -> None:
     """
     check_options(_WHAT, options, _KNOWN)
     check_positive(_WHAT, options, "connect_timeout", "read_timeout", "max_concurrency")
+
+
+def named_host(options: Mapping[str, Any]) -> str:
+    """Return the URL of the workspace that options, the environment or a profile in them name, else empty."""
+    host = options.get("host") or os.environ.get("DATABRICKS_HOST", "")
+    profile = options.get("profile") or os.environ.get("DATABRICKS_CONFIG_PROFILE")
+    if not host and profile:
+        places = options.get("config_file"), os.environ.get("DATABRICKS_CONFIG_FILE")
+        path = next(filter(None, places), "~/.databrickscfg")
+        profiles = ConfigParser(interpolation=None)
+        with suppress(OSError, ValueError, ParsingError):
+            profiles.read(os.path.expanduser(path))  # noqa: PTH111 - no error without a home
+            host = profiles.get(profile, "host", fallback="")
+    return url_of_host(host) if host else ""
+
+
+def url_of_host(host: str) -> str:
+    """Return the URL of a workspace, given its host or URL."""
+    host = host.rstrip("/")
+    return host if host.startswith(("http://", "https://")) else f"https://{host}"
 
 
 def folder_of(url: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 from streamplug_fsspec import ClientStorage, write_chunks
 
 from streamplug.errors import AccessDenied, StorageError
+from streamplug.interfaces import public_url
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_databricks.dbfs import Dbfs
-from streamplug_databricks.options import check, folder_of
+from streamplug_databricks.options import check, folder_of, named_host
 from streamplug_databricks.volumes import Volumes
 from streamplug_databricks.workspace import NoCredentialsError, Workspace
 
@@ -39,9 +39,13 @@ class DatabricksStorage(ClientStorage):
         self._folder = folder_of(url)
 
     @property
+    def endpoint(self) -> str:
+        return public_url(named_host(self._options))
+
+    @property
     def request_place(self) -> str:
         # A workspace counts the requests for all its files.
-        return f"dbfs: {self._options.get('host') or os.environ.get('DATABRICKS_HOST', '')}"
+        return f"dbfs: {self.endpoint}"
 
     def open_client(self) -> Volumes | Dbfs:
         kind = Volumes if self._folder.startswith("/Volumes/") else Dbfs

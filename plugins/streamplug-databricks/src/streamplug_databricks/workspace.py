@@ -8,7 +8,12 @@ from typing import Any
 
 from streamplug_fsspec import limit_session
 
-from streamplug_databricks.options import AUTHENTICATION, CONNECT_TIMEOUT, READ_TIMEOUT
+from streamplug_databricks.options import (
+    AUTHENTICATION,
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    url_of_host,
+)
 
 
 class NoCredentialsError(Exception):
@@ -79,7 +84,7 @@ class Workspace:
         """Return the host, and a function that returns current authentication headers."""
         set_options = {name: options[name] for name in AUTHENTICATION if name in options}
         if set(set_options) == {"host", "token"}:  # needs no lookup
-            return _host(set_options["host"]), lambda: {
+            return url_of_host(set_options["host"]), lambda: {
                 "Authorization": f"Bearer {set_options['token']}"
             }
         from databricks.sdk.config import Config
@@ -94,12 +99,7 @@ class Workspace:
             config.authenticate()
         except ValueError as error:
             raise NoCredentialsError from error
-        return _host(host), config.authenticate
-
-
-def _host(host: str) -> str:
-    host = host.rstrip("/")
-    return host if host.startswith(("http://", "https://")) else f"https://{host}"
+        return url_of_host(host), config.authenticate
 
 
 def _new_session() -> Any:

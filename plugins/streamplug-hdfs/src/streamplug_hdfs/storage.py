@@ -11,6 +11,7 @@ from typing import Any
 from streamplug_fsspec import ClientStorage, read_body, write_chunks
 
 from streamplug.errors import AccessDenied, NotFound, StorageError, Transient
+from streamplug.interfaces import public_url
 from streamplug.plugin_kit import staging_path
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hdfs.options import check, parse
@@ -47,6 +48,11 @@ class HdfsStorage(ClientStorage):
         super().__init__(url, **options)
         check(options)
         self._nodes, self._user, self._folder = parse(url, options)
+
+    @property
+    def endpoint(self) -> str:
+        is_named = bool(self._options.get("endpoint_url"))
+        return " ".join(map(public_url, self._nodes)) if is_named else ""
 
     @property
     def request_place(self) -> str:

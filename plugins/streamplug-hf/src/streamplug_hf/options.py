@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from streamplug_fsspec import OptionTypes, check_options, check_positive, check_url
 
@@ -67,6 +67,11 @@ class RepositoryPath:
     def is_bucket(self) -> bool:
         """Whether it is in a bucket, which has no history."""
         return self.kind == "buckets"
+
+    def url_of_revision(self, revision: str) -> str:
+        """Return the URL of this folder in a revision."""
+        place = f"{self.kind}/{self.repository}@{quote(revision, safe='')}"
+        return f"hf://{place}/{self.folder}".rstrip("/")
 
 
 def parse(url: str) -> RepositoryPath:

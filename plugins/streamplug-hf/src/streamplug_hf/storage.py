@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from streamplug_fsspec import (
 )
 
 from streamplug.errors import AccessDenied, ConfigError, NotFound, StorageError, Transient
+from streamplug.interfaces import public_url
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_hf.options import CONNECT_TIMEOUT, READ_TIMEOUT, check, parse
 from streamplug_hf.xet import XetAccess, chunks, open_session, store
@@ -59,6 +61,8 @@ class HfStorage(ClientStorage):
         if self._place.is_bucket and revision is not None:
             raise ConfigError(f"{self.url!r}: a bucket has no revisions; leave out revision=")
         self._revision = self._place.revision or revision or "main"
+        if revision is not None:  # the files of two revisions are not those of one location
+            self.url = self._place.url_of_revision(revision)
 
     def open_client(self) -> Any:
         """Return a session of Xet."""
@@ -208,6 +212,11 @@ class HfStorage(ClientStorage):
         """Return a file's path in its repository."""
         self.check_key(key)
         return "/".join(part for part in (self._place.folder, key) if part)
+
+    @property
+    def endpoint(self) -> str:
+        named = self._options.get("endpoint_url") or os.environ.get("HF_ENDPOINT", "")
+        return public_url(named).rstrip("/")
 
     @property
     def request_place(self) -> str:

@@ -15,7 +15,14 @@ from streamplug.interfaces import public_url
 from streamplug.types import Buffer, ObjectInfo
 from streamplug_obstore.bucket_region import find_region
 from streamplug_obstore.client import obstore_module
-from streamplug_obstore.config import azure_config, gcs_config, s3_config, s3_endpoint
+from streamplug_obstore.config import (
+    ENDPOINT_SETTINGS,
+    azure_config,
+    gcs_config,
+    s3_config,
+    s3_endpoint,
+    setting_of,
+)
 from streamplug_obstore.error_mapping import (
     REDIRECT,
     begins_beyond_end,
@@ -64,7 +71,8 @@ class _Bucket(ObstoreStorage):
 
     @property
     def endpoint(self) -> str:
-        return public_url(self._options.get("endpoint_url", ""))
+        named = setting_of(self._options.get("config", {}), *ENDPOINT_SETTINGS)
+        return public_url(named or self._options.get("endpoint_url", ""))
 
 
 class ObstoreS3(_Bucket):
@@ -183,7 +191,9 @@ class ObstoreAzure(_Bucket):
 
     @property
     def endpoint(self) -> str:
-        account = "" if self._host else self._options.get("account_name") or _named_account()
+        named = setting_of(self._options.get("config", {}), "account_name")
+        named = named or self._options.get("account_name") or _named_account()
+        account = "" if self._host else named
         named = f"https://{account}.blob.core.windows.net" if account else ""
         return super().endpoint or named
 

@@ -51,6 +51,9 @@ _AZURE_WAYS = {
 }
 """obstore's names of the ways to sign in, by the setting of each."""
 
+ENDPOINT_SETTINGS = ("endpoint", "endpoint_url", "endpoint_url_s3", "base_url")
+"""obstore's names of an endpoint, without the prefix of the cloud."""
+
 _ENDPOINTS = ("S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _TRUE = frozenset(("1", "true", "on", "yes", "y"))
 _DNS_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
@@ -189,6 +192,11 @@ def gcs_config(
     return config, None
 
 
+def setting_of(config: Mapping[str, Any], *names: str) -> str:
+    """Return the value of a setting of a user's `config` that has one of several names, else empty."""
+    return next((str(v) for name, v in config.items() if _without_prefix(name) in names), "")
+
+
 def _settings(
     options: Mapping[str, Any], names: Mapping[str, str], aliases: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -198,8 +206,12 @@ def _settings(
 
 
 def _name(name: str, aliases: Mapping[str, str]) -> str:
-    name = _PREFIXES.sub("", name.lower(), count=1)
+    name = _without_prefix(name)
     return aliases.get(name, name)
+
+
+def _without_prefix(name: str) -> str:
+    return _PREFIXES.sub("", name.lower(), count=1)
 
 
 def _refuse_stronger(

@@ -73,15 +73,19 @@ class OciStorage(FsspecStorage):
             ConfigError: If the URL names no bucket, or an option is unknown or invalid.
         """
         super().__init__(url, **options)
-        self._bucket = urlsplit(url).netloc.partition("@")[0]
+        self._bucket, at, _ = urlsplit(url).netloc.partition("@")
         if not self._bucket:
             raise ConfigError(f"{self.url!r} names no bucket; write oci://bucket@namespace/prefix")
         check(options)
+        if not at and options.get("namespace"):  # buckets of two namespaces may have one name
+            bucket = f"//{self._bucket}"
+            self.url = self.url.replace(bucket, f"{bucket}@{options['namespace']}", 1)
 
     @property
-    def request_place(self) -> str:
-        endpoint = public_url(self._options.get("endpoint_url") or "")
-        return f"{super().request_place} {endpoint}".rstrip()
+    def endpoint(self) -> str:
+        region = self._options.get("region")
+        of_region = f"https://objectstorage.{region}.oraclecloud.com" if region else ""
+        return public_url(self._options.get("endpoint_url") or of_region)
 
     def filesystem_options(self) -> Mapping[str, Any]:
         return ocifs_options(self._options)
