@@ -484,7 +484,11 @@ def test_commands_check_files_and_print_the_schema(place, tmp_path):
     path.write_text(json.dumps({"local": place, "shuffle_alg": "x"}))
     result = CliRunner().invoke(main, ["config", "check", str(path)])
     assert result.exit_code == 2
-    assert result.stderr == "error: shuffle_alg: no such key. Did you mean 'shuffle_algo'?\n"
+    mistake = "shuffle_alg: no such key. Did you mean 'shuffle_algo'?"
+    assert result.stderr == f"error: config {path}: {mistake}\n"
+    path.write_text("[]")
+    result = CliRunner().invoke(main, ["config", "check", str(path)])
+    assert result.stderr.startswith(f"error: config {path}: expected a mapping")
     result = CliRunner().invoke(main, ["config", "schema"])
     assert json.loads(result.stdout)["properties"]["writer"]
     assert CliRunner().invoke(main, ["config", "schema", str(path)]).exit_code == 2
@@ -498,9 +502,8 @@ def test_a_file_may_be_checked_where_nothing_of_it_is_there(tmp_path):
         '{"dataset": {"remote": "memory://nowhere/x", "local": "y"}, "writer": {"size_limit": 9}}'
     )
     result = CliRunner().invoke(main, ["config", "check", str(path)])
-    assert result.stderr == (
-        "error: writer.out: missing. It is: A local path, a URL, or a pair (local path, URL).\n"
-    )
+    missing = "writer.out: missing. It is: A local path, a URL, or a pair (local path, URL)."
+    assert result.stderr == f"error: config {path}: {missing}\n"
 
 
 # -- names in a config --------------------------------------------------------------------
@@ -581,14 +584,14 @@ def test_all_mistakes_of_a_file_are_told_at_once(tmp_path):
     )
     with pytest.raises(ConfigError) as caught:
         StreamingDataset.from_config(path)
-    assert str(caught.value) == in_dataset
+    assert str(caught.value) == f"config {path}: {in_dataset}"
     with pytest.raises(ConfigError) as caught:
         Writer.check_config(path)
     missing = "writer.out: missing. It is: "
     assert str(caught.value).startswith(
-        f"writer.colums: no such key. Did you mean 'columns'?; also {missing}"
+        f"config {path}: writer.colums: no such key. Did you mean 'columns'?; also {missing}"
     )
     pytest.importorskip("streamplug_tools")
     result = CliRunner().invoke(main, ["config", "check", str(path)])
     assert result.exit_code == 2
-    assert f"error: {in_dataset}; also writer.colums: no such key" in result.stderr
+    assert f"error: config {path}: {in_dataset}; also writer.colums: no such key" in result.stderr

@@ -118,7 +118,7 @@ def test_configs_are_checked_without_opening_anything(tmp_path, monkeypatch):
 
     result = checked()
     assert result.exit_code == 0, result.stderr
-    message = "error: dataset.tokens.lenght: no such key. Did you mean 'length'?\n"
+    message = f"error: config {path}: dataset.tokens.lenght: no such key. Did you mean 'length'?\n"
     assert checked(lenght=8).stderr == message
     assert [each.name for each in tmp_path.iterdir()] == ["train.json"]
 

@@ -58,11 +58,13 @@ def load(source: Source) -> dict[str, Any]:
     """
     if isinstance(source, str) and "://" in source:
         raise ConfigError(f"config {public_url(source)}: expected a path on this machine")
+    place = "config"
     if isinstance(source, (str, os.PathLike)):
+        place = f"config {os.fspath(source)}"
         source = _read(Path(source))
     if not isinstance(source, Mapping):
         expected = "expected a mapping, or the path of a .toml, .yaml or .json file"
-        raise refused_value_error(source, "config", expected)
+        raise refused_value_error(source, place, expected)
     try:
         config: dict[str, Any] = _substitute(source, "")
     except RecursionError:

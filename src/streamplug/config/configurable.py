@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Collection, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, TypeVar
 
 from streamplug.config.config_file import Source, join_key, load, refused_value_error
@@ -47,7 +48,9 @@ class Configurable:
             ConfigError: If a key is unknown or in a distribution that is not installed, a value has the
                 wrong type, or as for the constructor.
         """
-        return _construct(cls, load(config), more)
+        whole = load(config)
+        with _naming_file(config):
+            return _construct(cls, whole, more)
 
     @classmethod
     def check_config(cls, config: Source) -> None:
@@ -60,10 +63,18 @@ class Configurable:
             ConfigError: If a key is unknown, or a value has the wrong type.
         """
         whole = load(config)
-        section, key = _section(cls, whole)
-        described = configured_class(cls, whole)
-        names = {*section, *(_nested_classes(described).keys() & whole.keys())}
-        validate_arguments(described, section, key, names)
+        with _naming_file(config):
+            section, key = _section(cls, whole)
+            described = configured_class(cls, whole)
+            names = {*section, *(_nested_classes(described).keys() & whole.keys())}
+            validate_arguments(described, section, key, names)
+
+
+def _naming_file(config: Source) -> AbstractContextManager[None]:
+    """Return what prefixes errors with the file of a configuration, if it is of one."""
+    if isinstance(config, Mapping):
+        return nullcontext()
+    return prefix_errors(f"config {os.fspath(config)}", ConfigError)
 
 
 def configured_class(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from streamplug.cli import examples
 from streamplug.config import SECTIONS, Mistakes, configured_class, load
 from streamplug.display import say
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, prefix_errors
 from streamplug_tools.config_names import check_dataset, check_writer
 from streamplug_tools.config_schema import json_schema
 from streamplug_tools.config_sections import section_classes, subclasses
@@ -46,8 +47,23 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
         click.echo(json.dumps(json_schema(section_classes(), subclasses()), indent=2))
         return
     settings = load(file)
-    classes: dict[str, Any] = section_classes()
     named = [name for name in SECTIONS if name in settings]
+    with prefix_errors(f"config {file}", ConfigError):
+        _check(settings, named)
+        if opens:
+            if named and "dataset" not in named:
+                raise ConfigError("dataset: no such section, which --open opens")
+            section_classes()["dataset"].from_config(settings)
+    say(f"{file}: {', '.join(named or ['dataset'])}: OK")
+
+
+def _check(settings: dict[str, Any], named: Sequence[str]) -> None:
+    """Check the named sections of a configuration; without any, the whole is one of a data set.
+
+    Raises:
+        ConfigError: With all that is wrong.
+    """
+    classes: dict[str, Any] = section_classes()
     mistakes = Mistakes()
     for name in named or ["dataset"]:
         with mistakes.collected():
@@ -60,8 +76,3 @@ def config(action: str, file: str | None, *, opens: bool) -> None:
             elif name == "writer":
                 check_writer(settings["writer"], "writer")
     mistakes.raise_all()
-    if opens:
-        if named and "dataset" not in named:
-            raise ConfigError("dataset: no such section, which --open opens")
-        classes["dataset"].from_config(settings)
-    say(f"{file}: {', '.join(named or ['dataset'])}: OK")
