@@ -57,6 +57,18 @@ class Meter:
         return work
 
 
+def test_few_results_wait_for_a_slow_consumer():
+    made, most = [], 0
+    for number, result in enumerate(
+        map_threads(lambda item: made.append(item) or item, range(500), 3)
+    ):
+        assert result == number
+        time.sleep(0.0005)
+        most = max(most, len(made) - number)
+    assert len(made) == 500
+    assert 1 <= most <= 13
+
+
 def test_what_runs_at_once_is_bounded_in_number_and_in_weight(workers):
     meter, pool = Meter(), workers(3, 100)
     for job in [pool.submit(meter.job(weight), weight) for weight in (60, 30, 500, 5, 5, 5, 5, 99)]:

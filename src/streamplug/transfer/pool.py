@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from queue import Empty, SimpleQueue
 from threading import Condition, Event, RLock, Thread
 from typing import Any, Generic, TypeVar
@@ -29,6 +30,7 @@ In ``tests/benchmarks/bench_remote.py`` reading by ranges takes 20 % more proces
 """
 
 _JOIN_SECONDS = 5.0
+_MAX_JOBS_PER_THREAD = 4  # of `map_threads`, with results that nobody has taken
 
 
 class Job(Generic[T]):
@@ -247,16 +249,21 @@ def map_threads(
     """Yield the results of a function in the order of its items, computed on up to `max_threads` threads.
 
     The error of the first item in the list that fails is raised. A single item needs no thread. If the
-    consumer of this thread stops, no further item is begun, and `Cancelled` is raised.
+    consumer of this thread stops, no further item is begun, and `Cancelled` is raised. Few results are held
+    until they are taken.
     """
     if len(items) <= 1:
         for item in items:  # not map(), which a StopIteration of the function would end in silence
             yield function(item)
         return
-    pool = ThreadPool(max_threads)
+    pool, remaining = ThreadPool(max_threads), iter(items)
+    jobs: deque[Job[T]] = deque()
     try:
-        jobs = deque(pool.submit(partial(function, item)) for item in items)
-        while jobs:
+        while True:
+            for item in islice(remaining, _MAX_JOBS_PER_THREAD * max_threads - len(jobs)):
+                jobs.append(pool.submit(partial(function, item)))
+            if not jobs:
+                return
             job = jobs.popleft()  # so that its result can be freed
             while not job.wait(_CANCEL_POLL_SECONDS):
                 check()
