@@ -57,6 +57,14 @@ def test_samples_are_added_to_a_data_set_of_a_writer(tmp_path, write, read):
     assert read(small)["name"][-1] == "twenty"
 
 
+def test_other_names_of_a_directory_add_nothing_again(tmp_path, write):
+    source = write(tmp_path / "day", range(10))
+    (tmp_path / "latest").symlink_to(source)
+    assert append(source, to(tmp_path / "set")).appended == 10
+    for name in ("latest", "set/../day"):
+        assert append(str(tmp_path / name), to(tmp_path / "set")).appended == 0
+
+
 def test_what_cannot_be_appended_to_is_refused(tmp_path, write):
     source, other = write(tmp_path / "source", range(5)), write(tmp_path / "other", range(5))
     with pytest.raises(ConfigError, match="is a source"):

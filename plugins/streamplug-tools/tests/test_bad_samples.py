@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -20,6 +21,7 @@ from streamplug_tools import (
     select,
     sort,
 )
+from streamplug_tools.bad_samples import BadSampleError
 
 from streamplug import Stream, Writer
 from streamplug.cli import main
@@ -91,6 +93,28 @@ def test_too_many_are_an_error_and_a_larger_number_goes_on(source, tmp_path):
     assert finished
     assert places(convert(source, out, columns=columns, skip_bad=3).bad) == EXPECTED
     assert {path: path.stat().st_ino for path in finished} == finished
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_samples_that_an_earlier_call_left_out_are_an_error_without_skip_bad(
+    source, tmp_path, read, processes
+):
+    columns = Columns(encodings={"text": "json"})
+    out = to(tmp_path / "out", processes=processes)
+    convert(source, out, columns=columns, skip_bad=3)
+    with pytest.raises(BadSampleError, match=r"shard\.00001\.mds, row 10: .*not UTF-8"):
+        convert(source, out, columns=columns)
+    # A part that is written again without loss has no report.
+    for n in DAMAGED:
+        path = source / f"shard.{n // ROWS:05d}.mds"
+        status = path.stat()
+        path.write_bytes(path.read_bytes().replace(b"<\xff\xff\xff\xff>", f"<{n:04d}>".encode(), 1))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    for index in (tmp_path / "out").glob("part-*/index.json"):
+        index.unlink()
+    assert convert(source, out, columns=columns).samples == 100
+    assert not list((tmp_path / "out").glob("failures/*"))
+    assert read(tmp_path / "out")["id"].tolist() == list(range(100))
 
 
 @pytest.mark.parametrize(

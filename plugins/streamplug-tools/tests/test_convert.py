@@ -424,7 +424,25 @@ class WithEnding:
         return Ending(encoding, self.end)
 
 
-@pytest.mark.parametrize("make", [WithEnding, lambda end: partial(Ending, end=end)])
+class AddsEnding:
+    """Decoder that shows nothing of its arguments."""
+
+    def __init__(self, end):
+        self._end = end
+
+    def __call__(self, encoding):
+        return Ending(encoding, self._end)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        WithEnding,
+        AddsEnding,
+        lambda end: partial(Ending, end=end),
+        lambda end: lambda encoding: Ending(encoding, end),
+    ],
+)
 def test_a_run_is_not_continued_with_other_arguments_of_a_decoder(source, tmp_path, read, make):
     def run(decoder):
         stream = Stream(local=str(source), decoders={"name": decoder, "x": None})

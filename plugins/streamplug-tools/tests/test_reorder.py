@@ -15,6 +15,7 @@ from streamplug_tools import (
     Columns,
     Output,
     convert,
+    delete,
     process,
     select,
     shuffle,
@@ -244,6 +245,14 @@ def test_fractions_have_no_sample_in_common_and_keep_the_order(source, tmp_path,
     assert found["val"] != list(range(140, 180))
     split_by_fractions(source, lambda name: to(tmp_path / f"{name}-4"), shares, seed=4)
     assert read(tmp_path / "val-4")["id"].tolist() != found["val"]
+
+
+def test_fractions_in_another_order_are_another_split(source, tmp_path):
+    split_by_fractions(source, lambda name: to(tmp_path / name), {"a": 0.9, "b": 0.1})
+    delete(tmp_path / "b", dry_run=False)
+    # Its samples would be in "a", too.
+    with pytest.raises(OutputExistsError, match="it is made of other samples"):
+        split_by_fractions(source, lambda name: to(tmp_path / name), {"b": 0.1, "a": 0.9})
 
 
 def test_what_is_left_of_one_is_not_written(source, tmp_path):

@@ -15,6 +15,8 @@ from streamplug.transfer import call_with_retries
 
 BAD_SAMPLE_ERRORS = (DataError, EncodeError)
 """Errors that are those of a sample."""
+_REPORTS = "failures"
+"""Folder of the reports, beside the parts."""
 _HINT = "; skip_bad= leaves out that many such samples"
 
 
@@ -69,7 +71,7 @@ class BadSamples:
         """Add samples that were left out elsewhere; errors as for `add`."""
         self.found += found
         if self.remaining < 0:
-            raise self._too_many(self.found[-1])
+            raise self._too_many(self.found[self.limit])
 
     def _too_many(self, last: BadSample) -> BadSampleError:
         before = f"{self.limit:,} samples were left out before; " if self.limit else ""
@@ -91,8 +93,6 @@ def _without_place(message: str, file: str, row: int) -> str:
 
 def write_report(home: Storage, part: int, bad: BadSamples) -> None:
     """Write the report of a part beside the data set, or remove an earlier one if no sample is bad."""
-    if not bad.limit:
-        return
     if not bad.found:
         with suppress(NotFound):
             home.delete(_report_key(part))
@@ -114,13 +114,15 @@ def read_report(home: Storage, part: int) -> list[BadSample]:
 def count_reports(home: Storage, limit: int) -> Callable[[int], None]:
     """Return a function that adds the report of a part; it raises BadSampleError above the limit."""
     total = BadSamples(limit)
+    # With a limit of 0, there are only reports of parts that an earlier call wrote, with another limit.
+    earlier = None if limit else {info.key for info in home.list(f"{_REPORTS}/")}
 
     def add(part: int) -> None:
-        if limit:
+        if earlier is None or _report_key(part) in earlier:
             total.extend(read_report(home, part))
 
     return add
 
 
 def _report_key(part: int) -> str:
-    return f"failures/part-{part:05d}.json"
+    return f"{_REPORTS}/part-{part:05d}.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import is_dataclass, replace
@@ -23,6 +24,7 @@ from streamplug.source import OpenSources
 from streamplug.stream import Stream
 from streamplug.transfer import Observer, TemporaryDirectory
 from streamplug.types import ColumnValues, Int64, World
+from streamplug_tools.function_digest import digest_function
 from streamplug_tools.raw_values import keep_raw
 from streamplug_tools.selection_order import SelectionOrder
 
@@ -165,7 +167,7 @@ class Table:
         """
         digest = xxhash.xxh3_64()
         for opened in self._opened:
-            url = opened.stream.url.encode(errors="surrogateescape")
+            url = _real_url(opened.stream.url).encode(errors="surrogateescape")
             digest.update(b"%b\n%b\n" % (url, opened.index.digest.encode()))
             digest.update(f"versions {opened.file_versions}\n".encode())
             if opened.rows_digest:
@@ -184,12 +186,18 @@ class Table:
         return digest.hexdigest()
 
 
+def _real_url(url: str) -> str:
+    """Return a URL, or the path that all names of a local directory lead to."""
+    path = local_path(url)
+    return url if path is None else os.path.realpath(path)
+
+
 def _describe(function: Any) -> str:
-    """Return the name of a decoder, and its arguments if it is a dataclass or a partial function."""
+    """Return the name of a decoder, and what tells it from others of that name."""
     if isinstance(function, partial):
         arguments = f"{function.args!r} {sorted(function.keywords.items())!r}"
         return f"{_describe(function.func)} {arguments}"
-    options = f" {function!r}" if is_dataclass(function) else ""
+    options = f" {function!r}" if is_dataclass(function) else f" {digest_function(function)}"
     called = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{function.__module__}.{called}{options}"
 

@@ -235,7 +235,8 @@ def split_by_fractions(
         for ids, ranks in blocks:
             for name, low, high in zip(fractions, bounds, bounds[1:]):
                 lists.add(name, ids[(ranks >= low) & (ranks < high)])
-        what = ["split", fractions, seed] if by is None else ["split by", by, fractions, seed]
+        shares = [*fractions.items()]  # in their order, which decides over the samples of each
+        what = ["split", shares, seed] if by is None else ["split by", by, shares, seed]
         return {
             name: job.write(order, output_of[name], [*what, name])
             for name, order in lists.orders.items()
