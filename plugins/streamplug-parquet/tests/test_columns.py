@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 
@@ -31,6 +32,7 @@ COLUMNS = {
     "price": "decimal128(9, 2)",
 }
 COUNT = 500
+MIDNIGHT = datetime(2020, 1, 1)  # noqa: DTZ001 - columns without a zone take it
 
 
 def row(n):
@@ -235,6 +237,30 @@ def test_a_missing_time_is_refused_with_its_sample_where_parquet_has_none(spec, 
         with pytest.raises(EncodeTypeError, match=r"column 'x': takes (no|values)"):
             out.write_batch({"x": [fine, value]})
     assert len(StreamingDataset(local=str(tmp_path / "set"), batch_size=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "fine", "value"),
+    [
+        ("date32", MIDNIGHT, MIDNIGHT + timedelta(hours=12)),
+        ("date32", np.datetime64("2020-01-01", "s"), np.datetime64("2020-01-01T12", "s")),
+        ("timestamp[ms]", MIDNIGHT, MIDNIGHT + timedelta(microseconds=1)),
+        ("timestamp[ms]?", None, MIDNIGHT + timedelta(microseconds=1)),
+        ("duration[s]", timedelta(seconds=1), timedelta(seconds=1, microseconds=1)),
+        ("list<duration[s]>", [timedelta(seconds=1)], [timedelta(milliseconds=-1)]),
+    ],
+)
+def test_a_time_more_precise_than_its_column_is_refused(spec, fine, value, tmp_path):
+    with Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet") as out:
+        out.write({"x": fine})
+        out.write_batch({"x": [fine]})
+        for give in (lambda: out.write({"x": value}), lambda: out.write_batch({"x": [value]})):
+            with pytest.raises(
+                EncodeError, match=r"column 'x': takes values of.*(round|lose data)"
+            ):
+                give()
+    first, second = (sample["x"] for sample in StreamingDataset(local=str(tmp_path / "set")))
+    assert first == second
 
 
 def test_a_missing_time_is_none_where_that_is_allowed(tmp_path):

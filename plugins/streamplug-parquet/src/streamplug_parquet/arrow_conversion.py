@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -122,6 +122,7 @@ def _of_list(values: Sequence[Any], type_: pa.DataType, *, nullable: bool) -> An
     for kind in kinds:
         if not takes_instances(kind, type_):
             raise EncodeTypeError(f"takes values of {type_}, got {example(values, kind)}")
+    _check_precision(values, kinds, type_)
     for kind in kinds & {np.datetime64, np.timedelta64}:
         # NumPy deprecates to convert NaT without a unit.
         some = next(value for value in values if type(value) is kind)
@@ -136,7 +137,45 @@ def _of_array(array: pa.Array, type_: pa.DataType) -> pa.Array:
         return pa.nulls(len(array), type_)
     if not takes_arrays(array.type, type_):
         raise EncodeTypeError(f"takes values of {type_}, got an array of {array.type}")
-    return array if array.type == type_ else array.cast(type_)
+    if array.type == type_:
+        return array
+    cast = array.cast(type_)
+    # Arrow's casts of other times raise an error for parts that are lost.
+    if (
+        pa.types.is_date(type_)
+        and pa.types.is_timestamp(array.type)
+        and not cast.cast(array.type).equals(array)
+    ):
+        raise EncodeError(f"takes values of {type_}, got times of a day; round them to days first")
+    return cast
+
+
+def _check_precision(values: Sequence[Any], kinds: set[type], type_: pa.DataType) -> None:
+    """Refuse times of Python and pandas with a fraction of the unit of a type, which Arrow drops."""
+    unit = "D" if pa.types.is_date(type_) else getattr(type_, "unit", "ns")
+    exact = {datetime, timedelta} if unit == "us" else set()
+    times = (kind for kind in kinds - exact if issubclass(kind, (datetime, timedelta)))
+    if unit == "ns" or not any(times):
+        return
+    for value in values:
+        if _has_fraction(value, unit):
+            raise EncodeError(
+                f"takes values of {type_}, got {short_repr(value)}, which is more precise: round it first, "
+                "or take a type of a finer unit"
+            )
+
+
+def _has_fraction(value: Any, unit: str) -> bool:
+    """Return whether a time has a fraction of a unit: ``D``, ``s``, ``ms`` or ``us``."""
+    is_time, is_duration = isinstance(value, datetime), isinstance(value, timedelta)
+    if not (is_time or is_duration) or value != value:  # noqa: PLR0124 - only NaT is unequal
+        return False
+    # Of pandas; types of Python have no such part.
+    nanoseconds = getattr(value, "nanosecond" if is_time else "nanoseconds", 0)
+    microseconds = value.microsecond if is_time else value.microseconds
+    if unit == "D":
+        return bool(value.hour or value.minute or value.second or microseconds or nanoseconds)
+    return bool(nanoseconds or microseconds % {"s": 1_000_000, "ms": 1_000, "us": 1}[unit])
 
 
 def takes_instances(kind: type, type_: pa.DataType) -> bool:
