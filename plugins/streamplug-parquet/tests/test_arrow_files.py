@@ -118,6 +118,67 @@ def test_dictionaries_may_be_replaced(tmp_path):
     assert [sample["x"] for sample in dataset] == list("abaccda")
 
 
+@pytest.mark.parametrize("values", [[None, "x"], [None, 7], [None, [1, 2]]])
+@pytest.mark.parametrize("rows", [2, 200])
+def test_entries_of_dictionaries_may_be_missing(tmp_path, values, rows):
+    numbers = pa.array([n % 2 for n in range(rows)])
+    column = pa.DictionaryArray.from_arrays(numbers, pa.array(values))
+    place = write(tmp_path / "x.arrow", pa.table({"x": column, "n": range(rows)}), rows=rows)
+    dataset = StreamingDataset(local=place, format="arrow", batch_size=rows)
+    expected = [values[n % 2] for n in range(rows)]
+    assert [sample["x"] for sample in dataset] == expected
+    [batch] = dataset.batches()
+    assert list(batch["x"]) == expected
+    assert isinstance(batch["n"], np.ndarray)
+
+
+def test_lists_of_one_size_may_have_missing_numbers(tmp_path):
+    values = [[1, 2], [None, 3]]
+    table = pa.table({"x": pa.array(values, pa.list_(pa.int32(), 2))})
+    dataset = StreamingDataset(local=write(tmp_path / "x.arrow", table), format="arrow")
+    assert [plain(sample)["x"] for sample in dataset] == values
+
+
+def write_repeated(path: Path, entry: Any, type_: pa.DataType) -> str:
+    numbers = pa.array(np.zeros(len(entry), np.int8))
+    column = pa.DictionaryArray.from_arrays(numbers, pa.array([entry], type_))
+    return write(path, pa.table({"x": column}), rows=len(entry))
+
+
+def write_views(path: Path) -> str:
+    views = np.zeros((20_000, 4), "<i4")
+    views[:, 0], views[:, 1] = 200_000, int.from_bytes(b"xxxx", "little")
+    buffers = [None, pa.py_buffer(views.tobytes()), pa.py_buffer(b"x" * 200_000)]
+    column = pa.Array.from_buffers(pa.string_view(), len(views), buffers)
+    return write(path, pa.table({"x": column}), rows=len(views))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: write(
+            path, pa.table({"x": np.zeros(1 << 18)}), rows=1 << 18, compression="zstd"
+        ),
+        lambda path: write_repeated(path, [1] * 3000, pa.list_(pa.int8())),
+        write_views,
+    ],
+    ids=["compressed", "dictionary", "views"],
+)
+def test_small_files_of_large_values_are_refused(tmp_path, monkeypatch, make):
+    monkeypatch.setattr("streamplug_parquet.memory_bounds.MIN_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr("streamplug_parquet.budget.budget.limit", 1 << 20)
+    dataset = StreamingDataset(local=make(tmp_path / "x.arrow"), format="arrow")
+    with pytest.raises(DataError, match=r"x\.arrow.*column 'x': the values take up to .* limit of"):
+        dataset[0]
+
+
+def test_repeated_text_stays_in_its_dictionary(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamplug_parquet.memory_bounds.MIN_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr("streamplug_parquet.budget.budget.limit", 1 << 20)
+    place = write_repeated(tmp_path / "x.arrow", "x" * 5000, pa.string())
+    assert StreamingDataset(local=place, format="arrow")[4999]["x"] == "x" * 5000
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

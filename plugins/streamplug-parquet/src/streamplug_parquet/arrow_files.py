@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from streamplug_files import ScannableFormat, ScanResult, ScanSource
+from streamplug_files import ScannableFormat, ScanResult, ScanSource, value_sizes
 
 from streamplug.errors import ConfigError, CorruptShardError, InvalidIndexError
 from streamplug.interfaces import Column, Encoding, ShardInfo, ShardReader
@@ -19,6 +19,7 @@ from streamplug_parquet.arrow_messages import (
     Message,
     iter_messages,
 )
+from streamplug_parquet.budget import VARIABLE
 from streamplug_parquet.chunks import Chunk
 from streamplug_parquet.encodings import ArrowTypes
 from streamplug_parquet.footer import merge_entries
@@ -26,8 +27,10 @@ from streamplug_parquet.format import parse_columns
 from streamplug_parquet.grouped_reader import GroupedReader
 from streamplug_parquet.memory_bounds import decoded_limit, describe
 from streamplug_parquet.types import plain, spec_of
+from streamplug_parquet.values import fixed_of
 
 _END = b"\xff\xff\xff\xff\0\0\0\0"
+_SIZE_BYTES = 8  # of a compressed buffer, before its bytes
 
 
 class Arrow(ScannableFormat):
@@ -61,15 +64,20 @@ class Arrow(ScannableFormat):
             raise InvalidIndexError("it has no columns")
         if len(set(schema.names)) < len(schema.names):
             raise InvalidIndexError("it has several columns of one name")
+        has_missing_entry = any(any(m.null_counts) for m in messages if m.kind == DICTIONARY)
         specs, number = {}, 0
         for field in schema:
             try:
                 spec = spec_of(plain(field.type))
             except ConfigError as error:
                 raise InvalidIndexError(f"column {field.name!r}: {error}") from None
-            is_nullable = any(batch.null_counts[number] for batch in batches)
+            count = _count_arrays(field.type)
+            # Values of fixed size have no None in them, unlike other lists.
+            own = slice(number, number + (1 if fixed_of(plain(field.type)) is None else count))
+            is_nullable = any(any(batch.null_counts[own]) for batch in batches)
+            is_nullable |= has_missing_entry and _has_dictionary(field.type)
             specs[field.name] = f"{spec}?" if is_nullable else spec
-            number += _count_arrays(field.type)
+            number += count
         entry = {"columns": specs, "format": "arrow", "version": 2}
         return ScanResult(sum(batch.rows for batch in batches), entry)
 
@@ -106,20 +114,33 @@ class ArrowReader(GroupedReader):
         batch = self._batches[group]
         names = [column.name for column in columns]
         # Dictionaries may change from batch to batch: those before it are its own.
-        shared = [message for message in self._shared if message.start < batch.start]
+        messages = [m for m in self._shared if m.start < batch.start] + [batch]
+        limit = decoded_limit(sum(message.stop - message.start for message in messages))
+        self._check_decompressed(messages, limit, describe(group, names))
         try:
-            read = self._read_batch([*shared, batch], names)
+            read = self._read_batch(messages, names)
         except MemoryError:
             raise
         except Exception as error:  # Arrow does not document its errors for damaged files
             raise CorruptShardError(f"{describe(group, names)}: it is damaged: {error}") from error
-        limit = decoded_limit(batch.stop - batch.start)
-        return {
-            column.name: self.chunk(
-                group, column, pa.chunked_array([read.column(column.name)]), limit
-            )
-            for column in columns
-        }
+        chunks = {}
+        for column in columns:
+            values = read.column(column.name)
+            _check_repeated(values, limit, describe(group, [column.name]))
+            chunks[column.name] = self.chunk(group, column, pa.chunked_array([values]), limit)
+        return chunks
+
+    def _check_decompressed(self, messages: Sequence[Message], limit: int, what: str) -> None:
+        """Refuse messages whose buffers take more than `limit` bytes when they are decompressed."""
+        total = 0
+        for start, stored in (buffer for m in messages for buffer in m.compressed):
+            if stored < _SIZE_BYTES:  # it is empty
+                continue
+            # Before the compressed bytes is their size after it; -1 if they are stored as they are.
+            size = int.from_bytes(self._view[start : start + _SIZE_BYTES], "little", signed=True)
+            total += max(size, stored)
+        if total > limit:
+            raise _too_large(what, total, limit)
 
     def _read_batch(self, messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
         """Read columns of the last message as a stream of these messages."""
@@ -130,6 +151,26 @@ class ArrowReader(GroupedReader):
             batch = reader.read_next_batch()
         batch.validate(full=True)
         return batch
+
+
+def _check_repeated(values: pa.Array, limit: int, what: str) -> None:
+    """Refuse values that take more than `limit` bytes when each has a copy of what several refer to."""
+    if not _has_references(values.type):
+        return
+    is_text = _is_dictionary(values.type) and plain(values.type) in (pa.string(), pa.binary())
+    if is_text and not values.dictionary.null_count:
+        return  # the reader keeps it as it is
+    sizes = value_sizes(values)
+    total = sizes * len(values) if isinstance(sizes, float) else float(sizes.sum())
+    if total > limit:
+        raise _too_large(what, int(total), limit)
+
+
+def _too_large(what: str, size: int, limit: int) -> CorruptShardError:
+    return CorruptShardError(
+        f"{what}: the values take up to {size} bytes when decoded, more than the limit of {limit}; if you "
+        f"trust the file, set {VARIABLE}={size}"
+    )
 
 
 def _read_schema(messages: Sequence[Message], read: Callable[[int, int], bytes]) -> pa.Schema:
@@ -156,6 +197,23 @@ def _read_schema(messages: Sequence[Message], read: Callable[[int, int], bytes])
 def _count_arrays(type_: pa.DataType) -> int:
     """Return the number of arrays that values of a type consist of: itself and those in it."""
     return 1 + sum(map(_count_arrays, _inner_types(type_)))
+
+
+def _has_references(type_: pa.DataType) -> bool:
+    """Return whether several values of a type, or ones in them, may refer to the same bytes."""
+    is_view = str(type_) in ("string_view", "binary_view")
+    return is_view or _is_dictionary(type_) or any(map(_has_references, _inner_types(type_)))
+
+
+def _has_dictionary(type_: pa.DataType) -> bool:
+    """Return whether values of a type, or ones in them, are numbers of entries of a dictionary."""
+    return _is_dictionary(type_) or any(map(_has_dictionary, _inner_types(type_)))
+
+
+def _is_dictionary(type_: pa.DataType) -> bool:
+    while isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    return bool(pa.types.is_dictionary(type_))
 
 
 def _inner_types(type_: pa.DataType) -> Iterator[pa.DataType]:

@@ -29,7 +29,9 @@ class Message(NamedTuple):
         start: Offset of its mark.
         stop: Offset after its body.
         rows: Rows of a record batch, else 0.
-        null_counts: Missing values of each array of a record batch, nested ones after those they are in.
+        null_counts: Missing values of each array of a record batch or a dictionary, nested ones after those
+            they are in.
+        compressed: Start and bytes of each compressed buffer in the body, as offsets in the file.
     """
 
     kind: int
@@ -37,6 +39,7 @@ class Message(NamedTuple):
     stop: int
     rows: int
     null_counts: tuple[int, ...]
+    compressed: tuple[tuple[int, int], ...]
 
 
 def iter_messages(read: Callable[[int, int], bytes], size: int) -> Iterator[Message]:
@@ -88,19 +91,34 @@ def _parse(data: bytes, start: int, body: int) -> Message:
     body_bytes = unpack_from("<q", data, length_at)[0] if length_at else 0
     if body_bytes < 0:
         raise ValueError(body_bytes)
-    rows, null_counts = 0, ()
-    if kind == RECORD_BATCH:
+    rows = 0
+    null_counts: tuple[int, ...] = ()
+    compressed: tuple[tuple[int, int], ...] = ()
+    if kind in (DICTIONARY, RECORD_BATCH):
         batch = header_at + unpack_from("<I", data, header_at)[0]
+        if kind == DICTIONARY:  # a table with a record batch of one array
+            at = _field(data, batch, 1)
+            batch = at + unpack_from("<I", data, at)[0]
         rows_at, nodes_at = _field(data, batch, 0), _field(data, batch, 1)
-        rows = unpack_from("<q", data, rows_at)[0] if rows_at else 0
-        if nodes_at:
-            nodes = nodes_at + unpack_from("<I", data, nodes_at)[0]
-            (count,) = unpack_from("<I", data, nodes)
-            # Pairs of a length and a number of missing values.
-            null_counts = unpack_from(f"<{2 * count}q", data, nodes + 4)[1::2]
+        rows = unpack_from("<q", data, rows_at)[0] if rows_at and kind == RECORD_BATCH else 0
+        # Pairs of a length and a number of missing values.
+        null_counts = _pairs(data, nodes_at)[1::2]
+        if _field(data, batch, 3):
+            buffers = _pairs(data, _field(data, batch, 2))
+            compressed = tuple(zip([body + place for place in buffers[::2]], buffers[1::2]))
         if rows < 0:
             raise ValueError(rows)
-    return Message(kind, start, body + body_bytes, rows, null_counts)
+    return Message(kind, start, body + body_bytes, rows, null_counts, compressed)
+
+
+def _pairs(data: bytes, at: int) -> tuple[int, ...]:
+    """Return the numbers of a vector of pairs of int64; empty if there is none."""
+    if not at:
+        return ()
+    vector = at + unpack_from("<I", data, at)[0]
+    (count,) = unpack_from("<I", data, vector)
+    numbers: tuple[int, ...] = unpack_from(f"<{2 * count}q", data, vector + 4)
+    return numbers
 
 
 def _field(data: bytes, table: int, number: int) -> int:

@@ -179,6 +179,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _as_stored(array: pa.DictionaryArray, type_: pa.DataType) -> pa.Array:
     """Return text and bytes as the dictionary array, other types decoded."""
-    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+    is_text = pa.types.is_string(type_) or pa.types.is_binary(type_)
+    if is_text and not array.dictionary.null_count:
         return array
     return array.dictionary_decode().cast(type_)
