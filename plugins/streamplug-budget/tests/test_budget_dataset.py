@@ -406,6 +406,7 @@ def test_epochs_and_seeds_differ(folder):
         (None, "batch_budget=None: expected a BatchBudget"),
         (65536, "batch_budget=65536: expected a BatchBudget"),
         ({"limit": 0, "column": "tokens"}, "limit=0: must be at least 1"),
+        ({"limit": 1 << 63, "column": "tokens"}, f"limit={1 << 63}: .* at most {1 << 62}"),
         ({"limit": "many", "column": "tokens"}, "limit='many': expected a count"),
         ({"limit": 9}, "column=None: name the column whose length"),
         (

@@ -65,6 +65,14 @@ def test_what_is_simulated_in_part_says_so_and_estimates_the_rest(run):
     assert later.egress == 3 * later.epochs[0].all_bytes
 
 
+def test_a_run_of_epochs_of_one_step_ends_at_the_limit_of_needs(run):
+    found = run(max_needs=30, batch_size=400, epochs=10**6)
+    assert len(found.epochs) == 1
+    assert not found.complete
+    assert found.egress == 10**6 * found.epochs[0].all_bytes
+    assert "the first 1 of the 1,000,000 epochs" in found.notes[0]
+
+
 def test_files_that_a_scan_writes_do_not_leave_the_storage(tmp_path):
     pytest.importorskip("streamplug_text")
     (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{n},{n}\n" for n in range(100)))

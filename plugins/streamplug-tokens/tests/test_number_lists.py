@@ -18,6 +18,7 @@ from streamplug_tokens.options import TokenBlocks, TokenPacks
 
 from streamplug import MDSWriter
 from streamplug.errors import ConfigError, DataError, DecodeError
+from streamplug.interfaces import Encoding
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -241,3 +242,61 @@ def test_states_do_not_depend_on_how_tokens_were_counted(tmp_path):
     datasets[1].load_state_dict(state)
     ours, theirs = (next(batches)["ids"].tolist() for batches in (iterator, datasets[1].batches()))
     assert ours == theirs
+
+
+class Plus(Encoding):
+    """Reads lists of numbers of another encoding, and adds to them."""
+
+    def __init__(self, stored: Encoding) -> None:
+        self.stored = stored
+
+    def encode(self, value: Any) -> bytes:
+        return self.stored.encode(value)
+
+    def decode(self, data: memoryview) -> list[int]:
+        return [number + 100 for number in self.stored.decode(data)]
+
+
+@pytest.mark.parametrize("decoded", ["ids", "labels"])
+@pytest.mark.parametrize("make", [jsonl, parquet])
+def test_lists_that_a_decoder_changes_are_refused(tmp_path, make, decoded):
+    lines = [{"ids": [1, 2], "labels": [3, 4]}]
+    place = make(tmp_path, lines) if make is jsonl else parquet(tmp_path, [[1, 2]], labels=[[3, 4]])
+    tokens = TokenBlocks(
+        column="ids", length=2, dtype="int64", columns=["labels"], column_dtypes={"labels": "int64"}
+    )
+    with pytest.raises(ConfigError, match=f"'{decoded}'.*not as Plus decodes them.*decoders="):
+        TokenDataset(tokens=tokens, decoders={decoded: Plus}, **place)
+
+
+LARGE = [
+    ([2**63 + 1, 1], "uint64"),
+    ([2**64 - 1, 0], "uint64"),
+    ([2**53 + 1, 1.0], "int64"),
+    ([-(2**63), 2.0], "int64"),
+    ([2**53 + 1, 2.0], "float64"),
+]
+
+
+@pytest.mark.parametrize(("numbers", "dtype"), LARGE)
+def test_large_integers_of_json_are_exact(numbers, dtype):
+    encoding = NumberLists(None, np.dtype(dtype))
+    found = encoding.decode(memoryview(json.dumps(numbers).encode()))
+    assert (found.dtype, found.tolist()) == (np.dtype(dtype), np.array(numbers, dtype).tolist())
+
+
+@pytest.mark.parametrize(
+    "text", ["[1e300, 2]", "[NaN, 9007199254740993]", "[-1, 9223372036854775808]", "[1e16, 0.5]"]
+)
+def test_numbers_that_are_no_integers_are_refused(text):
+    with pytest.raises(DecodeError, match="is no int64"):
+        NumberLists(None, np.dtype("int64")).decode(memoryview(text.encode()))
+
+
+def test_numbers_beyond_a_dtype_of_floats_are_refused():
+    for dtype, number in (("float16", 70000), ("float32", 1e300), ("float32", -1e39)):
+        with pytest.raises(DecodeError, match=f"is beyond {dtype}"):
+            convert_numbers(np.array([0, number]), np.dtype(dtype))
+    infinite = convert_numbers(np.array([np.inf, -np.inf, np.nan, 0.5]), np.dtype("float16"))
+    assert infinite.tolist()[:2] == [np.inf, -np.inf]
+    assert np.isnan(infinite[2])

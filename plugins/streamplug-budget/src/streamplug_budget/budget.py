@@ -16,6 +16,8 @@ from streamplug.types import Int64
 
 MEASURES = ("length", "bytes", "value")
 PADDINGS = ("none", "batch")
+_MAX_LIMIT = 1 << 62
+"""Largest limit, so that costs up to it, and twice as many, are int64."""
 
 
 @suggest_keywords
@@ -50,8 +52,10 @@ class BatchBudget:
 
     def __post_init__(self) -> None:
         limit = parse_count(self.limit, "limit")
-        if limit < 1:
-            raise ConfigError(f"limit={self.limit!r}: must be at least 1")
+        if not 1 <= limit <= _MAX_LIMIT:
+            raise ConfigError(
+                f"limit={self.limit!r:.60}: must be at least 1 and at most {_MAX_LIMIT}"
+            )
         object.__setattr__(self, "limit", limit)
         for name in ("max_length", "micro_batches"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))

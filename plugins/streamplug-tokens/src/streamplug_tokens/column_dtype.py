@@ -83,7 +83,8 @@ def _dtype_of(
     if not isinstance(encoding, VectorColumn | NumberLists):
         raise ConfigError(
             f"{kind.name} are read of 'bytes' or one-dimensional 'ndarray' columns, and of lists of "
-            f"{kind.wanted} in Parquet and JSON"
+            f"{kind.wanted} in Parquet and JSON, not as {type(encoding).__name__} decodes them; leave the "
+            "column out of decoders= if it is there"
         )
     if isinstance(encoding, VectorColumn) and bypasses(type(encoding), "lengths", "decode"):
         raise ConfigError(

@@ -17,6 +17,9 @@ from streamplug.plugin_kit import short_repr
 from streamplug.source import OpenSources, OpenStream
 from streamplug_tokens.options import TokenRowOptions
 
+_ROUNDED_FROM = 2.0**53
+"""Integer from which on floats leave out some."""
+
 
 class NumberLists(Encoding):
     """Lists of numbers, stored back to back or as JSON, that decode to arrays.
@@ -57,8 +60,21 @@ def _parse_json(data: memoryview) -> NDArray[Any]:
         numbers = np.array(values) if values else np.empty(0, np.int64)
     except ValueError:  # lists of several lengths
         numbers = np.empty(0, object)
+    if numbers.dtype.kind == "f" and (np.abs(numbers) >= _ROUNDED_FROM).any():
+        numbers = _exact(values, numbers)
     if numbers.ndim != 1 or numbers.dtype.kind not in "biuf":
         raise DecodeError(f"expected a list of numbers that fit 64 bits, got {short_repr(values)}")
+    return numbers
+
+
+def _exact(values: list[Any], numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as integers if they are whole: of integers, floats have the first 53 bits only."""
+    try:
+        whole = [int(value) for value in values]
+        if whole == values:
+            return np.array(whole, np.uint64 if max(whole) > np.iinfo(np.int64).max else np.int64)
+    except (ValueError, OverflowError):  # NaN or infinite, or beyond 64 bits
+        pass
     return numbers
 
 
@@ -78,7 +94,13 @@ def convert_numbers(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]
             raise DecodeError(
                 f"{outside} is no {dtype.name}, which is {low} to {high}; pass another dtype"
             )
-    converted: NDArray[Any] = numbers.astype(dtype)
+    with np.errstate(over="ignore"):  # an error that names the number is raised instead
+        converted: NDArray[Any] = numbers.astype(dtype)
+    if dtype.kind == "f" and numbers.dtype != dtype:
+        is_beyond = np.isinf(converted) & np.isfinite(numbers)
+        if is_beyond.any():
+            outside = numbers[is_beyond][0].item()
+            raise DecodeError(f"{outside} is beyond {dtype.name}; pass another dtype")
     return converted
 
 
@@ -95,6 +117,9 @@ def with_number_lists(opened: OpenSources, options: TokenRowOptions) -> OpenSour
 
 
 def _read_lists(stream: OpenStream, dtypes: dict[str, str | None]) -> OpenStream:
+    # What a decoder returns are not the stored lists.
+    decoded = stream.stream.decoders or {}
+    dtypes = {name: dtype for name, dtype in dtypes.items() if name not in decoded}
     index = copy(stream.index)
     index.schemas = tuple(_with_lists(schema, dtypes) for schema in index.schemas)
     return replace(stream, index=index)

@@ -67,7 +67,7 @@ class _Simulation:
         epochs: list[EpochResult] = []
         for number in range(self._scenario.epochs):
             epochs.append(self._epoch(number))
-            if epochs[-1].simulated < epochs[-1].steps:
+            if self._has_enough():
                 break
         last, scenario, plan = epochs[-1], self._scenario, self._plan
         done = last.simulated == last.steps
@@ -98,7 +98,7 @@ class _Simulation:
 
         def enough() -> bool:
             fetched.append(self._fetched() - before)
-            return self._reader.need_count >= self._max_needs
+            return self._has_enough()
 
         training = TrainingLoop(
             events,
@@ -123,6 +123,9 @@ class _Simulation:
             first_batch=training.waits[0],
             waited=sum(training.waits[1:]),
         )
+
+    def _has_enough(self) -> bool:
+        return self._reader.need_count >= self._max_needs
 
     def _fetched(self) -> int:
         return sum(node.bytes for node in self._nodes)
@@ -152,6 +155,11 @@ class _Simulation:
             yield (
                 f"Simulated: the first {last.simulated:,} of the {last.steps:,} steps of epoch {last.epoch}. "
                 "What the rest of it fetches is estimated from these; later epochs fetch at most as much."
+            )
+        elif len(epochs) < self._scenario.epochs:
+            yield (
+                f"Simulated: the first {len(epochs):,} of the {self._scenario.epochs:,} epochs. Later ones "
+                "fetch at most as much as the last of these."
             )
         if self._plan.is_local:
             yield "Data on this machine is simulated as if it were downloaded."
