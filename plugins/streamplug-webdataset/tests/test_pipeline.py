@@ -433,6 +433,36 @@ def test_batches_are_made_and_taken_apart(tars):
         next(iter(start.map(lambda s: s if s["cls"] else {"__key__": "", "txt": ""}).batched(2)))
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[2**63 + 1, 5], [np.uint64(2**63 + 1), np.int64(5)], [2**63 + 1, -5], [2**53 + 1, 2**64]],
+)
+def test_batches_keep_integers_that_no_real_number_is(values):
+    [batch] = wds.batched(2)([{"id": value} for value in values])
+    assert batch["id"].tolist() == values
+    assert batch["id"].dtype in (np.uint64, object)
+
+
+def test_batches_keep_numbers_among_texts():
+    assert list(wds.batched(2)([(1,), ("b",)])) == [([1, "b"],)]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(np.zeros(2),), ([1, 2],)],
+        [(np.zeros(2),), (None,)],
+        [(torch.zeros(2),), (np.zeros(2),)],
+        [(1,), ([1, 2],)],
+        [{"a": 1}, (1,)],
+        [(1,), None],
+    ],
+)
+def test_batches_of_different_types_are_refused(samples):
+    with pytest.raises(DataError, match="a batch has values of the types"):
+        list(wds.batched(2)(samples))
+
+
 @pytest.mark.parametrize("batch", [([1, 2, 3], np.arange(2)), {"a": [1, 2, 3], "b": [4, 5]}])
 def test_batches_whose_fields_differ_in_length_are_not_taken_apart(batch):
     with pytest.raises(DataError, match="the fields of a batch differ in length"):
