@@ -8,7 +8,7 @@ from streamplug.errors import DecodeError
 from streamplug.plugin import make
 
 
-@pytest.mark.parametrize("rest", [b"\x02", b"\x00", b"\xf6", b"\xff"])
+@pytest.mark.parametrize("rest", [b"\x02", b"\x00", b"\xf6", b"\xff", b"\x19\x01", b"\x44ab"])
 def test_what_follows_a_value_of_cbor_is_not_left_out_silently(rest):
     cbor2 = pytest.importorskip("cbor2")
     encoding = make("encoding", "cbor")

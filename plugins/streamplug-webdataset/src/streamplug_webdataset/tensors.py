@@ -104,7 +104,7 @@ class Cbor(Encoding):
         try:
             value = decoder.decode()
             with suppress(library.CBORDecodeEOF):
-                decoder.decode()
+                decoder.read(1)
                 raise DecodeError("something follows the value")
             return value
         except Exception as error:  # what it runs into
