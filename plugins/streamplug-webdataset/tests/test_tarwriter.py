@@ -293,3 +293,9 @@ def test_webp_files_keep_the_colours_of_transparent_pixels(tmp_path):
         out.write({"__key__": "a", "webp": pixels})
     (sample,) = WebDataset(str(tmp_path / "a.tar"), shardshuffle=False).decode("rgba8")
     assert (sample["webp"] == pixels).all()
+
+
+@pytest.mark.parametrize("sample", [[1], b"bytes", None, {"__key__": "a", 5: b"x"}])
+def test_what_is_no_sample_is_refused_by_name(sample):
+    with TarWriter(io.BytesIO()) as out, pytest.raises(EncodeError, match="a sample is a dict of"):
+        out.write(sample)

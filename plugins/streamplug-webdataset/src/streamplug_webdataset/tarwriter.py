@@ -134,6 +134,7 @@ class TarWriter:
         """
         if self._closed:
             raise WriterError("the archive is complete")
+        _check_sample(obj)
         encoded = self._encode(obj)
         key = encoded.get(KEY)
         if not isinstance(key, str):
@@ -285,6 +286,11 @@ class ShardWriter:
         self._closed, archive, self._archive = True, self._archive, None  # `post` must not get it
         if archive is not None:
             archive.__exit__(kind, error, traceback)
+
+
+def _check_sample(sample: Any) -> None:
+    if not isinstance(sample, Mapping) or not all(isinstance(name, str) for name in sample):
+        raise EncodeTypeError(f"a sample is a dict of values by extension, got {sample!r:.80}")
 
 
 def _floor(number: Any) -> Any:
