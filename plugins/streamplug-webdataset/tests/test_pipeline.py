@@ -1399,6 +1399,23 @@ def test_a_size_limits_the_directory_for_temporary_files_too(tmp_path, monkeypat
         assert stream.cache == (stream.directory, None)
 
 
+def test_archives_on_a_server_are_read_with_several_options_at_once(tmp_path):
+    with serving(tmp_path) as server:
+        write_tars(tmp_path / "tars")
+        urls = f"{server.url}/tars/x-{{000..{SHARDS - 1:03d}}}.tar"
+        plain, chosen = wds.WebDataset(urls), wds.WebDataset(urls, select_files=bool)
+        whole = StreamingDataset(remote=urls, format="webdataset")
+        assert len(list(plain)) == len(list(chosen)) == len(list(whole)) == TOTAL
+        assert len({s.directory for d in (plain.dataset, whole) for s in d.streams}) == 2
+
+
+def test_credentials_are_in_no_error_of_a_list_of_urls():
+    pipeline = wds.DataPipeline(["https://user:secret@host/x.tar"], wds.tarfile_to_samples())
+    with pytest.raises(DataError, match="got str: begin with SimpleShardList") as caught:
+        next(iter(pipeline))
+    assert "secret" not in str(caught.value)
+
+
 def test_storage_options_are_in_no_text(tars, caplog):
     options = {"key": "secret"}
     dataset = wds.WebDataset(tars, storage_options=options, cache_limit=5)

@@ -33,7 +33,7 @@ class StreamLocation:
         split: Subdirectory of both.
         storage_options: Options of the storage.
         keeps_shards: Whether the access of the stream keeps shards.
-        parts: Names and patterns of the files below `parent` that are the data set; empty for all.
+        parts: Format, names and patterns of the files below `parent` that are the data set; empty for all.
         subdirectory: Subdirectory of `root` with the shards, where data sets share a cache directory.
     """
 

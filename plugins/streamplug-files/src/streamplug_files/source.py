@@ -62,7 +62,8 @@ class FilesSource(IndexSource):
         found = FilesLocation.of(
             stream,
             parent,
-            parts=() if files.whole else files.parts,
+            # Of the same files, formats with other options make other indexes.
+            parts=() if files.whole else (stream.format or "", *files.parts),
             files=files,
             selection=json.dumps([stream.format, *files.parts]),
         )

@@ -56,7 +56,10 @@ class Expander(Stage):
         for source_item in source:
             url = source_item.get("url") if isinstance(source_item, dict) else None
             if not isinstance(url, str):
-                raise DataError(f"tarfile_to_samples takes {{'url': …}}, got {source_item!r:.80}")
+                got = type(source_item).__name__  # without its value, which may have credentials
+                raise DataError(
+                    f"tarfile_to_samples takes {{'url': …}}, got {got}: begin with SimpleShardList(urls)"
+                )
             samples = self._samples(url)
             yield from samples if self.plain else self._changed(samples)
 
