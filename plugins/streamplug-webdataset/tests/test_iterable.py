@@ -121,6 +121,18 @@ def test_samples_are_printed_in_a_format(tars):
     assert printed.getvalue().endswith("7: 7\n\\x1b[2J\t1\n")
 
 
+@pytest.mark.filterwarnings("error")  # copies of what counts them warn from Python 3.12 on
+def test_samples_are_printed_at_the_beginning_of_each_loop(tars):
+    printed = io.StringIO()
+    stage = wds.info("{__key__}", n=1, stream=printed)
+    pipeline = wds.DataPipeline([{"__key__": "a"}, {"__key__": "b"}], stage)
+    assert len([*pipeline, *pipeline]) == 4
+    assert printed.getvalue() == "a\na\n"
+    shown = wds.WebDataset(f"{tars}/a.tar").info(n=1)
+    copy = pickle.loads(pickle.dumps(shown))
+    assert len(list(copy)) == len(list(shown)) == 9
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_without_batches_collates_each_output(tars, workers):
     batches = wds.WebDataset(f"{tars}/a.tar").decode(only="cls").to_tuple("cls").listed(4)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from io import BytesIO
 from itertools import count
 from typing import Any, TextIO
@@ -13,6 +14,7 @@ from typing import Any, TextIO
 from streamplug.display import visible
 from streamplug.errors import ConfigError, DataError
 from streamplug_webdataset.names import KEY
+from streamplug_webdataset.progress import Progress
 from streamplug_webdataset.stages import MapStage, Stage
 
 Function = Callable[[Any], Any]
@@ -44,16 +46,14 @@ def info(  # noqa: PLR0917 - those of webdataset, in its order
     Args:
         fmt: Text with names of values in braces, such as ``"{__key__}"``, or a function that makes text of a
             sample; None for the name, type and beginning of each value.
-        n: How many samples to print at the beginning.
+        n: How many samples to print at the beginning of each loop.
         every: After how many to print one again; below 1, none.
         width: How much to print of a value, in characters.
         stream: Where to; None for the standard error stream.
         name: What to print in front.
     """
-    numbers = count()
 
-    def apply(sample: Any) -> Any:
-        number = next(numbers)
+    def apply(number: int, sample: Any) -> Any:
         if number < n or (every > 0 and (number + 1) % every == 0):
             if isinstance(fmt, str):
                 text = fmt.format(**sample)
@@ -65,7 +65,20 @@ def info(  # noqa: PLR0917 - those of webdataset, in its order
             print(text, file=stream or sys.stderr)
         return sample
 
-    return MapStage("info", apply)
+    return _Numbered("info", apply)
+
+
+class _Numbered(MapStage):
+    """Applies a function to the number of each sample in a loop, from 0, and the sample."""
+
+    def __init__(self, name: str, apply: Callable[[int, Any], Any]) -> None:
+        super().__init__(name, partial(apply, 0))
+        self._numbered = apply
+
+    def run(self, source: Iterator[Any], progress: Progress, at: int) -> Iterator[Any]:
+        numbers = count()
+        stage = MapStage(self.name, lambda sample: self._numbered(next(numbers), sample))
+        return stage.run(source, progress, at)
 
 
 def _summary(sample: Any, width: int) -> str:
