@@ -11,6 +11,7 @@ import pytest
 
 from streamplug import World
 from streamplug.errors import ConfigError, EncodeError, StateError, UnknownNameError
+from streamplug.plugin import make, register
 
 
 @pytest.fixture
@@ -145,6 +146,11 @@ def test_values_files_and_digests_are_coded_as_there(streaming):
         False,
     ]
     assert [encodings.is_mds_encoding_safe(name) for name in ("pkl", "int")] == [False, True]
+    register("encoding", "unsafe-test", type(make("encoding", "pkl")))
+    assert [encodings.is_mds_encoding_safe(name) for name in ("unsafe-test", "missing")] == [
+        False,
+        True,
+    ]
     compression = sys.modules["streaming.base.compression"]
     assert compression.decompress("gz:3", compression.compress("gz:3", b"abc")) == b"abc"
     assert compression.compress(None, b"abc") == compression.decompress(None, b"abc") == b"abc"

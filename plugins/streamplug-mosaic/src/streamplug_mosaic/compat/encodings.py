@@ -48,7 +48,10 @@ def is_mds_encoding(encoding: str) -> bool:
 
 def is_mds_encoding_safe(encoding: str) -> bool:
     """Return whether decoding an encoding cannot run code."""
-    return encoding != "pkl"
+    try:
+        return not _encoding(encoding).unsafe
+    except StreamplugError:  # of no plugin that is installed
+        return True
 
 
 def get_mds_encoded_size(encoding: str) -> int | None:
