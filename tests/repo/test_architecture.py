@@ -181,6 +181,17 @@ def test_packages_have_no_assert():
     assert found == [], "raise an error of streamplug.errors instead"
 
 
+def test_named_tuples_have_no_other_base():
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCES
+        for node in nodes_of(path)
+        if isinstance(node, ast.ClassDef) and len(node.bases) > 1
+        if any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
+    ]
+    assert found == [], "Python 3.10 refuses them, which mypy does not see"
+
+
 def test_torch_is_imported_in_its_places_only():
     found = {p for p in SOURCES if any(m.split(".")[0] == "torch" for m in modules_imported(p))}
     allowed = {path for path in found if path in TORCH or {*path.parents} & {*TORCH}}

@@ -21,7 +21,7 @@ from functools import partial
 from multiprocessing import util
 from multiprocessing.reduction import ForkingPickler
 from time import perf_counter
-from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeVar
 
 import torch
 from torch._utils import ExceptionWrapper
@@ -66,7 +66,7 @@ class Assignment(NamedTuple):
     number: int
 
 
-class Message(NamedTuple, Generic[T]):
+class Message(NamedTuple):
     """Answer of a worker; `end` is True after its last batch, its wrapped error, or else False.
 
     `work` is the time that its batches took.
@@ -74,7 +74,7 @@ class Message(NamedTuple, Generic[T]):
 
     version: int
     worker: int
-    batches: list[T]
+    batches: list[Any]
     end: Any
     work: WorkTime = WorkTime()
 
@@ -90,7 +90,7 @@ class Message(NamedTuple, Generic[T]):
             return Message, (self.version, self.worker, [], _wrap_error(self.worker))
 
 
-def _load_message(data: bytes) -> Message[Any]:
+def _load_message(data: bytes) -> Message:
     return Message(*pickle.loads(data))  # noqa: S301 - of a process that this one started
 
 
@@ -143,7 +143,7 @@ class TaskReader(Dataset[Any]):
         """What `get_worker_info` names as the data set."""
         return self._reader.dataset
 
-    def __getitem__(self, task: Task) -> Message[Any]:
+    def __getitem__(self, task: Task) -> Message:
         worker = get_worker_info()
         number = 0 if worker is None else worker.id
         if not self._is_newest(task.version):
@@ -264,7 +264,7 @@ class WorkerPool:
         self._loader: DataLoader[Any] = DataLoader(
             answers, batch_size=None, sampler=self._tasks, collate_fn=identity, **settings
         )
-        self._messages: Generator[Message[Any], None, None] | None = None
+        self._messages: Generator[Message, None, None] | None = None
         self._is_busy = False
 
     @contextmanager
@@ -313,7 +313,7 @@ class WorkerPool:
 
     def _batches(
         self,
-        messages: Generator[Message[Any], None, None],
+        messages: Generator[Message, None, None],
         version: int,
         clock: LoopClock | None = None,
     ) -> Generator[Any, None, None]:
@@ -375,8 +375,8 @@ class WorkerError(Exception):
 
 
 def round_robin(
-    messages: Iterable[Message[T]], workers: int, tasks: Tasks, clock: LoopClock | None = None
-) -> Iterator[T]:
+    messages: Iterable[Message], workers: int, tasks: Tasks, clock: LoopClock | None = None
+) -> Iterator[Any]:
     """Yield one batch of each worker in turn, as long as the worker has some; leave further messages.
 
     Args:
@@ -390,7 +390,7 @@ def round_robin(
         WorkerError: When it is the turn of a worker that failed.
     """
     remaining, clock = iter(messages), clock or LoopClock()
-    queues: list[deque[T]] = [deque() for _ in range(workers)]
+    queues: list[deque[Any]] = [deque() for _ in range(workers)]
     ends: dict[int, Any] = {}
     turn, tasks.max_batches = 0, MAX_BATCHES_PER_MESSAGE
     while len(ends) < workers or any(queues) or any(end is not True for end in ends.values()):
