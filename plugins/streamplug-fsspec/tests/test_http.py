@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from streamplug_fsspec import HttpStorage
 from streamplug_fsspec import event_loop as loops
+from streamplug_fsspec.directory_page import links_below
 from streamplug_testing.body_server import check_ranges_are_bounded, endless_server
 from streamplug_testing.http import serving
 from streamplug_testing.multi_range import read_parts_or_raise
@@ -260,6 +261,7 @@ def test_a_password_is_sent_but_not_logged(server, caplog):
     assert [info.key for info in storage.list()] == ["k"]
     sent = {headers["Authorization"] for _, _, headers in server.seen}
     assert sent == {"Basic " + base64.b64encode(b"me:hunter@2").decode()}
+    storage.filesystem().ls(storage.path(""))
     assert server.url in caplog.text  # the client does log
     assert "hunter" not in caplog.text
 
@@ -644,6 +646,16 @@ def test_of_a_whole_file_no_more_is_read_than_up_to_the_range():
         assert server.sent_bytes < 64 << 20
 
 
+def test_a_large_page_is_searched_once():
+    for page in (
+        "<a " * 2_000_000,
+        '<a href="' * 500_000,
+        "<a href " * 500_000,
+        "<a x=" + " " * 10**6,
+    ):
+        assert len(links_below(page, "http://host/set", with_plain_urls=True)) <= 1
+
+
 def test_a_listing_without_an_end_is_refused():
     with endless_server(200, {"Content-Type": "text/html"}) as server:
         with pytest.raises(StorageError, match="sent more than the 67108864 bytes"):
@@ -667,6 +679,24 @@ def test_links_of_a_directory_page_are_read_as_html(server):
     (server.root / "index.html").write_text(page)
     (server.root / "b&c/index.html").write_text('<a href="k">k</a>')
     assert [o.key for o in HttpStorage(server.url).list()] == ["b&c/k", "d&e", "it's"]
+
+
+@pytest.mark.parametrize("root", ["ü s", "%C3%BC%20s"])
+@pytest.mark.parametrize(
+    "prefix", ["", "./", "/%C3%BC%20s/", "//{host}/%C3%BC%20s/", "{url}/%C3%BC%20s/"]
+)
+def test_links_of_any_server_are_found(server, root, prefix):
+    keys = ["a", "http_logs", "it's", "sub/k", "y:z"]
+    (server.root / "ü s/sub").mkdir(parents=True)
+    for key in keys:
+        (server.root / "ü s" / key).write_bytes(b"data")
+    before = prefix.format(url=server.url, host=server.url.partition("//")[2])
+    page = "".join(
+        f'<a class="x" href="{before}{key}">{key}</a>' for key in [*keys[:3], "sub/", "y:z"]
+    )
+    (server.root / "ü s/index.html").write_text(page)
+    (server.root / "ü s/sub/index.html").write_text("<a href=k>k</a> <A HREF='./k'>k</A>")
+    assert [o.key for o in HttpStorage(f"{server.url}/{root}").list()] == keys
 
 
 def test_links_that_lead_nowhere_or_elsewhere_are_no_objects(server):

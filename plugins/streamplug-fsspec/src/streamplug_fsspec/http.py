@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -25,6 +24,7 @@ from streamplug_fsspec.body import (
     check_content_range,
     receive_body,
 )
+from streamplug_fsspec.directory_page import links_below
 from streamplug_fsspec.error_mapping import status_of
 from streamplug_fsspec.event_loop import IncomingFile
 from streamplug_fsspec.fsspec_storage import FsspecStorage
@@ -236,38 +236,27 @@ class HttpStorage(FsspecStorage):
         while folders:
             folder = folders.pop()
             try:
-                infos = self._list_directory(folder)
+                names = self._list_directory(folder)
             except NotFound:  # below `top`, it was removed meanwhile
                 continue
             except AccessDenied:
                 if folder != top and folder.rpartition("/")[2] in SYSTEM_DIRECTORIES:
                     continue
                 raise
-            for info in infos:
-                path = info["name"].rstrip("/")
-                if path == folder.rstrip("/"):
-                    continue  # a file is listed as itself
-                if info["type"] == "directory":
-                    folders.append(path)
+            for name in names:
+                path = f"{folder.rstrip('/')}/{name}"
+                if name.endswith("/"):
+                    folders.append(path.rstrip("/"))
                 else:
-                    files[info["name"]] = info
+                    files[path] = {"size": None}
         return files
 
-    def _list_directory(self, path: str) -> Sequence[Mapping[str, Any]]:
-        """Return the metadata of what is directly in a directory."""
+    def _list_directory(self, path: str) -> Sequence[str]:
+        """Return the quoted paths of what a directory links to, relative to it."""
         key = path[len(self.client()[1]) :].lstrip("/")
         with self.translated(key):  # names this directory in errors
-            infos = self.call("ls", path, detail=True)
-        # fsspec finds the links in the HTML, and leaves &amp; and the like in them.
-        named = [{**info, "name": unescape(info["name"])} for info in infos]
-        return [info for info in named if _is_below(info["name"], path)]
-
-
-def _is_below(link: str, directory: str) -> bool:
-    """Return whether a link of a directory page leads to something in the directory."""
-    name = link.removeprefix(directory)
-    # Pages have links that sort them, such as ?C=N;O=D.
-    return {"?", "#"}.isdisjoint(name) and {".", ".."}.isdisjoint(unquote(name).split("/"))
+            names: Sequence[str] = self.run(partial(_list, self.filesystem(), path))
+        return names
 
 
 async def _drop_credentials(_session: Any, _context: Any, redirect: Any) -> None:
@@ -310,6 +299,16 @@ async def _stat(filesystem: Any, remote: str) -> tuple[int | None, str]:
                 return response.content_length, _version(response)
     async with _answer(filesystem, remote) as response:
         return response.content_length, _version(response)
+
+
+async def _list(filesystem: Any, remote: str) -> list[str]:
+    # fsspec's own `ls` takes some names for other URLs, and cuts those with an apostrophe.
+    async with _answer(filesystem, remote) as response:
+        if response.headers.get("Content-Type", "text/html").partition(";")[0] != "text/html":
+            return []
+        page = await response.text(errors="ignore")
+        simple = bool(filesystem.simple_links)
+        return links_below(page, str(response.url), with_plain_urls=simple)
 
 
 async def _read(filesystem: Any, remote: str) -> bytes:
