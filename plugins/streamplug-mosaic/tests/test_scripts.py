@@ -7,6 +7,7 @@ import pickle
 import sys
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from streamplug import World
@@ -385,6 +386,34 @@ def test_a_loader_counts_batches_as_its_subclass_says(streaming, many, size):
     numbers = [number for _ in range(16 // size) for number in next(batches).numbers]
     assert (numbers, loader.num_samples_yielded) == (list(range(16)), 16)
     assert loader.state_dict()["sample_in_epoch"] == 16
+
+
+@pytest.mark.parametrize(("size", "workers"), [(2, 0), (1, 2)])
+def test_a_loader_without_batches_counts_samples(streaming, tmp_path, size, workers):
+    pytest.importorskip("torch")
+    out = str(tmp_path / "set")
+    with streaming.MDSWriter(out=out, columns={"a": "ndarray:int16:3", "n": "int"}) as writer:
+        for n in range(10):
+            writer.write({"a": np.full(3, n, np.int16), "n": n})
+
+    class Pairs(streaming.StreamingDataset):
+        def __iter__(self):
+            samples = super().__iter__()
+            return ({"n": [one["n"], other["n"]]} for one, other in zip(samples, samples))
+
+    def load(kind):
+        dataset = kind(local=out, batch_size=size)
+        return streaming.StreamingDataLoader(dataset, batch_size=None, num_workers=workers)
+
+    loader, again = load(streaming.StreamingDataset), load(streaming.StreamingDataset)
+    samples = iter(loader)
+    seen = [next(samples)["n"] for _ in range(4)]
+    assert loader.num_samples_yielded == 4
+    again.load_state_dict(loader.state_dict())
+    assert sorted([*seen, *(sample["n"] for sample in again)]) == list(range(10))
+    pairs = load(Pairs)
+    next(iter(pairs))
+    assert pairs.num_samples_yielded == 2
 
 
 @pytest.mark.parametrize("empty", [{}, []])

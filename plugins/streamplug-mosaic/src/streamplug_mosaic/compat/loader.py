@@ -120,11 +120,14 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
 
         Args:
             batch: What `collate_fn` returned: a mapping of columns, an array, or a sequence of columns or of
-                samples that are mappings.
+                samples that are mappings. With ``batch_size=None`` it is a single sample, unless the class
+                of the data set has an ``__iter__`` of its own.
 
         Raises:
             BatchCountError: If it is something else, or empty.
         """
+        if self._is_plain and self.batch_size is None and _yields_samples(self.dataset):
+            return 1
         try:
             if isinstance(batch, Mapping):
                 return len(next(iter(batch.values())))
@@ -209,6 +212,13 @@ class StreamingDataLoader(streamplug.StreamingDataLoader):
         if isinstance(self.dataset, streamplug.StreamingDataset):
             super().load_state_dict(obj)
             self._follow_loop(_LoopCount())
+
+
+def _yields_samples(dataset: Any) -> bool:
+    """Return whether iterating over a data set yields samples: what users' classes yield may be batches."""
+    if not isinstance(dataset, streamplug.StreamingDataset):
+        return False
+    return type(dataset).__iter__.__module__.startswith("streamplug")
 
 
 @dataclass(slots=True)
