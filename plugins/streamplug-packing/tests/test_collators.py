@@ -250,6 +250,8 @@ def test_a_packing_loader_makes_tensors_of_them(corpus):
         ({}, {"input_ids": np.ones((5, 1), int)}, DataError, r"sample 1 .*'input_ids': int64 \(5, 1\)"),
         ({}, {"input_ids": np.ones(0, int)}, DataError, r"sample 1 .*'input_ids': no tokens; leave"),
         ({}, {"input_ids": np.ones(5)}, DataError, r"'input_ids': tokens are whole numbers, not float64"),
+        ({"labels": "weights"}, {"weights": np.ones(5)}, DataError, r"'weights': labels are whole numbers"),
+        ({"loss_mask": "mask"}, {"mask": np.full(5, "0")}, DataError, r"'mask': loss_mask= has numbers"),
         ({"labels": "lables"}, {}, ConfigError, r"a batch has no column 'lables', only \['input_ids'"),
         ({"column": "mask"}, {}, ConfigError, r"column 'input_ids': the batch has another column"),
         ({"columns": ["id"]}, {}, DataError, r"sample 0 .*'id': int64 \(\) where a one-dimensional"),
@@ -286,7 +288,12 @@ def test_columns_of_the_names_of_labels_are_asked_for():
         (VarlenCollator, {"labels": 1}, "labels=1: the name of a column"),
         (VarlenCollator, {"ignore_index": "no"}, "ignore_index='no': must be a whole number"),
         (VarlenCollator, {"shift_labels": "no"}, "shift_labels='no': must be True or False"),
-        (PaddingCollator, {"padding": 0.5}, "padding=0.5: must be a token"),
+        (PaddingCollator, {"padding": 0.5}, "padding=0.5: must be a whole number of 64 bits"),
+        (
+            PaddingCollator,
+            {"padding": 1 << 63},
+            f"padding={1 << 63}: must be a whole number of 64 bits",
+        ),
         (PaddingCollator, {"multiple_of": 0}, "multiple_of=0: must be"),
         (PaddingCollator, {"column_padding": {"a": "b"}}, "column_padding=.*: a mapping"),
         (PaddingCollator, {"lables": "a"}, r"PaddingCollator\(lables=…\): .* 'labels'"),
@@ -300,3 +307,28 @@ def test_options_without_meaning_are_refused(make, wrong, match):
 def test_padding_of_a_column_that_there_is_not_is_refused():
     with pytest.raises(ConfigError, match=r"no further column 'weight', only \['weights'\]"):
         PaddingCollator(columns=["weights"], column_padding={"weight": 1})(samples([2]))
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("uint8", -1), ("int64", 0.5), ("bool", 2)])
+def test_padding_that_is_beyond_the_dtype_of_a_column_is_refused(dtype, number):
+    batch = [{"input_ids": np.arange(n), "weights": np.ones(n, dtype)} for n in (2, 3)]
+    collator = PaddingCollator(columns=["weights"], column_padding={"weights": number})
+    with pytest.raises(ConfigError, match=f"{number} for column 'weights' is no {dtype}"):
+        collator(batch)
+
+
+@pytest.mark.parametrize("lengths", [[3, 5], [4, 4]])
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_other_columns_may_be_called_as_those_of_rows(lengths, as_columns):
+    rows = [
+        {"input_ids": np.arange(n), "documents": f"page {n}", "positions": number}
+        for number, n in enumerate(lengths)
+    ]
+    batch: Any = rows
+    if as_columns:
+        batch = {name: [row[name] for row in rows] for name in rows[0]}
+        batch["positions"] = np.array(batch["positions"])
+    found = PaddingCollator()(batch)
+    assert found["attention_mask"].sum(1).tolist() == lengths
+    assert list(found["documents"]) == [f"page {n}" for n in lengths]
+    assert list(found["positions"]) == [0, 1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamplug_packing.collate import collate_pack, concatenate_arrays
 from streamplug_packing.options import PackingOptions
 from streamplug_packing.packer import BestFitPacker
 
@@ -113,3 +114,13 @@ def test_sizes_of_numpy_and_lengths_of_columns_are_sizes():
     assert PackingOptions(8, "a").measure({"a": [1, 2]}, str) == 2
     with pytest.raises(DataError, match=r"no length of the column 'b' in dict: KeyError\('b'\)"):
         PackingOptions(8, "b").measure({"a": [1, 2]}, str)
+
+
+def test_large_integers_of_a_pack_are_exact():
+    numbers = [2**63 + 1, 5, np.array([2**53 + 1])]
+    joined = concatenate_arrays(numbers)
+    assert (joined.dtype, joined.tolist()) == (np.uint64, [2**63 + 1, 5, 2**53 + 1])
+    pack = [{"number": 2**63 + 1}, {"number": -5}]
+    with pytest.raises(ConfigError, match=r"'number'.*integers below 0"):
+        collate_pack(pack, [1, 1], [0, 1], concatenate_arrays)
+    assert concatenate_arrays([1, 0.5]).tolist() == [1, 0.5]

@@ -49,7 +49,14 @@ def collate_pack(
 
 def concatenate_arrays(values: Sequence[Any]) -> Any:
     """Return arrays and numbers concatenated along their first axis."""
-    return np.concatenate([np.atleast_1d(value) for value in values])
+    arrays = [np.atleast_1d(value) for value in values]
+    joined = np.concatenate(arrays)
+    if joined.dtype.kind == "f" and all(array.dtype.kind in "iu" for array in arrays):
+        # Of int64 and uint64, NumPy makes float64, which rounds them.
+        if any((array < 0).any() for array in arrays):
+            raise ValueError("there are integers below 0, and others that only uint64 holds")
+        return np.concatenate(arrays, dtype=np.uint64, casting="unsafe")
+    return joined
 
 
 def _join(name: str, values: list[Any], concatenate: Callable[[Sequence[Any]], Any]) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamplug.config import check_flags, is_integer, suggest_keywords, whole_number
 from streamplug.errors import ConfigError
 from streamplug.types import Int64
-from streamplug_packing.sequences import TokenSequences, read_sequences
+from streamplug_packing.sequences import TokenSequences, check_kind, read_sequences
 from streamplug_packing.varlen import varlen_columns
 
 _VARLEN_NAMES = {
@@ -23,6 +23,8 @@ _VARLEN_NAMES = {
     "transformers": (["cu_seq_lens_q", "cu_seq_lens_k"], ["max_length_q", "max_length_k"]),
 }
 """Names of the offsets and of the largest size that functions and libraries take."""
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+"""Bounds of tokens and labels, which are int64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,7 @@ class SequenceCollator(ABC):
             if not isinstance(value, str) and (name == "column" or value is not None):
                 raise ConfigError(f"{name}={value!r:.60}: the name of a column")
         check_flags(shift_labels=self.shift_labels)
-        if not is_integer(self.ignore_index):
-            raise ConfigError(f"ignore_index={self.ignore_index!r:.60}: must be a whole number")
+        _check_label("ignore_index", self.ignore_index)
 
     def __call__(self, batch: Any) -> dict[str, Any]:
         """Return a batch of samples, or of columns.
@@ -111,13 +112,35 @@ class SequenceCollator(ABC):
     def _labels(self, sequences: TokenSequences) -> Int64:
         """Return the label of each token; `ignore_index` if another sequence would predict it."""
         values, ends = sequences.values, np.cumsum(sequences.sizes)
-        labels: Int64 = values[self.labels or self.column].astype(np.int64)
+        column = self.labels or self.column
+        check_kind(column, values[column], "labels are whole numbers", "biu")
+        labels: Int64 = values[column].astype(np.int64)
         if self.loss_mask is not None:
+            check_kind(self.loss_mask, values[self.loss_mask], "loss_mask= has numbers", "biuf")
             labels = np.where(values[self.loss_mask] != 0, labels, self.ignore_index)
         labels[ends - sequences.sizes] = self.ignore_index
         if self.shift_labels:
             labels = np.append(labels[1:], self.ignore_index)
         return labels
+
+
+def _check_label(option: str, value: Any) -> None:
+    if not is_integer(value) or not _LEAST <= value <= _MOST:
+        raise ConfigError(f"{option}={value!r:.60}: must be a whole number of 64 bits")
+
+
+def _check_padding(name: str, number: Any, dtype: np.dtype[Any]) -> None:
+    """Raise `ConfigError` if a column has another number where it is filled up."""
+    fits = True
+    if dtype.kind == "b":
+        fits = number in (0, 1)
+    elif dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        fits = bool(bounds.min <= number <= bounds.max) and number == int(number)
+    if not fits:
+        raise ConfigError(
+            f"column_padding: {number!r:.60} for column {name!r} is no {dtype.name}; give another number"
+        )
 
 
 @suggest_keywords
@@ -141,8 +164,7 @@ class PaddingCollator(SequenceCollator):
 
     def __post_init__(self) -> None:
         SequenceCollator.__post_init__(self)
-        if not is_integer(self.padding):
-            raise ConfigError(f"padding={self.padding!r:.60}: must be a token, a whole number")
+        _check_label("padding", self.padding)
         given: Any = self.column_padding
         if not (isinstance(given, Mapping) and all(isinstance(n, Real) for n in given.values())):
             raise ConfigError(f"column_padding={given!r:.80}: a mapping from columns to numbers")
@@ -184,6 +206,7 @@ class PaddingCollator(SequenceCollator):
         batch: dict[str, Any] = {}
         for name, number in padding.items():
             values = further[name] if name in further else columns[name]
+            _check_padding(name, number, values.dtype)
             batch[name] = np.full(is_token.shape, number, values.dtype)
             batch[name][is_token] = values
         return {**batch, "attention_mask": is_token.astype(np.int64)}

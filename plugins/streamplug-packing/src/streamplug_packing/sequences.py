@@ -55,7 +55,8 @@ def read_sequences(batch: Any, column: str, columns: Sequence[str]) -> TokenSequ
                 "set or of its rows of tokens, or name another one"
             )
     described = [
-        name in table and np.ndim(table[column]) == 2 for name in ("documents", "positions")
+        name in table and _has_rows(table[name]) and _has_rows(table[column])
+        for name in ("documents", "positions")
     ]
     if any(described):
         if not all(described):
@@ -80,6 +81,14 @@ def _table(batch: Any) -> dict[str, Any]:
     return {name: [sample[name] for sample in samples] for name in samples[0]}
 
 
+def _has_rows(values: Any) -> bool:
+    """Return whether the values of a column are arrays of one dimension and one length."""
+    if hasattr(values, "ndim"):
+        return bool(values.ndim == 2)
+    shapes = {np.shape(value) for value in values}
+    return len(shapes) == 1 and len(shapes.pop()) == 1
+
+
 def _read_rows(table: dict[str, Any], column: str, columns: Sequence[str]) -> TokenSequences:
     documents = np.asarray(table["documents"])
     is_token = documents >= 0
@@ -95,7 +104,7 @@ def _read_rows(table: dict[str, Any], column: str, columns: Sequence[str]) -> To
                 f"{list(documents.shape)}"
             )
         values[name] = array[is_token]
-    _check_tokens(column, values[column])
+    check_kind(column, values[column], "tokens are whole numbers")
     starts = np.flatnonzero(begins[is_token])
     sizes = np.diff(starts, append=int(is_token.sum()))
     return TokenSequences(sizes, values, {}, documents.shape[1], np.nonzero(begins)[0])
@@ -110,7 +119,7 @@ def _read_samples(table: dict[str, Any], column: str, columns: Sequence[str]) ->
     rest = {name: values for name, values in table.items() if name not in names}
     sizes = np.array([len(tokens) for tokens in arrays[column]], np.int64)
     values = {name: np.concatenate(of_samples) for name, of_samples in arrays.items()}
-    _check_tokens(column, values[column])
+    check_kind(column, values[column], "tokens are whole numbers")
     return TokenSequences(sizes, values, rest, None, np.arange(len(sizes)))
 
 
@@ -133,6 +142,7 @@ def _check_sample(
         )
 
 
-def _check_tokens(column: str, tokens: NDArray[Any]) -> None:
-    if tokens.dtype.kind not in "iu":
-        raise DataError(f"column {column!r}: tokens are whole numbers, not {tokens.dtype}")
+def check_kind(column: str, numbers: NDArray[Any], rule: str, kinds: str = "iu") -> None:
+    """Raise `DataError` if the dtype of a column has another kind, see `numpy.dtype.kind`."""
+    if numbers.dtype.kind not in kinds:
+        raise DataError(f"column {column!r}: {rule}, not {numbers.dtype}")
