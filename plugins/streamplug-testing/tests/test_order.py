@@ -145,6 +145,27 @@ def test_a_wrong_order_is_found(tmp_path, epoch, found):
     assert f"test_{found}" in failing(tmp_path, epoch)
 
 
+class Repeated(OwnPlanner):
+    def epoch(self, number, segments):
+        return super().epoch(0, segments)
+
+
+class RepeatedOrder(OwnOrder):
+    def planner(self, options, streams, sources):
+        return Repeated(streams, self.epoch_class)
+
+
+def test_epochs_of_one_order_are_found(tmp_path):
+    suite = type("Suite", (OrderTests,), {"cls": RepeatedOrder})()
+    folder = suite.write_streams(tmp_path / "set")
+    register("order", "conformance-tests", RepeatedOrder, replace=True)
+    try:
+        with pytest.raises(AssertionError):
+            suite.test_epochs_and_seeds_have_different_orders(folder)
+    finally:
+        unregister("order", "conformance-tests")
+
+
 class Recounted(OwnPlanner):
     def with_global_batch(self, segments, position, global_batch):
         # Begins the epoch anew.

@@ -182,6 +182,27 @@ class Unquotes(LocalStorage):
         return super().path(unquote(key))
 
 
+class UnquotesDeleted(LocalStorage):
+    def delete(self, key):
+        super().delete(unquote(key))
+
+
+class UnquotesRanges(LocalStorage):
+    def read_ranges(self, key, ranges):
+        return super().read_ranges(unquote(key), ranges)
+
+
+class UnquotesCreated(LocalStorage):
+    def create(self, key, data):
+        super().create(unquote(key), data)
+
+
+class DeletesPrefix(LocalStorage):
+    def delete(self, key):
+        for found in list(self.list(key)):
+            super().delete(found.key)
+
+
 class ClosesOnce(LocalStorage):
     def close(self):
         del self.__dict__["_options"]
@@ -280,6 +301,10 @@ class TalkativeUpload(LocalStorage):
         (Talkative, "test_shows_no_secrets", {"tmp_path": ""}),
         (TalkativeError, "test_shows_no_secrets", {"tmp_path": ""}),
         (Unquotes, "test_takes_keys_as_they_are", {"key": "%20", "tmp_path": ""}),
+        (UnquotesRanges, "test_takes_keys_as_they_are", {"key": "%20", "tmp_path": ""}),
+        (UnquotesDeleted, "test_writes_keys_as_they_are", {"key": "%20", "tmp_path": ""}),
+        (UnquotesCreated, "test_writes_keys_as_they_are", {"key": "%20", "tmp_path": ""}),
+        (DeletesPrefix, "test_writes_keys_as_they_are", {"key": "a b", "tmp_path": ""}),
         (ClosesOnce, "test_closes_twice_and_opens_again", {}),
         (Unpicklable, "test_pickles", {}),
         (BoundToItsProcess, "test_works_in_a_forked_child", {}),

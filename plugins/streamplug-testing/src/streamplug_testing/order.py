@@ -202,6 +202,13 @@ class OrderTests(ConformanceBase):
         ids, offsets = plan.ids(world, np.array([], np.int64))
         assert (ids.tolist(), offsets.tolist()) == ([], [0])
 
+    def test_epochs_and_seeds_have_different_orders(self, folder: Path) -> None:
+        orders = []
+        for seed in (1, 2):
+            run = self.make_dataset(folder, shuffle_seed=seed).session.run
+            orders += [_rows(run.epoch(number, World()), World())[0] for number in (0, 1, 7)]
+        assert all(orders.count(order) == 1 for order in orders)
+
     def test_is_a_pure_function_and_pickles(self, folder: Path) -> None:
         run = self.make_dataset(folder).session.run
         copy = pickle.loads(pickle.dumps(run.planner))

@@ -16,9 +16,9 @@ from typing import ClassVar
 
 import pytest
 
-from streamplug.errors import NotFound, StorageError
+from streamplug.errors import AlreadyExists, NotFound, StorageError
 from streamplug.interfaces import Storage
-from streamplug_testing.creation import create_at_once
+from streamplug_testing.creation import can_create, create_at_once
 from streamplug_testing.deviations import ConformanceBase
 from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.processes import read_in_child
@@ -326,8 +326,12 @@ class StorageTests(ConformanceBase):
         self.put_raw(key, DATA)
         assert storage.read(key) == DATA
         assert storage.read_range(key, 1, 4) == DATA[1:4]
+        assert storage.read_ranges(key, [(1, 4), (9, 12)]) == [DATA[1:4], DATA[9:12]]
+        assert read_parts_or_raise(storage, (key, 1, 4), (key, 9, 12)) == [DATA[1:4], DATA[9:12]]
         assert storage.stat(key).size == len(DATA)
+        assert storage.exists(key)
         assert [o.key for o in storage.list()] == [key]
+        assert [o.key for o in storage.list(key[:-1])] == [key]
         storage.download(key, tmp_path / "local")
         assert (tmp_path / "local").read_bytes() == DATA
 
@@ -338,6 +342,16 @@ class StorageTests(ConformanceBase):
         (tmp_path / "local").write_bytes(b"new")
         storage.upload(tmp_path / "local", key)
         assert self.get_raw(key) == b"new"
+        others = sorted([f"{key}0", "0", "deep/er/and/0"])
+        for other in others:
+            self.put_raw(other, b"x")
+        storage.delete(key)
+        assert [o.key for o in storage.list()] == others
+        if can_create(storage):
+            storage.create(key, DATA)
+            assert self.get_raw(key) == DATA
+            with pytest.raises(AlreadyExists):
+                storage.create(f"{key}0", DATA)
 
     # -- life ---------------------------------------------------------------------
 
