@@ -180,3 +180,74 @@ def test_a_captured_value_that_cannot_be_pickled_is_refused():
     lock = threading.Lock()
     with pytest.raises(ConfigError, match=r"lambda.* captures a value that cannot be pickled"):
         function_key(lambda length: length if lock else 0)
+
+
+GLOBALS = """
+import settings
+LIMIT, TABLE, OTHER = 10, {"a": 1}, 5
+
+class Options:
+    def __init__(self):
+        self.limit, self.folder = 10, "a"
+
+    def cut(self, length):
+        return min(length, self.limit)
+
+options = Options()
+
+def cut(length):
+    return min(length, LIMIT)
+
+def cut_again(length):
+    return cut(length)
+
+FUNCTIONS = {
+    "number": lambda length: min(length, LIMIT),
+    "nested": lambda length: [min(n, LIMIT) for n in (length,)][0],
+    "function": lambda length: cut(length),
+    "function of a function": lambda length: cut_again(length),
+    "method of a built-in": lambda length: TABLE.get("a"),
+    "attribute": lambda length: min(length, options.limit),
+    "method": lambda length: options.cut(length),
+    "attribute of a class": lambda length: min(length, Options.most),
+    "attribute of a module": lambda length: settings.LIMIT,
+}
+"""
+CHANGES = {
+    "LIMIT": {"number", "nested", "function", "function of a function"},
+    "TABLE": {"method of a built-in"},
+    "limit": {"attribute", "method"},
+    "folder": {"method"},
+    "most": {"attribute of a class"},
+    "module": {"attribute of a module"},
+    "OTHER": set(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_key_changes_with_global_variables_that_are_used(tmp_path, monkeypatch, change):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "globals.py").write_text(GLOBALS)
+    (tmp_path / "settings.py").write_text("LIMIT = 10")
+    keys = []
+    for number in (10, 20, 10):
+        for name in ("globals", "settings"):
+            sys.modules.pop(name, None)
+        module = importlib.import_module("globals")
+        module.Options.most = 10
+        owners = {"limit": module.options, "folder": module.options, "most": module.Options}
+        if change == "module":
+            module.settings.LIMIT = number
+        else:
+            value = {"a": number} if change == "TABLE" else number
+            setattr(owners.get(change, module), change, value)
+        keys.append({name: function_key(call) for name, call in module.FUNCTIONS.items()})
+    assert {name for name in keys[0] if keys[0][name] != keys[1][name]} == CHANGES[change]
+    assert keys[0] == keys[2]
+
+
+LOCK = threading.Lock()
+
+
+def test_a_global_variable_that_cannot_be_pickled_is_left_out():
+    assert function_key(lambda length: length if LOCK else 0)

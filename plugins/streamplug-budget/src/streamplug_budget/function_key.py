@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
+from dis import get_instructions
 from functools import lru_cache
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from pickle import PicklingError
-from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -18,6 +28,9 @@ from streamplug.errors import ConfigError
 
 _CACHED_FUNCTION = type(lru_cache(len))
 _PLAIN = (str, bytes, int, float, bool)
+_DEFINITIONS = (ModuleType, FunctionType, BuiltinFunctionType, type)
+_LOADS_GLOBAL, _LOADS_ATTRIBUTE = ("LOAD_GLOBAL", "LOAD_NAME"), ("LOAD_ATTR", "LOAD_METHOD")
+"""Instructions that read a global variable, and an attribute of what was read before."""
 _DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)  # of slots and of the dictionary
 
 
@@ -25,9 +38,10 @@ def function_key(function: Callable[..., Any]) -> str:
     """Return text that changes with a function, its code, the file that defines it, and what it has captured.
 
     It captures the values of its closure and its defaults, the function and the arguments of a partial, the
-    function and the object of a bound method, and the state of a callable object. The text changes with the
-    files of captured functions and classes, too, and with what these functions capture, but not with other
-    files whose functions are called by a global name.
+    function and the object of a bound method, and the state of a callable object; and values of global
+    variables that it names, or that functions of its module do which it names, if they can be pickled. The
+    text changes with the files of captured functions and classes, too, and with what these functions capture,
+    but not with other files whose functions are called by a global name.
 
     Raises:
         ConfigError: If a captured value cannot be pickled.
@@ -71,6 +85,9 @@ class _FunctionKeys:
             captured.append(function.__wrapped__)
         digest = xxh3_128(source)
         digest.update(self.pickle((function.__defaults__, function.__kwdefaults__, captured)))
+        for name, value in sorted(_global_values(function).items()):
+            with suppress(Exception):  # any, by a value that cannot be pickled
+                digest.update(name.encode() + self.pickle(value))
         # Functions of one line, such as two lambdas, have the same name and line.
         place = function.__qualname__, function.__code__.co_firstlineno
         digest.update(repr((place, _code_content(function.__code__))).encode())
@@ -137,6 +154,35 @@ class _KeyPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has
         if kind is _CACHED_FUNCTION:
             return self._keys.key(value.__wrapped__)
         return None
+
+
+def _global_values(function: FunctionType) -> dict[str, Any]:
+    """Return the global variables, and attributes of them, that a function and those of its module use."""
+    values: dict[str, Any] = {}
+    pending, seen = [function.__code__], set[CodeType]()
+    while pending:
+        code = pending.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        pending += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        for instruction, following in pairwise(get_instructions(code)):
+            name = instruction.argval
+            if instruction.opname not in _LOADS_GLOBAL or name not in function.__globals__:
+                continue
+            value = function.__globals__[name]
+            if following.opname in _LOADS_ATTRIBUTE:
+                attribute = value
+                with suppress(Exception):  # any, of a property or of a module that is loaded on use
+                    attribute = getattr(value, following.argval)
+                # Of an object with the options of a program, only those that are used matter.
+                if isinstance(value, ModuleType | type) or not callable(attribute):
+                    name, value = f"{name}.{following.argval}", attribute
+            if type(value) is FunctionType and value.__globals__ is function.__globals__:
+                pending.append(value.__code__)
+            elif not isinstance(value, _DEFINITIONS):
+                values[name] = value
+    return values
 
 
 def _code_content(code: CodeType) -> tuple[Any, ...]:
