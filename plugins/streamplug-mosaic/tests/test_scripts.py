@@ -73,11 +73,14 @@ def test_sizes_and_counts_are_read_as_there(streaming):
         assert util.bytes_to_int(given) == expected
     for given, expected in (("100k", 100_000), (500.0, 500), ("1.5M", 1_500_000), ("12", 12)):
         assert util.number_abbrev_to_int(given) == expected
-    for wrong in ("", "kb", "1 xb", "5.5", "1e9", "nankb"):
+    for wrong in ("", "kb", "1 xb", "5.5", "1e9", "nankb", "²"):
         with pytest.raises(ValueError, match=r"Unsupported value/suffix .* expected a number"):
             util.bytes_to_int(wrong)
         with pytest.raises(ValueError, match=r"Unsupported value/suffix .* expected a number"):
             util.number_abbrev_to_int(wrong)
+    for parse, wrong in ((util.bytes_to_int, "infgb"), (util.number_abbrev_to_int, "1e400k")):
+        with pytest.raises(ConfigError, match="Unsupported value/suffix"):
+            parse(wrong)
 
 
 def test_an_epoch_and_a_cache_may_be_whole_floats(streaming, many):

@@ -48,7 +48,7 @@ def _parse_number(value: float | str, units: Mapping[str, int], *, plain_unit: s
         return int(value)
     text = value.lower().strip()
     number = _with_unit(text, units, value)
-    if number is None and text.removesuffix(plain_unit).isdigit():
+    if number is None and text.removesuffix(plain_unit).isdecimal():
         number = int(text.removesuffix(plain_unit))
     if number is None:
         raise _unreadable(value, [*filter(None, [plain_unit]), *units])
@@ -60,7 +60,7 @@ def _with_unit(text: str, units: Mapping[str, int], value: str) -> int | None:
         if text.endswith(unit):
             try:
                 return int(float(text.removesuffix(unit)) * size)
-            except ValueError:
+            except (ValueError, OverflowError):  # no number, or an infinite one
                 raise _unreadable(value, list(units)) from None
     return None
 
