@@ -1416,6 +1416,24 @@ def test_credentials_are_in_no_error_of_a_list_of_urls():
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loop_after_the_state_of_a_last_output_starts_at_the_beginning(tars, workers):
+    def load():
+        pipeline = wds.WebDataset(tars, resampled=True, seed=3).decode(only="cls").to_tuple("cls")
+        pipeline = pipeline.compose(iter)  # of which it is unknown what it holds
+        loader = wds.WebLoader(pipeline, batch_size=None, num_workers=workers)
+        return loader.listed(2).unlisted().with_epoch(4)
+
+    loader, paused = load(), load()
+    first, second = numbers(loader), numbers(loader)
+    outputs = iter(paused)
+    assert numbers(next(outputs) for _ in range(4)) == first
+    resumed = load()
+    resumed.load_state_dict(paused.state_dict())
+    assert list(resumed) == []
+    assert numbers(resumed) == second
+
+
 def test_storage_options_are_in_no_text(tars, caplog):
     options = {"key": "secret"}
     dataset = wds.WebDataset(tars, storage_options=options, cache_limit=5)

@@ -185,6 +185,7 @@ class WebLoader(Fluent):
             progress.has_failed = progress.epoch is None
             raise
         if progress.epoch is None:  # workers had no outputs, or a stage has ended the loop before
+            self._pipeline.mark_started()  # its next loop starts at the beginning, not at a loaded position
             part = progress.loop or session.skip()
             progress.epoch, progress.first = part.epoch, session.step_of(part.start)
         progress.done = True
