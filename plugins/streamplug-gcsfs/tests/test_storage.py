@@ -13,7 +13,7 @@ from google.auth.exceptions import RefreshError
 from streamplug_gcsfs.storage import GCSStorage
 from streamplug_testing.answers import check_limit
 from streamplug_testing.http import serving
-from streamplug_testing.storage import StorageTests
+from streamplug_testing.storage import WRITES, StorageTests
 
 from streamplug.errors import (
     AccessDenied,
@@ -394,3 +394,11 @@ def test_what_is_forbidden_may_be_missing(recorder):
     with pytest.raises(AccessDenied, match="no permission for gs://b/k;") as caught:
         GCSStorage("gs://b", endpoint_url=recorder.url, anon=True).read("k")
     assert caught.value.may_be_missing
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_an_object_may_have_the_boundary_of_the_client_in_it(bucket, tmp_path, way):
+    data = b"before\r\n--==0==--\nafter\n--==0==\nend"
+    (tmp_path / "source").write_bytes(data)
+    WRITES[way](at(bucket), "k", tmp_path / "source")
+    assert bucket.get("k") == data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.request import getproxies
 
@@ -14,6 +15,10 @@ STORED = {"Accept-Encoding": "gzip"}
 """Headers with which Google sends the bytes of an object with ``Content-Encoding: gzip``; without, it sends
 others than sizes and ranges are of, and ignores ranges.
 """
+
+_BOUNDARY = b"--==0=="
+_MIN_UPLOAD_BYTES = 5 << 20
+"""Size from which on gcsfs does not send a file in a multipart request."""
 
 # Without `retry_request` of gcsfs, in which it wraps them.
 _REQUEST = GCSFileSystem._request.__wrapped__  # noqa: SLF001
@@ -61,3 +66,16 @@ class FileSystem(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
 
     async def _get_file_request(self, *args: Any, **kwargs: Any) -> Any:
         return await _GET_FILE_REQUEST(self, *args, **kwargs)
+
+    async def _pipe_file(self, path: str, data: Any, **kwargs: Any) -> Any:
+        # gcsfs sends small objects in a multipart request, and Google ends them at the boundary.
+        if _BOUNDARY in data:
+            kwargs["chunksize"] = len(data)  # then without parts
+        return await super()._pipe_file(path, data, **kwargs)
+
+    async def _put_file(self, lpath: str, rpath: str, **kwargs: Any) -> Any:
+        if Path(lpath).stat().st_size < _MIN_UPLOAD_BYTES:
+            data = Path(lpath).read_bytes()
+            if _BOUNDARY in data:
+                return await self._pipe_file(rpath, data)
+        return await super()._put_file(lpath, rpath, **kwargs)
