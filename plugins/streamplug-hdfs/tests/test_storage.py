@@ -203,6 +203,7 @@ def test_kerberos_asks_for_its_package(recorder, monkeypatch):
         ("hdfs://nn/a/b/", "http://nn:9870", None, "/a/b"),
         ("hdfs://nn:8020/a", "http://nn:9870", None, "/a"),
         ("hdfs://me@nn", "http://nn:9870", "me", ""),
+        ("hdfs://me%40realm@nn", "http://nn:9870", "me@realm", ""),
         ("webhdfs://nn:50070/a", "http://nn:50070", None, "/a"),
         ("swebhdfs://nn/a", "https://nn:9871", None, "/a"),
         ("webhdfs://[::1]/a", "http://[::1]:9870", None, "/a"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from streamplug_fsspec import OptionTypes, check_options, check_positive
 
@@ -55,7 +56,7 @@ def parse(url: str, options: Mapping[str, Any]) -> tuple[tuple[str, ...], str | 
     # Hadoop, too, takes hdfs:/path for the default cluster.
     place, _, path = rest.removeprefix("//").partition("/")
     user, _, place = place.rpartition("@")
-    user = user.partition(":")[0]
+    user = unquote(user.partition(":")[0])
     endpoints = _listed(options.get("endpoint_url") or ())
     if not endpoints and not place:
         raise ConfigError(f"the location names no host; write {scheme}://namenode.example/path")
