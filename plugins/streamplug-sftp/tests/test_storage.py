@@ -520,3 +520,12 @@ def test_an_open_storage_pickles(server, storage):
     copy = pickle.loads(pickle.dumps(storage))
     assert copy.read("k") == b"x"
     copy.close()
+
+
+def test_ports_of_options_and_homes_are_told_apart():
+    assert SftpStorage("sftp://me@host:22/set").endpoint == ""
+    assert SftpStorage("sftp://host/set", port=2222).endpoint == "sftp://host:2222"
+    assert SftpStorage("sftp://me:secret@host/~/set").endpoint == "sftp://host/~me"
+    assert (
+        SftpStorage("sftp://host/~/set", username="you", port=22).endpoint == "sftp://host:22/~you"
+    )

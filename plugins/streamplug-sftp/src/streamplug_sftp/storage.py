@@ -71,6 +71,14 @@ class SftpStorage(ClientStorage):
         self._responses = 0
         check(options)
 
+    @property
+    def endpoint(self) -> str:
+        # What the location does not have in it, which is without a user.
+        server, user = self._server, self._options.get("username") or self._server.username
+        port = self._options.get("port") and f":{self._options['port']}"
+        home = user and not server.folder.startswith("/") and f"/~{user}"
+        return f"sftp://{server.host}{port or ''}{home or ''}" if port or home else ""
+
     def open_client(self) -> SftpSession:
         try:
             session = SftpSession(connection_options(self._server, self._options))
