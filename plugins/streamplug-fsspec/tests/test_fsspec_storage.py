@@ -1,22 +1,28 @@
 from __future__ import annotations
 
+import ftplib
 import gc
+import io
 import multiprocessing
+import random
 import sys
+import tarfile
 import time
 import uuid
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from streamplug_fsspec import FsspecStorage, HttpStorage, MemoryStorage, version_of
+from streamplug_fsspec.one_at_a_time import shares_position
 from streamplug_testing.storage import StorageTests
 
 from streamplug import MDSWriter, StreamingDataset
-from streamplug.errors import ConfigError, StorageError, UnknownNameError
+from streamplug.errors import ConfigError, StorageError, Transient, UnknownNameError
 from streamplug.plugin import open_storage
 
 
@@ -105,6 +111,64 @@ def test_a_chain_of_protocols(tmp_path):
     assert storage.read("k") == b"data"
     storage.write("new/k", b"more")
     assert (tmp_path / "new" / "k").read_bytes() == b"more"
+
+
+def test_threads_get_the_bytes_of_their_own_file_of_an_archive(tmp_path):
+    contents = {f"set/{n}": random.Random(n).randbytes(100_000 + n) for n in range(20)}
+    with tarfile.open(tmp_path / "archive.tar", "w") as archive:
+        for name, data in contents.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    storage = open_storage(f"tar://set::file://{tmp_path}/archive.tar")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            read = list(pool.map(storage.read, [str(n) for n in range(20)] * 15))
+    finally:
+        sys.setswitchinterval(interval)
+    assert read == list(contents.values()) * 15
+
+
+@pytest.mark.parametrize(
+    "error", [EOFError(), ftplib.error_temp("421 Timeout."), BrokenPipeError()]
+)
+def test_a_connection_that_the_server_closed_is_made_again(error):
+    class Connection:
+        protocol, async_impl, dircache, made = "ftp", False, None, 0
+
+        def __init__(self):
+            Connection.made += 1
+            self.is_lost = Connection.made == 1
+
+        def cat_file(self, path):
+            if self.is_lost:
+                raise FileNotFoundError(path) from error
+            return b"data"
+
+    class Storage(FsspecStorage):
+        def make_filesystem(self, options):
+            return Connection(), "/set"
+
+    storage = Storage("ftp://host/set")
+    with pytest.raises(Transient, match="ftp://host/set/k"):
+        storage.read("k")
+    assert storage.read("k") == b"data"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "inner", "takes_turns"),
+    [
+        ("ftp", None, True),
+        (("zip",), None, False),
+        ("simplecache", "tar", True),
+        ("dir", "s3", False),
+    ],
+)
+def test_file_systems_with_one_connection_or_position_take_turns(protocol, inner, takes_turns):
+    filesystem = SimpleNamespace(protocol=protocol, fs=inner and SimpleNamespace(protocol=inner))
+    assert shares_position(filesystem) is takes_turns
 
 
 def test_a_client_that_is_not_installed_is_named():

@@ -16,6 +16,7 @@ from streamplug.plugin_kit.disk import DISK_FULL_ERRNOS, OUTPUT_REMEDIES, descri
 RETRYABLE_ERRORS = (
     ConnectionError,
     TimeoutError,
+    EOFError,
     InterruptedError,
     BlockingIOError,
     socket.gaierror,
@@ -39,6 +40,7 @@ _RETRYABLE_CLASSES = {
     "asyncio": {"TimeoutError"},  # until Python 3.11, and not imported for it, which takes long
     "botocore": {"ConnectionError", "HTTPClientError", "IncompleteReadError"},
     "concurrent": {"TimeoutError"},
+    "ftplib": {"error_temp"},
     "http": {"BadStatusLine", "IncompleteRead"},
     "httpcore": {"NetworkError", "RemoteProtocolError", "TimeoutException"},
     "httpx": {"NetworkError", "RemoteProtocolError", "TimeoutException"},

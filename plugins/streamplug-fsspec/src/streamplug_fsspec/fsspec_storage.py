@@ -14,7 +14,7 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar
 
-from streamplug.errors import AlreadyExists, ConfigError, NotFound, StorageError
+from streamplug.errors import AlreadyExists, ConfigError, NotFound, StorageError, Transient
 from streamplug.interfaces import replaced_error
 from streamplug.plugin_kit import staging_path
 from streamplug.types import Buffer, ObjectInfo
@@ -27,6 +27,7 @@ from streamplug_fsspec.event_loop import (
 )
 from streamplug_fsspec.hedging import make_hedges
 from streamplug_fsspec.object_version import conditional_reads, one_version
+from streamplug_fsspec.one_at_a_time import OneAtATime, shares_position
 from streamplug_fsspec.shared_clients import forget_client
 
 _OBJECT_STORES = frozenset(
@@ -114,12 +115,22 @@ class FsspecStorage(ClientStorage):
         # Cached listings would hide what other processes write.
         if isinstance(filesystem.dircache, DirCache):
             filesystem.dircache.use_listings_cache = False
+        if shares_position(filesystem):
+            filesystem = OneAtATime(filesystem)
         return filesystem, root.rstrip("/")
 
     def renew_client(self) -> None:
         if (client := self._client) is not None:
             forget_client(client[0])
         super().renew_client()
+
+    def _convert(self, error: Exception, url: str) -> StorageError:
+        converted = super()._convert(error, url)
+        # A connection that was lost, as by a server that closes idle ones, is not made again by itself.
+        is_shared = self._client is not None and isinstance(self._client[0], OneAtATime)
+        if is_shared and isinstance(converted, Transient):
+            self.renew_client()
+        return converted
 
     def read(self, key: str) -> bytes:
         with self.translated(key):
