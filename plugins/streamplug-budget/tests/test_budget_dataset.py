@@ -25,6 +25,7 @@ from streamplug_testing.fakes import FailingInts
 from streamplug import MDSWriter, Stream, StreamingDataset, World, register_compression
 from streamplug.builtin.compressions.gzip import Gzip
 from streamplug.builtin.encodings.array import NDArrayEncoding
+from streamplug.builtin.shuffles.none import NoShuffle
 from streamplug.cli import main
 from streamplug.errors import (
     ConfigError,
@@ -36,7 +37,7 @@ from streamplug.errors import (
     UnsafeTypeError,
 )
 from streamplug.plan.state import unpack
-from streamplug.plugin.registry import unregister
+from streamplug.plugin.registry import register, unregister
 
 RNG = np.random.default_rng(5)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 600), 1, 200).astype(int).tolist()
@@ -217,6 +218,40 @@ def test_bins_are_counted_in_processes_and_kept(folder, monkeypatch, tmp_path):
     assert read(make(folder)) == expected  # now from the file
     with pytest.raises(NotImplementedError):
         read(make(folder, shuffle_seed=8))  # another order has other bins
+
+
+class Slotted(NoShuffle):
+    __slots__ = ("option",)
+
+    @classmethod
+    def from_spec(cls, argument):
+        made = cls()
+        made.option = argument
+        return made
+
+
+class Weighted(NoShuffle):
+    @classmethod
+    def from_spec(cls, argument):
+        made = cls()
+        made.weights = np.ones(5000)
+        made.weights[2500] = argument  # which its repr does not show
+        return made
+
+
+@pytest.mark.parametrize("shuffle", [Slotted, Weighted])
+def test_bins_are_those_of_the_options_of_a_shuffle(folder, monkeypatch, tmp_path, shuffle):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("streamplug_budget.part_planner._MIN_CACHED_SAMPLES", 100)
+    register("shuffle", "own", shuffle)
+    try:
+        expected = read(make(folder, shuffle_algo="own:1"))
+        monkeypatch.setattr("streamplug_budget.part_planner.count_bins_until", refuse)
+        assert read(make(folder, shuffle_algo="own:1")) == expected
+        with pytest.raises(NotImplementedError):
+            read(make(folder, shuffle_algo="own:2"))
+    finally:
+        unregister("shuffle", "own")
 
 
 def test_lengths_are_measured_once(folder, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -77,9 +78,12 @@ def _order_key(streams: Streams) -> str:
 
 
 def _describe_algorithm(algorithm: object) -> str:
-    """Return the class and the options of an algorithm.
+    """Return the class of an algorithm, and a digest of its options.
 
-    The text of an option may differ between processes, which then only misses a cached plan.
+    The pickle may differ between processes, which then only misses a cached plan.
     """
-    options = sorted(getattr(algorithm, "__dict__", {}).items())
-    return f"{class_name(type(algorithm))} {options}"
+    try:
+        options = pickle.dumps(algorithm)
+    except Exception:  # noqa: BLE001 - any, for a class of a function
+        options = repr(sorted(getattr(algorithm, "__dict__", {}).items())).encode()
+    return f"{class_name(type(algorithm))} {blake2b(options, digest_size=16).hexdigest()}"
