@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from streamplug_tools import Columns, Output, SampleDifference, convert, diff
 
+from streamplug import Stream
 from streamplug.errors import ConfigError
 
 
@@ -85,6 +86,18 @@ def test_no_number_is_like_itself(tmp_path, write):
     one = write(tmp_path / "one", range(3), columns, make)
     convert(one, Output(tmp_path / "two"), columns=Columns(encodings={"f": "float32"}))
     assert diff(one, tmp_path / "two", values=True).same
+
+
+def test_times_that_are_none_are_alike(tmp_path):
+    pytest.importorskip("streamplug_parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    numbers = pa.array([0, -(2**63)])  # the latter is NaT
+    table = pa.table({"at": numbers.cast("timestamp[us]"), "took": numbers.cast("duration[us]")})
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = Stream(remote=str(tmp_path / "a.parquet"), format="parquet")
+    assert diff(source, source).same
 
 
 def test_sets_without_a_column_in_common_are_not_compared(tmp_path, write):

@@ -227,9 +227,15 @@ def test_failures_of_a_program_are_told(source, tmp_path):
         process_with(source, to(tmp_path / "out"), [])
 
 
-@pytest.mark.parametrize("values", [[1.5, 2], [300, 2], [2**70, 2], ["1", "2"]])
-def test_arrays_of_a_program_are_not_rounded(source, tmp_path, values):
-    columns = Columns(encodings={"a": "ndarray:uint8:2"})
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        *(("uint8", values) for values in ([1.5, 2], [300, 2], [2**70, 2], ["1", "2"])),
+        ("float32", [1e300, 2]),
+    ],
+)
+def test_arrays_of_a_program_are_not_rounded(source, tmp_path, dtype, values):
+    columns = Columns(encodings={"a": f"ndarray:{dtype}:2"})
     body = f"print(json.dumps({{'a': {values!r}}}))"
     with pytest.raises(WriterError, match="DataError: column 'a': "):
         process_with(source, to(tmp_path / "out"), program(body), columns=columns)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from streamplug_tools import Output, convert
@@ -93,6 +94,33 @@ def test_damage_is_told_with_its_place(folder):
     ]
     assert "does not exist" in found.problems[1].error
     assert found.problems[1].error.count("shard 3") == 0
+
+
+@pytest.mark.parametrize("hashes", [None, []])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(b"?" + path.read_bytes()[1:]),
+        Path.unlink,
+    ],
+)
+def test_damage_of_sizes_of_values_is_told(tmp_path, hashes, damage):
+    for name in "ab":
+        columns, out = {"ids": "ndarray:uint16"}, tmp_path / "set" / name
+        with MDSWriter(columns=columns, out=out, size_limit=200, hashes=hashes) as writer:
+            for n in range(20):
+                writer.write({"ids": np.zeros(n, np.uint16)})
+    merge_index(tmp_path / "set")
+    stream = Stream(remote=str(tmp_path / "set"))
+    found = verify(stream)
+    assert (found.problems, bool(found.checksums)) == ((), hashes is None)
+    paths = list(tmp_path.glob("set/*/shard.*"))
+    assert found.bytes == sum(path.stat().st_size for path in paths)
+    damage(tmp_path / "set" / "b" / "shard.00000.sizes")
+    [problem] = verify(stream).problems
+    assert (problem.file, problem.index) == ("b/shard.00000.sizes", None)
+    assert problem.shard == len([*tmp_path.glob("set/a/shard.*.mds")])
 
 
 def test_samples_that_cannot_be_decoded_are_named(folder):

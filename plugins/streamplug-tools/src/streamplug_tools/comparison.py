@@ -168,13 +168,19 @@ def _differing(one: Any, other: Any) -> list[int]:
         if _is_compared_rounded(one, other):
             return _differing(one.tolist(), other.tolist())
         same = one == other
-        if one.dtype.kind in "fc" and other.dtype.kind in "fc":
+        if _may_have_nan(one, other):
             same |= np.isnan(one) & np.isnan(other)
         return [int(n) for n in np.flatnonzero(~same.reshape(len(one), -1).all(1))]
     if isinstance(one, list) and isinstance(other, list):
         pairs = enumerate(zip(one, other))
         return [n for n, (x, y) in pairs if x is not y and not _same(x, y)]
     return [n for n, (x, y) in enumerate(zip(one, other)) if not _same(x, y)]
+
+
+def _may_have_nan(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Return whether both arrays are of types that have NaN or NaT."""
+    kinds = {one.dtype.kind, other.dtype.kind}
+    return kinds <= {"f", "c"} or kinds in ({"m"}, {"M"})
 
 
 def _is_compared_rounded(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -187,8 +193,7 @@ def _same(one: Any, other: Any) -> bool:
         one, other = np.asarray(one), np.asarray(other)
         if _is_compared_rounded(one, other):
             return _same(one.tolist(), other.tolist())
-        nan = one.dtype.kind in "fc" and other.dtype.kind in "fc"
-        return bool(np.array_equal(one, other, equal_nan=nan))
+        return bool(np.array_equal(one, other, equal_nan=_may_have_nan(one, other)))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):

@@ -118,7 +118,8 @@ def _value(column: Column, value: Any) -> Any:
         if dtype is None:
             is_decimal = isinstance(value, str) and column.spec.startswith(DECIMAL_PREFIXES)
             return Decimal(value) if is_decimal else value
-        array = np.asarray(value, dtype)
+        with np.errstate(over="raise"):
+            array = np.asarray(value, dtype)
         if array.dtype.kind in "iub" and array.tolist() != value:
             raise ValueError(f"not an array of {array.dtype}")
         return array

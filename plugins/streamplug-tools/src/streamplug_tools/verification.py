@@ -14,12 +14,18 @@ from streamplug_files import MultiFileFormat
 from streamplug.cache import ShardStore, cached_files
 from streamplug.config import check_flags, whole_number
 from streamplug.errors import ConfigError, PluginError, StreamplugError
-from streamplug.index import ColumnMismatch, Index, find_shard_mismatches
+from streamplug.index import (
+    ColumnMismatch,
+    Index,
+    find_shard_mismatches,
+    unpack_value_sizes,
+)
 from streamplug.interfaces import Column, ShardReader, lazy_values
 from streamplug.read import MappedFiles
+from streamplug.source import ShardFiles
 from streamplug.stream import Stream
-from streamplug.transfer import TemporaryDirectory, map_threads, verify_file
-from streamplug.types import ColumnValues
+from streamplug.transfer import TemporaryDirectory, call_with_retries, map_threads, verify_file
+from streamplug.types import ColumnValues, FileInfo
 from streamplug_tools.options import JobProgress, ProgressCallback, ignore_progress
 
 _MAX_ROWS_PER_READ = 1024
@@ -35,7 +41,8 @@ class Problem:
     Attributes:
         shard: Number of the shard.
         file: Base name of its first raw file; empty if the index does not tell. Where each sample is a file,
-            the name of that.
+            the name of that. If it is a file with sizes of values, its name, and `shard` is the first of its
+            shards.
         index: Position of the damaged sample in the shard; None if the whole shard is affected, or the rest
             of it was not decoded.
         error: Error message.
@@ -151,6 +158,10 @@ def verify(
                 problems += checked.problems
                 checksums |= checked.checksums
                 without += not checked.has_all_checksums
+        for file in index.value_sizes:
+            stored += file.bytes
+            checksums |= file.hashes.keys()
+            problems += _damaged_sizes(index, opened.shard_files, file, to / "value-sizes")
     unsafe = {c.name for schema in index.schemas for c in schema.columns if c.encoding.unsafe}
     return Verified(
         url=opened.shown_url,
@@ -167,6 +178,32 @@ def verify(
 def _disagreeing(index: Index, shard: int, mismatch: ColumnMismatch) -> Problem:
     error = f"{mismatch.describe('it', 'shard 0')}; all shards need the same columns"
     return Problem(shard, index.shard(shard).basename, None, error)
+
+
+def _damaged_sizes(
+    index: Index, files: ShardFiles, file: FileInfo, path: Path
+) -> Iterator[Problem]:
+    """Yield the problem of a file with sizes of values, if there is one; it is downloaded to a path."""
+
+    def fetch() -> None:
+        files.storage.download(file.basename, path)
+        for algorithm in file.hashes or (None,):
+            verify_file(path, file, algorithm, file.basename)
+
+    try:
+        call_with_retries(fetch, files.retries)
+        unpack_value_sizes(path.read_bytes())
+    except _NOT_OF_DATA:
+        raise
+    except (StreamplugError, OSError) as error:
+        # A writer names it like the first of its shards.
+        names = (
+            f"{index.shard(shard).basename.rpartition('.')[0]}." for shard in range(len(index))
+        )
+        first = (shard for shard, name in enumerate(names) if file.basename.startswith(name))
+        yield Problem(next(first, 0), file.basename, None, str(error))
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _first_of_each_file(index: Index) -> list[int]:
