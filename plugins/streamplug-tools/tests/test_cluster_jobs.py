@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from streamplug_tools import (
     Output,
+    append,
     convert,
+    dedup,
     join,
     select,
     shuffle,
@@ -22,8 +24,8 @@ from streamplug_tools import (
 from streamplug_tools.selection_order import OrderFiles, SharedOrder
 from streamplug_tools.tasks import pack_task
 
-from streamplug import Engine
-from streamplug.errors import WriterError
+from streamplug import Engine, Stream
+from streamplug.errors import StorageError, WriterError
 from streamplug.transfer.tempdir import temp_root
 
 
@@ -86,6 +88,70 @@ def test_machines_need_no_common_temporary_directory(
 
 def make_other(n):
     return {"id": n, "other": -n}
+
+
+class StartsLate(Engine):
+    """Runs tasks in a process that starts after a function was called."""
+
+    def __init__(self, function):
+        self._function = function
+
+    def run(self, task, numbers):
+        data = pack_task(task)
+        self._function()
+        call = pickle.loads(data)
+        for number in numbers:
+            call(number)
+            yield number
+
+
+def test_samples_whose_numbers_change_during_a_job_are_not_mixed_up(tmp_path, write, source):
+    def replace():
+        write(tmp_path / "source", range(1000, 1200), exist_ok=True)
+
+    with pytest.raises(WriterError, match=r"source: files were added, replaced or removed while"):
+        convert(source, Output(tmp_path / "out", engine=StartsLate(replace)))
+    assert not (tmp_path / "out" / "index.json").exists()
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        lambda source, other, out, then: sort(source, out, "id", on_progress=then),
+        lambda source, other, out, then: dedup(source, out, "id", on_progress=then),
+        lambda source, other, out, then: select(source, out, "id > 3", on_progress=then),
+        lambda source, other, out, then: join([source, other], out, "id", on_progress=then),
+    ],
+)
+def test_files_that_come_while_keys_are_read_are_told(tmp_path, write, job):
+    pytest.importorskip("streamplug_text")
+
+    def lines(name, numbers):
+        (tmp_path / "in" / name).write_text("".join(f'{{"id": {n}}}\n' for n in numbers))
+
+    def on_progress(_):
+        lines("a.jsonl", range(1000, 1005))
+
+    (tmp_path / "in").mkdir()
+    lines("b.jsonl", range(20))
+    source = Stream(remote=str(tmp_path / "in"), format="jsonl")
+    other = write(tmp_path / "other", range(20), {"id": "int", "other": "int"}, make_other)
+    with pytest.raises(StorageError, match=r"in: files were added, replaced or removed while"):
+        job(source, other, Output(tmp_path / "out", format="mds", processes=0), on_progress)
+
+
+def test_a_data_set_may_grow_during_a_job(tmp_path, write, source, read):
+    more = write(tmp_path / "more", range(500, 510))
+
+    def grow():
+        append(more, Output(source, processes=0))
+
+    convert(source, Output(tmp_path / "out", engine=StartsLate(grow)))
+    assert read(tmp_path / "out")["id"].tolist() == list(range(200))
+    first = write(tmp_path / "first", range(3))
+    write(tmp_path / "more", range(600, 610), exist_ok=True)
+    with pytest.raises(WriterError, match="source: files were added"):  # the numbers that follow
+        convert([source, first], Output(tmp_path / "both", engine=StartsLate(grow)))
 
 
 def test_lists_of_a_failed_job_are_removed(tmp_path, source, temporary):

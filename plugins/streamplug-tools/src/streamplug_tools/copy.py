@@ -55,6 +55,7 @@ from streamplug_tools.real_location import RealLocation
 from streamplug_tools.row_access import (
     ROWS_PER_STEP,
     Batch,
+    Content,
     Table,
     absolute_streams,
     batch_rows_of,
@@ -100,6 +101,7 @@ class CopyInput:
         streams: Source data sets.
         order: Samples to copy, in order.
         columns: Columns to write.
+        content: `Table.content` of the streams when the samples were chosen; empty for any.
         cache_folder: Directory of this machine in which streams cache; None if they cache nowhere, or where
             the user has chosen.
         has_gaps: Whether `order` may have `NO_SAMPLE`, for which None is written.
@@ -108,6 +110,7 @@ class CopyInput:
     streams: Sequence[Stream]
     order: SelectionOrder
     columns: Sequence[ColumnMapping]
+    content: Content = ()
     cache_folder: Path | None = None
     has_gaps: bool = False
 
@@ -185,6 +188,7 @@ class CopyTask:
         )
         for directory in directories:
             weakref.finalize(table, directory.close)
+        table.check_content(source.content)
         return table
 
     @staticmethod

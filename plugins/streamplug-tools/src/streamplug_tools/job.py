@@ -78,7 +78,7 @@ class DatasetJob:
             StreamplugError: As `streamplug_tools.copy.copy`.
         """
         return copy(
-            [CopyInput(self.streams, order, mappings, self.folder)],
+            [CopyInput(self.streams, order, mappings, self.table.content, self.folder)],
             [self.table],
             output,
             what=what,
@@ -97,6 +97,7 @@ class DatasetJob:
             allow_unsafe_types=self.columns.allow_unsafe_types,
             on_progress=self.on_progress,
             what=what,
+            content=self.table.content,
             bad=self.bad,
         )
 

@@ -96,6 +96,7 @@ def join(
                 allow_unsafe_types=columns.allow_unsafe_types,
                 on_progress=on_progress,
                 what=f"reading keys of {table.url}",
+                content=table.content,
                 bad=bad,
             )
             for source, table in zip(read, tables)
@@ -124,13 +125,16 @@ def join(
                     gaps[n] = int(ids[some == NO_SAMPLE][0])
         inputs = []
         for n, (source, mine, gap) in enumerate(zip(read, mappings, gaps)):
+            content = tables[n].content
             if gap is not None:
                 where = f"sample {gap} of {tables[0].url} has no partner in {tables[n].url}"
                 _check_none(mine, str(output.format), where)
             # None is encoded, so the others are as well.
             taken = mine if gap is None else [replace(column, stored=False) for column in mine]
             order = lists.orders[str(n)]
-            inputs.append(CopyInput(source, order, taken, folder, has_gaps=gap is not None))
+            inputs.append(
+                CopyInput(source, order, taken, content, folder, has_gaps=gap is not None)
+            )
         return copy(
             inputs,
             tables,

@@ -9,18 +9,18 @@ from dataclasses import is_dataclass, replace
 from functools import cached_property, partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import xxhash
 
 from streamplug.config import check_names
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, StorageError
 from streamplug.index import Index
 from streamplug.interfaces import Column
 from streamplug.plugin import absolute_location, local_path
 from streamplug.run import Block, Feed
-from streamplug.source import OpenSources
+from streamplug.source import OpenSources, OpenStream
 from streamplug.stream import Stream
 from streamplug.transfer import Observer, TemporaryDirectory
 from streamplug.types import ColumnValues, Int64, World
@@ -29,6 +29,8 @@ from streamplug_tools.raw_values import keep_raw
 from streamplug_tools.selection_order import SelectionOrder
 
 Batch = dict[str, ColumnValues]
+Content: TypeAlias = "tuple[tuple[int, str], ...]"
+"""Number of shards of each data set, and a digest of them."""
 
 _MIN_CACHE_BYTES = 1 << 30
 _MIN_CACHED_SHARDS = 32
@@ -177,13 +179,51 @@ class Table:
                 # `stored` of the job's columns says which are kept raw.
                 if decoder is not None and decoder is not keep_raw:
                     digest.update(f"decoder {name} {_describe(decoder)}\n".encode())
-            for name, files in sorted(opened.index.tables.items()):
-                digest.update(f"{name}\n".encode())
-                digest.update(np.ascontiguousarray(files.bytes, "<i8").data)
-                for shard in range(len(opened.index)):
-                    hashes = sorted(files.hashes[shard].items())
-                    digest.update(repr((files.basenames[shard], hashes)).encode())
+            _add_files(digest, opened.index, len(opened.index))
         return digest.hexdigest()
+
+    @cached_property
+    def content(self) -> Content:
+        """Which sample has which number."""
+        return tuple((len(o.index), _digest_content(o, len(o.index))) for o in self._opened)
+
+    def check_content(self, expected: Content) -> None:
+        """Check that samples have the numbers that they had in another table of the same streams.
+
+        Shards that were added after all others change no number.
+
+        Args:
+            expected: The `content` of that table; empty for no check.
+
+        Raises:
+            StorageError: If they have not, as files were added, replaced or removed since.
+        """
+        for opened, (shards, digest) in zip(self._opened, expected):
+            is_last = opened is self._opened[-1]
+            is_kept = len(opened.index) >= shards if is_last else len(opened.index) == shards
+            if not is_kept or _digest_content(opened, shards) != digest:
+                raise StorageError(
+                    f"{opened.shown_url}: files were added, replaced or removed while the job ran, so "
+                    "samples have other numbers now; start it again when nobody writes there"
+                )
+
+
+def _digest_content(opened: OpenStream, shards: int) -> str:
+    """Return the digest of the files and the samples of the first shards, and of the selected rows."""
+    digest = xxhash.xxh3_64(f"{opened.rows_digest}\n".encode())
+    digest.update(np.ascontiguousarray(opened.index.starts[: shards + 1], "<i8").data)
+    _add_files(digest, opened.index, shards)
+    return digest.hexdigest()
+
+
+def _add_files(digest: xxhash.xxh3_64, index: Index, shards: int) -> None:
+    """Add the names, sizes and checksums of the files of the first shards to a digest."""
+    for name, files in sorted(index.tables.items()):
+        digest.update(f"{name}\n".encode())
+        digest.update(np.ascontiguousarray(files.bytes[:shards], "<i8").data)
+        for shard in range(shards):
+            hashes = sorted(files.hashes[shard].items())
+            digest.update(repr((files.basenames[shard], hashes)).encode())
 
 
 def _real_url(url: str) -> str:

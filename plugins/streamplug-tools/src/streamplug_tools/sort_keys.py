@@ -23,7 +23,7 @@ from streamplug.types import Int64
 from streamplug_tools.bad_samples import BAD_SAMPLE_ERRORS, BadSamples
 from streamplug_tools.expressions import Expression
 from streamplug_tools.options import JobProgress, ProgressCallback
-from streamplug_tools.row_access import ROWS_PER_STEP, Batch, Table, batch_rows_of
+from streamplug_tools.row_access import ROWS_PER_STEP, Batch, Content, Table, batch_rows_of
 from streamplug_tools.selection_order import SequentialOrder
 
 NumberedKey: TypeAlias = "tuple[Any, int]"
@@ -65,6 +65,7 @@ def evaluate_expression(
     allow_unsafe_types: bool,
     on_progress: ProgressCallback,
     what: str,
+    content: Content = (),
     bad: BadSamples | None = None,
 ) -> Iterator[tuple[Int64, list[Any]]]:
     """Yield sample numbers and the values of an expression; only columns that it uses are read.
@@ -75,6 +76,7 @@ def evaluate_expression(
         allow_unsafe_types: Whether to decode columns whose decoding can run code.
         on_progress: Called with the progress, from time to time.
         what: Name of the task in it.
+        content: `Table.content` that the streams must have; empty for any.
         bad: Takes the samples that cannot be read, or for which the expression fails, and are left out; None
             for none.
 
@@ -86,6 +88,7 @@ def evaluate_expression(
     expression = expression.for_columns(table.columns)
     names = expression.columns(table.columns)
     if not names:
+        table.check_content(content)
         for begin in range(0, table.size, table.rows):
             numbers = range(begin, min(begin + table.rows, table.size))
             on_progress(JobProgress(what, begin, table.size))
@@ -93,6 +96,7 @@ def evaluate_expression(
             yield _values(table, expression, ids, {}, bad)
         return
     table = Table(streams, names, allow_unsafe_types=allow_unsafe_types)
+    table.check_content(content)
     step = ROWS_PER_STEP
     for ids, batch in _read_good(table, bad):
         begin = 0
