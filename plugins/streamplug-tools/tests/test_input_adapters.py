@@ -81,6 +81,18 @@ def test_tensors_become_arrays():
     assert same(batch, {"t": np.arange(3)})
 
 
+def test_tensors_of_types_that_numpy_lacks_stay_tensors(tmp_path):
+    torch = pytest.importorskip("torch")
+    column = torch.arange(6, dtype=torch.bfloat16).reshape(3, 2)
+    for number, data in enumerate(({"t": column}, [{"t": row} for row in column])):
+        with pytest.raises(ConfigError, match=r"follows from them \(Tensor\); name it in columns="):
+            write_from(data, out=tmp_path / "none")
+        pytest.importorskip("streamplug_torch")
+        write_from(data, out=tmp_path / f"{number}", columns={"t": "tensor"})
+        written = StreamingDataset(local=str(tmp_path / f"{number}"))[:]
+        assert torch.equal(torch.stack([sample["t"] for sample in written]), column)
+
+
 @pytest.mark.parametrize("options", [{"batch_size": 4}, {"world": World(1, 2), "batch_size": 2}])
 def test_a_data_set_is_written_whole_whatever_an_epoch_has(tmp_path, options):
     write_from({"n": np.arange(7)}, out=tmp_path / "one")

@@ -71,7 +71,8 @@ def to_plain_values(values: Any) -> Any:
         convert = None if arrow_type is None else maps_as_dicts(arrow_type)
         return items if convert is None else [convert(item) for item in items]
     if hasattr(values, "detach"):  # a tensor of torch
-        return values.detach().cpu().numpy()
+        found = _of_tensor(values)
+        return found if isinstance(found, np.ndarray) else list(values)
     return list(values)
 
 
@@ -210,4 +211,12 @@ def _convert_tensors(values: list[Any]) -> list[Any]:
     """Return the values of samples, with tensors of torch as arrays, and those of no dimension as scalars."""
     if not any(hasattr(kind, "detach") for kind in set(map(type, values))):
         return values
-    return [v.detach().cpu().numpy()[()] if hasattr(v, "detach") else v for v in values]
+    return [_of_tensor(value) if hasattr(value, "detach") else value for value in values]
+
+
+def _of_tensor(tensor: Any) -> Any:
+    """Return a tensor of torch as an array or scalar, or unchanged if it is of a type that NumPy lacks."""
+    try:
+        return tensor.detach().cpu().numpy()[()]
+    except TypeError:
+        return tensor
