@@ -210,6 +210,16 @@ def test_what_json_cannot_tell_comes_as_it_is_stored(tmp_path, write, read, loss
     assert read(tmp_path / "out")["name"] == ["name ", "name ", "name "]
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError("lost"), SystemExit("lost"), KeyError("lost")])
+def test_errors_of_its_input_are_not_those_of_the_pipe_to_a_program(error):
+    def lines():
+        yield "1"
+        raise error
+
+    with pytest.raises(type(error), match="lost"):
+        list(run_program([sys.executable, "-c", "import sys; sys.stdin.read()"], lines()))
+
+
 def test_failures_of_a_program_are_told(source, tmp_path):
     columns = Columns(encodings={"id": "int"})
     for number, (command, said) in enumerate(

@@ -326,12 +326,19 @@ def run_program(command: Sequence[str], lines: Iterator[str]) -> Generator[str, 
 
 
 def _feed(stdin: IO[str], lines: Iterator[str], failed: list[BaseException]) -> None:
-    with suppress(BrokenPipeError):  # the program stopped reading
-        try:
-            with stdin:
-                for line in lines:
-                    stdin.write(f"{line}\n")
-        except BrokenPipeError:
-            raise
-        except Exception as error:  # noqa: BLE001 - raised by `run_program`
-            failed.append(error)
+    try:
+        with suppress(BrokenPipeError), stdin:  # the program stopped reading
+            for line in _until_failure(lines, failed):
+                stdin.write(f"{line}\n")
+    except Exception as error:  # noqa: BLE001 - raised by `run_program`
+        failed.append(error)
+
+
+def _until_failure(lines: Iterator[str], failed: list[BaseException]) -> Iterator[str]:
+    """Yield lines; what raises in between, also a broken pipe or `sys.exit()`, is that of the samples."""
+    try:
+        yield from lines
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised by `run_program`
+        failed.append(error)
