@@ -616,6 +616,11 @@ def test_row_groups_and_compression_are_as_asked_for(spec, rows, compression, tm
     assert metadata.num_rows == 64
 
 
+def test_a_level_that_a_compression_does_not_have_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"compression=gzip:99: .*take another level"):
+        write(tmp_path / "set", {"a": "int64"}, [{"a": 1}], format="parquet:compression=gzip:99")
+
+
 def test_files_may_be_compressed_as_others(tmp_path):
     write(tmp_path / "set", {"a": "int64"}, [{"a": n} for n in range(64)], compression="gz")
     assert [path.name for path in (tmp_path / "set").glob("*.gz")] == ["shard.00000.parquet.gz"]

@@ -349,7 +349,8 @@ def _translate_wildcard(wildcard: str, hidden: str, *, begins_name: bool) -> str
             return start + re.escape(wildcard[1])
         inside = wildcard[1:-1].replace("\\", r"\\").replace("[", r"\[")
         negated = inside.startswith(("!", "^"))
-        return start + (f"[^/{inside[1:]}]" if negated else f"[{inside}]")
+        # No range, such as [+-9], has a slash in it, and none begins with one.
+        return f"{start}(?!/)" + (f"[^{inside[1:]}]" if negated else f"[{inside}]")
     below = f"[^/]*(?:/{not_hidden(hidden)}[^/]*)*"
     return {
         "**/": f"(?:{start}{below}/)?",

@@ -103,6 +103,10 @@ class ParquetWriter(ShardWriter):
             files = [_file(self._schema, [empty] * count, options) for count in (0, 1, 2)]
         except pa.ArrowException as error:
             raise ConfigError(f"Parquet cannot hold these columns: {error}") from error
+        except OSError as error:
+            raise ConfigError(
+                f"compression={options.compression}:{options.level}: {error}; take another level"
+            ) from error
         self._check_encodings(b"".join(files[0]))
         sizes = [sum(map(len, file)) for file in files]
         slack = _SLACK * _leaves(self._schema)
