@@ -223,6 +223,36 @@ def test_workers_read_the_version_that_was_opened(view, version, as_stream):
     assert StreamingDataset(remote=url)[0]["n"] == 2
 
 
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_workers_read_the_columns_of_a_table_that_were_opened(tmp_path, as_stream):
+    pytest.importorskip("streamplug_iceberg")
+    import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    warehouse = f"file://{tmp_path}/warehouse"
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=warehouse)
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=pa.schema({"n": pa.int64()}))
+    table.append(pa.table({"n": [0, 1, 2]}))
+    snapshot = table.current_snapshot().snapshot_id
+    for old, new in [(None, "n"), ("n", "m")]:
+        if old is not None:
+            with table.update_schema() as update:  # without a new snapshot
+                update.rename_column(old, new)
+        config = {"remote": table.location(), "format": "iceberg"}
+        if as_stream:
+            config = {"streams": [Stream(**config)]}
+        copy = DatasetCopy.of(StreamingDataset(**config), config)
+        given = copy.config["streams"][0].version if as_stream else copy.config.get("version")
+        assert given == (snapshot if old is None else None)
+        assert take(copy.open(), [2, 0])[new].tolist() == [2, 0]
+    with table.update_schema() as update:
+        update.rename_column("m", "k")
+    with pytest.raises(StateError, match="finds other samples or columns in"):
+        copy.open()
+    catalog.close()
+
+
 def test_a_data_set_that_has_changed_is_refused_by_workers(tmp_path):
     def write(count):
         with MDSWriter(out=tmp_path, columns={"n": "int32"}, exist_ok=True) as out:
@@ -234,7 +264,9 @@ def test_a_data_set_that_has_changed_is_refused_by_workers(tmp_path):
     copy = DatasetCopy.of(StreamingDataset(**config), config)
     assert copy.open().size == 10
     write(11)
-    with pytest.raises(StateError, match=r"finds other samples in .*index\.json than the process"):
+    with pytest.raises(
+        StateError, match=r"finds other samples or columns in .*index\.json than the process"
+    ):
         copy.open()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2s
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from streamplug.dataset import StreamingDataset, resolve_indices
 from streamplug.errors import DataError, StateError, StorageError
 from streamplug.plugin import Registrations, registrations, restore
 from streamplug.run import Block, closed_at_exit
+from streamplug.source import OpenStream
 from streamplug.transfer import HANDOVER
 from streamplug.types import ColumnValues, Int64
 
@@ -38,7 +41,7 @@ class DatasetCopy(NamedTuple):
 
     Attributes:
         config: Arguments of `StreamingDataset`, with the version of each view and table.
-        digest: Digest of the numbers of samples of the shards, of versions and of selected rows.
+        digest: Digest of the numbers of samples of the shards, of versions, of selected rows and of columns.
         url: Location of the data set, for errors.
         registered: Plugins registered by name in this process.
     """
@@ -58,7 +61,9 @@ class DatasetCopy(NamedTuple):
                 of a view or a table, and that of a tag, are replaced by the number of the opened version.
         """
         opened = dataset.session.streams
-        versions = [_version_number(stream.version) for stream in opened]
+        versions = [
+            _version_number(stream, given.version) for stream, given in zip(opened, dataset.streams)
+        ]
         config = dict(config)
         if config.get("streams") is not None:
             config["streams"] = [
@@ -73,28 +78,44 @@ class DatasetCopy(NamedTuple):
         """Open the data set in this process.
 
         Raises:
-            StateError: If its shards have other numbers of samples here.
+            StateError: If its shards have other numbers of samples here, or its columns differ.
             StreamplugError: As `StreamingDataset`.
         """
         restore(self.registered)
         dataset = StreamingDataset(**self.config)
         if _digest(dataset) != self.digest:
             raise StateError(
-                f"{socket.gethostname()} finds other samples in {self.url} than the process that plans the "
-                "batches: it was changed meanwhile, or is another data set on that machine; restart the run, "
-                "with a location that all machines share"
+                f"{socket.gethostname()} finds other samples or columns in {self.url} than the process that "
+                "plans the batches: it was changed meanwhile, or is another data set on that machine; "
+                "restart the run, with a location that all machines share"
             )
         return dataset
 
 
-def _version_number(words: str) -> int | None:
-    """Return the number of a version such as ``version 3``; None if there are no versions."""
-    match = _NUMBER_AT_END.search(words)
-    return None if match is None else int(match[0])
+def _version_number(opened: OpenStream, given: int | str | None) -> int | None:
+    """Return the number of an opened version, such as that of ``version 3``, for `given`.
+
+    None if there are no versions, or other columns are read by this number: a table of Iceberg may have
+    columns that its latest snapshot does not have yet.
+    """
+    match = _NUMBER_AT_END.search(opened.version)
+    if match is None:
+        return None
+    number, recorded = int(match[0]), opened.stream
+    is_table = recorded.version == number != given
+    is_other = is_table and _columns(recorded.open()) != _columns(opened)
+    return None if is_other else number
+
+
+def _columns(opened: OpenStream) -> list[tuple[str, str]]:
+    schemas = opened.index.schemas
+    return [(column.name, column.spec) for schema in schemas for column in schema.columns]
 
 
 def _digest(dataset: StreamingDataset) -> str:
-    return dataset.make_fingerprint(dataset.session.streams).digest
+    opened = dataset.session.streams
+    columns = blake2s(json.dumps([_columns(stream) for stream in opened]).encode(), digest_size=8)
+    return f"{dataset.make_fingerprint(opened).digest}-{columns.hexdigest()}"
 
 
 def take(dataset: StreamingDataset, ids: Sequence[int] | Int64) -> dict[str, ColumnValues]:
