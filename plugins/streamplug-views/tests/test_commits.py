@@ -18,7 +18,14 @@ from streamplug_views.version_store import VersionStore
 
 from streamplug import MDSWriter, Storage, Stream, StreamingDataset, register_storage
 from streamplug.builtin.local_storage import LocalStorage
-from streamplug.errors import AccessDenied, ConfigError, DataError, NotFound, StorageError
+from streamplug.errors import (
+    AccessDenied,
+    ConfigError,
+    DataError,
+    NotFound,
+    StorageError,
+    Transient,
+)
 from streamplug.plugin.location import open_storage
 from streamplug.plugin.registry import unregister
 
@@ -241,8 +248,6 @@ def test_a_commit_whose_answer_is_lost_succeeds(base, tmp_path, monkeypatch):
     create = type(store._storage).create
 
     def lossy(self, key, data):
-        from streamplug.errors import Transient
-
         create(self, key, data)
         if not lost:
             lost.append(key)
@@ -253,6 +258,31 @@ def test_a_commit_whose_answer_is_lost_succeeds(base, tmp_path, monkeypatch):
     assert View.of(place).exclude([0]).commit().version == 2
     assert lost == ["versions/2.json"]
     assert len(numbers(place)) == 9
+
+
+def test_requests_for_tags_and_results_are_repeated(base, tmp_path, monkeypatch):
+    place = tmp_path / "view"
+    View.of(base).where("n < 10").commit(place)
+    failed = set()
+
+    def fail_once(method):
+        real = getattr(LocalStorage, method)
+
+        def attempt(self, key, *rest):
+            where = key.partition("/")[0] if method == "list" else key.rpartition(".")[2]
+            if (method, where) not in failed:
+                failed.add((method, where))
+                raise Transient("the connection broke")
+            return real(self, key, *rest)
+
+        monkeypatch.setattr(LocalStorage, method, attempt)
+
+    for method in ("list", "read", "write"):
+        fail_once(method)
+    tag(place, "best", 1, move=True)
+    assert [version.tags for version in log(place)] == [["best"]]
+    assert len(View.of(place).where("n < 5")) == 5
+    assert {("list", "tags"), ("write", "json"), ("write", "rows"), ("read", "rows")} <= failed
 
 
 def test_the_hint_may_be_old_or_not_written(base, tmp_path):

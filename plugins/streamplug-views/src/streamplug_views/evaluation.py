@@ -178,7 +178,8 @@ class EvaluationTask:
                     ]
                     builder.add(ids[kept])
             builder.write(content)
-        open_storage(self.folder, self.storage_options).write(f"{number}.rows", content.getvalue())
+        storage = open_storage(self.folder, self.storage_options)
+        call_with_retries(partial(storage.write, f"{number}.rows", content.getvalue()))
 
 
 def _change_rows(
@@ -252,7 +253,8 @@ def _read_blocks(task: EvaluationTask, count: int) -> Iterator[Int64]:
     storage = open_storage(task.folder, task.storage_options)
     for number in range(count):
         name = f"{number}.rows"
-        rows = RowSet(np.frombuffer(storage.read(name), np.uint8), name)
+        data = call_with_retries(partial(storage.read, name))
+        rows = RowSet(np.frombuffer(data, np.uint8), name)
         for _, block in rows.blocks():
             yield block
 

@@ -168,9 +168,13 @@ class VersionStore:
 
     def versions(self) -> list[int]:
         """Return the numbers of all versions, ascending."""
-        objects = call_with_retries(lambda: list(self._storage.list("versions/")), self._retries)
-        names = [o.key.rpartition("/")[2] for o in objects]
+        names = self._names("versions/")
         return sorted(int(n.removesuffix(".json")) for n in names if n[:-5].isdecimal())
+
+    def _names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder."""
+        objects = call_with_retries(lambda: list(self._storage.list(folder)), self._retries)
+        return [o.key.rpartition("/")[2] for o in objects]
 
     def resolve(self, version: int | str | None) -> int:
         """Return the number of a version, of a tag, or of the latest version for None.
@@ -293,13 +297,13 @@ class VersionStore:
         self.read(version)
         data = json.dumps({"version": version}).encode()
         if move:
-            self._storage.write(_tag_name(name), data)
+            call_with_retries(partial(self._storage.write, _tag_name(name), data), self._retries)
         elif not self._create(_tag_name(name), data):
             raise ConfigError(f"{self.url} has a tag {name!r} of another version; pass move=True")
 
     def tags(self) -> dict[str, int]:
         """Return the version of each tag."""
-        names = [o.key.rpartition("/")[2] for o in self._storage.list("tags/")]
+        names = self._names("tags/")
         return {name[:-5]: self.tagged(name[:-5]) for name in names if name.endswith(".json")}
 
     def tagged(self, name: str) -> int:
