@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 pytest.importorskip("distributed", reason="distributed is not installed: tox -c tests -e engines")
@@ -9,7 +11,7 @@ import distributed
 from streamplug_dask.engine import Dask
 from streamplug_testing import EngineTests
 
-from streamplug.errors import ConfigError
+from streamplug.errors import ConfigError, WriterError
 from streamplug.plugin import make
 
 pytestmark = [
@@ -69,3 +71,21 @@ def test_a_cluster_that_is_not_there_is_told():
         pytest.raises(ConfigError, match=r"engine dask:tcp://127\.0\.0\.1:9: "),
     ):
         list(make("engine", "dask:tcp://127.0.0.1:9").run(lambda number: number, [1]))
+
+
+def test_a_client_that_is_closed_meanwhile_is_an_error_of_ours(cluster, tmp_path):
+    end = tmp_path / "end"
+
+    def wait(number):
+        while number and not end.exists():
+            time.sleep(0.1)
+
+    client = distributed.Client(cluster.scheduler_address, set_as_default=False)
+    finished = Dask(client=client).run(wait, [0, 1])
+    assert next(finished) == 0
+    client.close()
+    try:
+        with pytest.raises(WriterError, match="part 1: "):
+            next(finished)
+    finally:
+        end.touch()

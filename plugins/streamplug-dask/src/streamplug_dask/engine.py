@@ -63,7 +63,9 @@ class Dask(Engine):
                         raise WriterError(message)
                     yield number
             finally:
-                client.cancel(list(waiting), force=True)
+                # A client that was closed meanwhile cannot cancel, and has no calls any more.
+                with suppress(Exception):
+                    client.cancel(list(waiting), force=True)
 
     @contextmanager
     def _connected(self) -> Generator[Any, None, None]:
