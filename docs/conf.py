@@ -61,7 +61,8 @@ nitpick_ignore_regex = [
     ("py:.*", r"(Buffer|Bytes1D|ColumnValues|Decoder|Int64|Sample|TracebackType|dtype|optional)"),
     ("py:class", r"TypeAliasForwardRef|(os\.)?PathLike|Mapping\[str"),
     ("py:class", r"streamplug\.plugin\.registration\.\w+"),
-    ("py:class", r"(C|Location|ProgressCallback|Report|Source|Sources)"),
+    ("py:class", r"(streamplug\.config\.configurable\.)?C"),
+    ("py:class", r"(Location|ProgressCallback|Report|Source|Sources)"),
     # Internal classes that public signatures name, and no program makes.
     ("py:class", r"streamplug\.(cache|index|plan|read|run|source|transfer)\.\w+\.\w+"),
     ("py:class", r"(Index|Mixture|Need|Observer|OpenShard|OpenStream|OrderOptions|RowSelection)"),
