@@ -151,6 +151,7 @@ def test_values_files_and_digests_are_coded_as_there(streaming):
     ]
     assert [encodings.is_mds_encoding_safe(name) for name in ("pkl", "int")] == [False, True]
     register("encoding", "unsafe-test", type(make("encoding", "pkl")))
+    assert encodings.is_mds_encoding("unsafe-test")
     assert [encodings.is_mds_encoding_safe(name) for name in ("unsafe-test", "missing")] == [
         False,
         True,

@@ -37,8 +37,8 @@ def get_mds_encodings() -> set[str]:
 
 def is_mds_encoding(encoding: str) -> bool:
     """Return whether an encoding exists."""
-    if ":" not in encoding:
-        return encoding in _ENCODINGS  # even if its plugin is not installed
+    if encoding in _ENCODINGS:
+        return True  # even if its plugin is not installed
     try:
         _encoding(encoding)
     except StreamplugError:
