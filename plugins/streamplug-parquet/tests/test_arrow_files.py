@@ -145,11 +145,27 @@ def write_repeated(path: Path, entry: Any, type_: pa.DataType) -> str:
     return write(path, pa.table({"x": column}), rows=len(entry))
 
 
-def write_views(path: Path) -> str:
+@pytest.mark.parametrize("type_", [pa.string_view(), pa.large_string()])
+@pytest.mark.parametrize("first", ["", None])
+def test_entries_of_dictionaries_may_be_of_any_type_of_text(tmp_path, type_, first):
+    entries = [first, "short", "longer than the twelve bytes of a view"]
+    numbers = pa.array([n % 3 if n % 7 else None for n in range(200)], pa.int8())
+    column = pa.DictionaryArray.from_arrays(numbers, pa.array(entries, type_))
+    place = write(tmp_path / "x.arrow", pa.table({"x": column}), rows=200)
+    dataset = StreamingDataset(local=place, format="arrow", batch_size=200)
+    expected = [entries[n % 3] if n % 7 else None for n in range(200)]
+    assert [sample["x"] for sample in dataset] == expected
+    [batch] = dataset.batches()
+    assert batch["x"] == expected
+
+
+def write_views(path: Path, *, is_dictionary: bool = False) -> str:
     views = np.zeros((20_000, 4), "<i4")
     views[:, 0], views[:, 1] = 200_000, int.from_bytes(b"xxxx", "little")
     buffers = [None, pa.py_buffer(views.tobytes()), pa.py_buffer(b"x" * 200_000)]
     column = pa.Array.from_buffers(pa.string_view(), len(views), buffers)
+    if is_dictionary:
+        column = pa.DictionaryArray.from_arrays(pa.array(range(len(views))), column)
     return write(path, pa.table({"x": column}), rows=len(views))
 
 
@@ -161,8 +177,9 @@ def write_views(path: Path) -> str:
         ),
         lambda path: write_repeated(path, [1] * 3000, pa.list_(pa.int8())),
         write_views,
+        lambda path: write_views(path, is_dictionary=True),
     ],
-    ids=["compressed", "dictionary", "views"],
+    ids=["compressed", "dictionary", "views", "dictionary of views"],
 )
 def test_small_files_of_large_values_are_refused(tmp_path, monkeypatch, make):
     monkeypatch.setattr("streamplug_parquet.memory_bounds.MIN_LIMIT_BYTES", 1 << 20)

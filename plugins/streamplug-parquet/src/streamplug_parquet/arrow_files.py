@@ -155,11 +155,11 @@ class ArrowReader(GroupedReader):
 
 def _check_repeated(values: pa.Array, limit: int, what: str) -> None:
     """Refuse values that take more than `limit` bytes when each has a copy of what several refer to."""
-    if not _has_references(values.type):
-        return
     is_text = _is_dictionary(values.type) and plain(values.type) in (pa.string(), pa.binary())
     if is_text and not values.dictionary.null_count:
-        return  # the reader keeps it as it is
+        values = values.dictionary  # which the reader keeps
+    if not _has_references(values.type):
+        return
     sizes = value_sizes(values)
     total = sizes * len(values) if isinstance(sizes, float) else float(sizes.sum())
     if total > limit:

@@ -179,7 +179,16 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _as_stored(array: pa.DictionaryArray, type_: pa.DataType) -> pa.Array:
     """Return text and bytes as the dictionary array, other types decoded."""
+    array = _with_plain_text(array)
     is_text = pa.types.is_string(type_) or pa.types.is_binary(type_)
     if is_text and not array.dictionary.null_count:
         return array
     return array.dictionary_decode().cast(type_)
+
+
+def _with_plain_text(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return text or bytes whose dictionary has no views, which have other buffers."""
+    dictionary = array.dictionary
+    if str(dictionary.type) not in ("string_view", "binary_view"):
+        return array
+    return pa.DictionaryArray.from_arrays(array.indices, dictionary.cast(plain(dictionary.type)))
