@@ -65,6 +65,23 @@ def test_markers_of_directories_are_no_objects(endpoint, bucket, client):
     assert [o.key for o in storage.list()] == ["sub/1"]
 
 
+def test_a_key_with_what_looks_like_a_version_is_another_object(endpoint, bucket, client, tmp_path):
+    client.put_object(Bucket=bucket, Key="set/k", Body=b"old")
+    key, storage = "k?versionId=1", S3Storage(f"s3://{bucket}/set", endpoint_url=endpoint)
+    assert not storage.exists(key)
+    storage.write(key, b"new")
+    storage.download(key, tmp_path / "k")
+    assert (storage.read("k"), storage.read(key), storage.read_range(key, 1, 3)) == (
+        b"old",
+        b"new",
+        b"ew",
+    )
+    assert (tmp_path / "k").read_bytes() == b"new"
+    assert [o.key for o in storage.list()] == ["k", key]
+    storage.delete(key)
+    assert [o.key for o in storage.list()] == ["k"]
+
+
 def test_uploads_in_parts(endpoint, bucket, client, tmp_path):
     data = bytes(range(256)) * (110 * 4096)
     (tmp_path / "source").write_bytes(data)

@@ -25,6 +25,12 @@ class StreamingFileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs has no ty
     # would be asked 50 times, for a quarter of an hour. streamplug has its own retries.
     retries = 2
 
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        """Return bucket and key, all of which is literal, and that the object is of no certain version."""
+        place, mark, rest = path.partition("?versionId=")
+        bucket, key, _ = super().split_path(place)
+        return bucket, key + mark + rest, None
+
     async def stream_object(self, path: str, file: IncomingFile) -> None:
         """Write an object to a file: a large one in parts, and one that breaks off from there on.
 
