@@ -46,6 +46,7 @@ class Anywhere(LocalStorage):
         ("abfs://container@account.dfs/a", "abfs://container@account.dfs/a"),
         ("oci://bucket@space/a", "oci://bucket@space/a"),
         ("abfs://me:secret@account/a", "abfs://account/a"),
+        ("github://owner:name@main/a", "github://owner:name@main/a"),
         ("/data/what?/a@b", "/data/what?/a@b"),
         ("/data/run:/a:b@c", "/data/run:/a:b@c"),
     ],

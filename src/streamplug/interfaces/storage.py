@@ -50,6 +50,8 @@ def public_urls(locations: object) -> object:
 
 def _without_user(match: re.Match[str]) -> str:
     scheme, slashes, user = match.groups()
+    if scheme.lower() == "github":  # the owner and the name of a repository
+        return match[0]
     # In container@account and bucket@namespace of some clouds, this is not a user name; after one slash,
     # as in dbfs:/me@example.com, it may be part of a path.
     is_account = scheme.lower() in _BEFORE_ACCOUNT
