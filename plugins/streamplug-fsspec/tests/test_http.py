@@ -714,3 +714,9 @@ def test_a_link_that_fails_is_not_skipped(server):
         server.fails = failing
         with pytest.raises(Transient, match=failing):
             HttpStorage(server.url).list()
+
+
+@pytest.mark.parametrize("queries", [3, "?a=1", ["?a=1"], {"k": 1}, {1: "?a=1"}])
+def test_queries_that_are_none_are_refused(queries):
+    with pytest.raises(ConfigError, match="'queries' must be a dict of str, not"):
+        HttpStorage("http://host/set", queries=queries)

@@ -500,6 +500,7 @@ def test_endpoints_in_config_are_told_apart():
     assert (
         ObstoreS3("obstore+s3://b", config=config, endpoint_url="http://b").endpoint == "http://a"
     )
+    assert ObstoreS3("obstore+s3://b", config={1: 2}).endpoint == ""  # obstore refuses it
     config = {"google_base_url": "http://a"}
     assert ObstoreGCS("obstore+gs://b", config=config).endpoint == "http://a"
     config = {"azure_storage_account_name": "mine"}

@@ -82,7 +82,13 @@ class HttpStorage(FsspecStorage):
         """
         super().__init__(url, **options)
         check_headers(options)
-        self._queries = dict(queries or {})
+        given: Any = {} if queries is None else queries
+        is_dict = isinstance(given, Mapping)
+        if not (is_dict and all(isinstance(text, str) for item in given.items() for text in item)):
+            raise ConfigError(
+                f"http storage option 'queries' must be a dict of str, not {type(given).__name__}"
+            )
+        self._queries: dict[str, str] = dict(given)
         location, mark, query = url.partition("?")
         self._query = mark + query
         # User and password are removed from the URL, which clients log.

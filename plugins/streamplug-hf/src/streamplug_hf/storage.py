@@ -61,7 +61,7 @@ class HfStorage(ClientStorage):
         if self._place.is_bucket and revision is not None:
             raise ConfigError(f"{self.url!r}: a bucket has no revisions; leave out revision=")
         self._revision = self._place.revision or revision or "main"
-        if revision is not None:  # the files of two revisions are not those of one location
+        if revision:  # the files of two revisions are not those of one location
             self.url = self._place.url_of_revision(revision)
 
     def open_client(self) -> Any:

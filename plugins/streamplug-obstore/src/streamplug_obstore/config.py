@@ -211,7 +211,7 @@ def _name(name: str, aliases: Mapping[str, str]) -> str:
 
 
 def _without_prefix(name: str) -> str:
-    return _PREFIXES.sub("", name.lower(), count=1)
+    return _PREFIXES.sub("", str(name).lower(), count=1)
 
 
 def _refuse_stronger(
