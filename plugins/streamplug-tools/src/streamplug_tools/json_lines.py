@@ -90,10 +90,11 @@ def values(columns: Mapping[str, Column], some: Sequence[str]) -> Batch:
         DataError: If a line is not such a sample.
     """
     samples = [_sample(columns, line) for line in some]
-    return {
-        name: [_value(column, sample[name]) for sample in samples]
-        for name, column in columns.items()
-    }
+    with np.errstate(over="raise"):  # a number that is too large for its array
+        return {
+            name: [_value(column, sample[name]) for sample in samples]
+            for name, column in columns.items()
+        }
 
 
 def _sample(columns: Mapping[str, Column], line: str) -> dict[str, Any]:
@@ -118,8 +119,7 @@ def _value(column: Column, value: Any) -> Any:
         if dtype is None:
             is_decimal = isinstance(value, str) and column.spec.startswith(DECIMAL_PREFIXES)
             return Decimal(value) if is_decimal else value
-        with np.errstate(over="raise"):
-            array = np.asarray(value, dtype)
+        array = np.asarray(value, dtype)
         if array.dtype.kind in "iub" and array.tolist() != value:
             raise ValueError(f"not an array of {array.dtype}")
         return array
