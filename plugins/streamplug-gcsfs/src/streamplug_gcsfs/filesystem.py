@@ -8,6 +8,7 @@ from typing import Any
 from urllib.request import getproxies
 
 from aiohttp import TraceConfig
+from fsspec.callbacks import NoOpCallback
 from gcsfs.core import GCSFileSystem
 from streamplug_fsspec import bound_body, trace_requests
 
@@ -64,8 +65,19 @@ class FileSystem(GCSFileSystem):  # type: ignore[misc]  # gcsfs has no types
             headers = {**STORED, **(headers or {})}
         return await _REQUEST(self, method, path, *args, headers=headers, **kwargs)
 
-    async def _get_file_request(self, *args: Any, **kwargs: Any) -> Any:
-        return await _GET_FILE_REQUEST(self, *args, **kwargs)
+    def url(self, path: str, **kwargs: Any) -> str:
+        """Return the URL of an object, given its path or its URL."""
+        is_url = path.startswith(f"{self._location}/")
+        return path if is_url else str(super().url(path, **kwargs))
+
+    async def _get_file_request(
+        self, path: str, lpath: str, *args: Any, callback: Any = None, **kwargs: Any
+    ) -> Any:
+        # gcsfs 2026.2 takes a URL here, later ones take a path, and most of them a callback always.
+        callback = callback or NoOpCallback()
+        return await _GET_FILE_REQUEST(
+            self, self.url(path), lpath, *args, callback=callback, **kwargs
+        )
 
     async def _pipe_file(self, path: str, data: Any, **kwargs: Any) -> Any:
         # gcsfs sends small objects in a multipart request, and Google ends them at the boundary.
