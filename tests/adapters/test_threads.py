@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -188,10 +189,11 @@ def test_an_error_comes_in_the_turn_of_its_batch_and_names_it(folder, kind):
             next(batches)
         with pytest.raises(TransformError) as raised:
             next(batches)
-        caught.append(raised.value.__notes__)
+        caught.append(getattr(raised.value, "__notes__", None))
     assert caught[0] == caught[1]
-    [note] = caught[1]
-    assert (f"sample {bad} (" in note and "shard." in note) == (kind == "transform")
+    if sys.version_info >= (3, 11):  # errors have notes from then on
+        [note] = caught[1]
+        assert (f"sample {bad} (" in note and "shard." in note) == (kind == "transform")
     assert loop_threads() == []
 
 

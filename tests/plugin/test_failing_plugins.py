@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from streamplug import Encoding, MDSWriter, StreamingDataset
@@ -139,6 +141,7 @@ def test_a_storage_that_fails_is_named_with_its_url(changed, tmp_path):
             read(read_range=returns(value))
     with pytest.raises(ZeroDivisionError) as info:
         read(read_range=fails)
-    assert info.value.__notes__[0].startswith("raised by the storage of ")
+    if sys.version_info >= (3, 11):  # errors have notes from then on
+        assert info.value.__notes__[0].startswith("raised by the storage of ")
     with pytest.raises(PluginError, match=r"00000\.mds: its storage wrote no file, and raised no"):
         read(read_range=LocalStorage.read_range, download=returns(None))

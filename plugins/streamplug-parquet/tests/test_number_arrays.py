@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -28,7 +27,7 @@ def opened(path, values, type_, **options):
     st.integers(1, 4),
 )
 def test_lists_become_arrays_of_their_type(tmp_path_factory, type_, values, rows):
-    dtype = np.dtype(type_.to_pandas_dtype())
+    dtype = pa.array([], type_).to_numpy(zero_copy_only=False).dtype
     values = [v if v is None else [dtype.type(item) for item in v] for v in values]
     path = tmp_path_factory.mktemp("x") / "x.parquet"
     dataset = opened(path, values, pa.list_(type_), row_group_size=rows)
