@@ -293,6 +293,11 @@ def test_branches_tags_and_snapshots(two_files):
     assert ids(location, version="main") == ids(location, version=second) == list(range(20))
     with pytest.raises(ConfigError, match=r"has no such snapshot, branch or tag; .* main, paper"):
         read(location, "papers")
+    with table.update_schema() as update:
+        update.add_column("more", LongType())
+    location = table.metadata_location
+    assert read(location)[0]["more"] is read(location, "main")[0]["more"] is None
+    assert all("more" not in read(location, version)[0] for version in ("paper", first, second))
 
 
 def test_of_few_columns_little_more_than_their_chunks_is_fetched(tables, helpers):

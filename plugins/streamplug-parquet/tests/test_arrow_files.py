@@ -199,7 +199,7 @@ def test_repeated_text_stays_in_its_dictionary(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"PAR1" + bytes(50), "begins with b'PAR1', and not as files of Arrow"),
+        (b"PAR1" + bytes(50), "begins with b'PAR1', and not with a message of Arrow"),
         (b"\xff\xff\xff\xff\x10", "no message of Arrow at byte 0"),
         (b"\xff\xff\xff\xff\x00\x00\x00\x00", "does not begin with a schema"),
         (b"\xff\xff\xff\xff\x20\x00\x00\x00" + bytes(32), "damaged|does not begin with a schema"),

@@ -136,6 +136,23 @@ def test_a_data_set_that_a_writer_has_is_not_changed(tmp_path, write, read):
     assert read(place)["id"].tolist() == [0, 1, 2, 3, 4, 10, 5, 6, 7, 8, 9]
 
 
+def test_a_killed_call_goes_on_with_the_same_options_only(tmp_path, write, read, monkeypatch):
+    place = write(tmp_path / "set", range(5))
+    day = write(tmp_path / "day", range(5, 30))
+
+    def kill(*args, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(appending, "_add_to_index", kill)
+        with pytest.raises(KeyboardInterrupt):
+            append(day, to(place))
+    with pytest.raises(OutputExistsError, match="repeat it with the same options"):
+        append(day, to(place, size_limit=300))
+    assert append(day, to(place)).appended == 25
+    assert read(place)["id"].tolist() == list(range(30))
+
+
 @pytest.fixture
 def impatient(monkeypatch):
     """Look three times at the lock of another machine; return what is called before each further look."""

@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import MappedField
 from pyiceberg.table.puffin import PuffinFile
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, MapType, NestedField, StructType
@@ -56,7 +57,8 @@ def find_snapshot(
                 f"{where}: the metadata do not have the current snapshot, {metadata.current_snapshot_id}"
             )
         return current, metadata.schema()
-    number = metadata.refs[version].snapshot_id if version in metadata.refs else version
+    ref = metadata.refs.get(version) if isinstance(version, str) else None
+    number = version if ref is None else ref.snapshot_id
     snapshot = metadata.snapshot_by_id(number) if isinstance(number, int) else None
     if snapshot is None:
         ids = ", ".join(str(known.snapshot_id) for known in metadata.snapshots[-5:])
@@ -65,8 +67,12 @@ def find_snapshot(
             f"version={version!r}: {where} has no such snapshot, branch or tag; the latest snapshots are "
             f"{ids or 'none'}, its branches and tags {refs or 'none'}"
         )
-    by_id = {schema.schema_id: schema for schema in metadata.schemas}
-    schema = metadata.schema() if snapshot.schema_id is None else by_id.get(snapshot.schema_id)
+    # The head of a branch has the latest schema of the table, as for the readers of Iceberg's own library.
+    if snapshot.schema_id is None or (
+        ref is not None and ref.snapshot_ref_type is SnapshotRefType.BRANCH
+    ):
+        return snapshot, metadata.schema()
+    schema = {schema.schema_id: schema for schema in metadata.schemas}.get(snapshot.schema_id)
     if schema is None:
         raise DataError(f"{where}: the metadata do not have the schema of snapshot {number}")
     return snapshot, schema

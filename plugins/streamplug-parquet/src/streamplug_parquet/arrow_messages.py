@@ -58,8 +58,8 @@ def iter_messages(read: Callable[[int, int], bytes], size: int) -> Iterator[Mess
         head = read(at, min(at + _HEAD_BYTES, size))
         if head[:4] != _MARK and is_first:
             raise CorruptShardError(
-                f"it begins with {head[:4]!r}, and not as files of Arrow; those of versions before 0.15 are "
-                "not read"
+                f"it begins with {head[:4]!r}, and not with a message of Arrow: write it again with "
+                "pyarrow, or as Parquet, if it is of Polars, or of Arrow before 0.15"
             )
         if len(head) < _HEAD_BYTES or head[:4] != _MARK:
             raise _damaged(at, size)

@@ -117,7 +117,13 @@ def append(
         if existing is not None and _has_folder(existing[0], folder):
             return _result(home, existing[0], 0)
         to = replace(output, out=join(locations[0], folder))
-        written = job.copy(SequentialOrder(job.table.size), mappings, to, ["append"])
+        try:
+            written = job.copy(SequentialOrder(job.table.size), mappings, to, ["append"])
+        except OutputExistsError as error:
+            raise OutputExistsError(
+                f"{home.url_of(folder)} has a part of these samples, of another call: let it end, or repeat "
+                "it with the same options if it was killed, or remove the folder"
+            ) from error
         with append_lock(home) as is_alone:
             index = _add_to_index(home, folder, is_alone=is_alone)
         return _result(home, index, written.samples)
