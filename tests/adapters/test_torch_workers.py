@@ -501,8 +501,10 @@ def test_an_error_whose_type_cannot_be_pickled_comes_in_its_turn(folder):
     loader = StreamingDataLoader(data, transform=fail_by_type_of_function, num_workers=1)
     batches = iter(loader)
     assert [next(batches)["id"].tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    with pytest.raises(RuntimeError, match=r"OwnError: of a function\nraised for sample 9 "):
+    with pytest.raises(RuntimeError, match="OwnError: of a function") as caught:
         next(batches)
+    if sys.version_info >= (3, 11):  # errors have notes from then on
+        assert "OwnError: of a function\nraised for sample 9 " in str(caught.value)
 
 
 def test_a_task_is_small(folder):

@@ -715,8 +715,12 @@ def test_arrow_arrays_of_other_types_are_refused_at_any_depth(spec, value, found
     ],
 )
 def test_arrow_arrays_of_narrower_types_are_taken_at_any_depth(spec, value, found, tmp_path):
+    try:
+        column = pa.array([value], found)
+    except pa.ArrowNotImplementedError as error:  # of this pyarrow
+        pytest.skip(str(error))
     with Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet") as out:
-        out.write_batch({"x": pa.array([value], found)})
+        out.write_batch({"x": column})
     assert StreamingDataset(local=str(tmp_path / "set"), batch_size=1)[0] == {"x": value}
 
 

@@ -313,7 +313,10 @@ def test_missing_structs_of_dictionaries_are_none(
     if not has_levels:
         monkeypatch.setattr(thrift, "_chunk", without_levels)
     for values in ([value, None, value], [None], [value]):
-        table = pa.table({"v": pa.array(values, type_)})
+        try:
+            table = pa.table({"v": pa.array(values, type_)})
+        except pa.ArrowNotImplementedError as error:  # of this pyarrow
+            pytest.skip(str(error))
         pq.write_table(table, tmp_path / "x.parquet", store_schema=store_schema)
         data = (tmp_path / "x.parquet").read_bytes()
         spec = scanned(MemoryFile(data)).entry["columns"]["v"]

@@ -119,7 +119,10 @@ def test_a_field_id_of_a_file_that_is_no_integer_is_refused():
 def read_as(values, stored, column):
     """Return values of a file as those of a table, each also as parts of larger arrays."""
     field = stored if isinstance(stored, pa.Field) else pa.field("s", stored)
-    whole = pa.array(values, field.type)
+    try:
+        whole = pa.array(values, field.type)
+    except pa.ArrowNotImplementedError as error:  # of this pyarrow
+        pytest.skip(str(error))
     found = column.read_as(whole, field)
     assert found.type == column.type
     found.validate(full=True)

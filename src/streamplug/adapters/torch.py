@@ -285,25 +285,30 @@ class StreamingDataLoader(SummaryRepr, Configurable, DataLoader, section="loader
         loop = session.begin()
         loops.append(loop)
         clock = loop.clock
-        with session.looping(loop), self._reading(loop) as read:
-            while True:
-                clock.enter(HANDOVER)
-                with closing(read()) as batches:
-                    for step, batch in enumerate(move_batches(batches, self.device), loop.step):
-                        loop.advance(step)
-                        clock.leave()
-                        yield batch
-                        if loop.is_outdated:
-                            session.leave(batches)
-                            break
-                        clock.enter(HANDOVER)
-                    else:
-                        clock.leave()
-                if self._is_complete(loop) or not loop.follow():
-                    break
-                self._follow_batch_size()
-            compare_with_order(self, loop.epoch, loop.step)
-            loop.end()
+        try:
+            with session.looping(loop), self._reading(loop) as read:
+                while True:
+                    clock.enter(HANDOVER)
+                    with closing(read()) as batches:
+                        for step, batch in enumerate(move_batches(batches, self.device), loop.step):
+                            loop.advance(step)
+                            clock.leave()
+                            yield batch
+                            if loop.is_outdated:
+                                session.leave(batches)
+                                break
+                            clock.enter(HANDOVER)
+                        else:
+                            clock.leave()
+                    if self._is_complete(loop) or not loop.follow():
+                        break
+                    self._follow_batch_size()
+                compare_with_order(self, loop.epoch, loop.step)
+                loop.end()
+        except GeneratorExit as error:
+            # Its frames refer to the workers, which are to end now. Those of contextlib refer to the error
+            # before Python 3.11, and would be freed with other cycles only.
+            raise error.with_traceback(None)  # noqa: B904
 
     def _is_complete(self, loop: Loop) -> bool:
         """Return whether all batches were handed out, but perhaps for a last one that is dropped."""

@@ -90,7 +90,8 @@ def connection_hint(error: BaseException) -> str:
             return "the name of its host was not found; check the URL, its region and endpoint"
         if isinstance(cause, ConnectionRefusedError):
             return "the connection was refused; check the URL or endpoint, and its port"
-        if isinstance(cause, TimeoutError) or type(cause).__name__ == "TimeoutError":
+        # Before Python 3.11, that of asyncio is another class; clients have subclasses, or one of their own.
+        if any(cls.__name__ == "TimeoutError" for cls in type(cause).__mro__):
             return "it timed out; check the network and the endpoint, or try again"
         if getattr(cause, "errno", None) in (errno.EMFILE, errno.ENFILE):
             return "too many files are open; raise the limit (ulimit -n): connections count, too"

@@ -93,6 +93,10 @@ class GCSStorage(FsspecStorage):
             except FileNotFoundError:
                 self.stat(key)  # tells whether the bucket is missing
                 raise
+            except TypeError as error:
+                # Before gcsfs 2026.10, of any answer with an error, whose body it has not read.
+                self.stat(key)  # raises the error of the same answer
+                raise Transient(f"{self.url_of(key)}: an error of the server; try again") from error
 
     def objects(self, folder: str) -> Iterator[ObjectInfo]:
         # gcsfs lists an empty prefix without an error: only a missing bucket is an error.

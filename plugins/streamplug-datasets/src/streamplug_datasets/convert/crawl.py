@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, NamedTuple, TypeVar
@@ -91,8 +91,8 @@ def check_installed() -> None:
     del requests
 
 
-def fetch_all(urls: Iterable[str], crawl: Crawl) -> Iterator[bytes | Failed]:
-    """Yield the content of URLs, in their order, or the reason of a failure."""
+def fetch_all(urls: Iterable[str], crawl: Crawl) -> Generator[bytes | Failed, None, None]:
+    """Yield the content of URLs, in their order, or the reason of a failure; to be closed."""
     fetcher = _Fetcher(crawl)
     ahead: deque[Future[bytes | Failed]] = deque()
     pool = ThreadPoolExecutor(crawl.threads, thread_name_prefix="crawl")

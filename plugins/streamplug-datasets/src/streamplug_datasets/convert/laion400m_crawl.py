@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from io import BytesIO
 from itertools import islice, tee
@@ -95,22 +96,22 @@ def samples(
     table = ParquetTable(Path(part["path"]), _WANTED)
     rows, again = tee(islice(table.rows(_ROWS_PER_READ, part["group"], start), count))
     lost = FailureReport()
-    responses = fetch_all((_url(row, part["path"]) for row in rows), crawl)
-    for row, response in zip(again, responses):
-        status, message, image = SUCCESS, "", _NOTHING
-        if isinstance(response, Failed):
-            status, message = "failed_to_download", str(response)
-            lost.add(response.kind)
-        else:
-            try:
-                image = _image(response, part["image_size"])
-            except Exception as error:  # noqa: BLE001 - decoders raise what they run into
-                status, message = "failed_to_resize", f"{type(error).__name__}: {error}"
-                lost.add("no image")
-        if status == SUCCESS or not part["only_images"]:
-            with parsing(f"{part['path']}: the row of {row['URL']!r:.200}"):
-                about = _about(row)
-            yield {**about, **image, "status": status, "error_message": message}
+    with closing(fetch_all((_url(row, part["path"]) for row in rows), crawl)) as responses:
+        for row, response in zip(again, responses):
+            status, message, image = SUCCESS, "", _NOTHING
+            if isinstance(response, Failed):
+                status, message = "failed_to_download", str(response)
+                lost.add(response.kind)
+            else:
+                try:
+                    image = _image(response, part["image_size"])
+                except Exception as error:  # noqa: BLE001 - decoders raise what they run into
+                    status, message = "failed_to_resize", f"{type(error).__name__}: {error}"
+                    lost.add("no image")
+            if status == SUCCESS or not part["only_images"]:
+                with parsing(f"{part['path']}: the row of {row['URL']!r:.200}"):
+                    about = _about(row)
+                yield {**about, **image, "status": status, "error_message": message}
     lost.write(failures, part["number"], count, max_failed)
 
 

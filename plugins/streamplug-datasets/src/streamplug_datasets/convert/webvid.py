@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -176,18 +177,18 @@ def samples(
     rows = [row for row in islice(table.rows(), part["rows"]) if part["word"] in row["name"]]
     storage = open_storage(part["videos"]) if "videos" in part else None
     lost = FailureReport()
-    fetched = fetch_all((row["contentUrl"] for row in rows), crawl)
-    for number, (row, video) in enumerate(zip(rows, fetched)):
-        if isinstance(video, Failed):
-            about = {"videoid": row["videoid"], "url": row["contentUrl"]}
-            lost.add(video.kind, **about, message=str(video))
-            continue
-        sample: dict[str, Any] = {name: row.get(name, "") for name in _ABOUT}
-        sample["duration"] = _checked(row, part["csv"])
-        if storage is None:
-            sample["content"] = video
-        else:
-            sample["content_path"] = f"{part['number']:05}/{number:05}.mp4"
-            storage.write(sample["content_path"], video)
-        yield sample
+    with closing(fetch_all((row["contentUrl"] for row in rows), crawl)) as fetched:
+        for number, (row, video) in enumerate(zip(rows, fetched)):
+            if isinstance(video, Failed):
+                about = {"videoid": row["videoid"], "url": row["contentUrl"]}
+                lost.add(video.kind, **about, message=str(video))
+                continue
+            sample: dict[str, Any] = {name: row.get(name, "") for name in _ABOUT}
+            sample["duration"] = _checked(row, part["csv"])
+            if storage is None:
+                sample["content"] = video
+            else:
+                sample["content_path"] = f"{part['number']:05}/{number:05}.mp4"
+                storage.write(sample["content_path"], video)
+            yield sample
     lost.write(failures, part["number"], len(rows), max_failed)

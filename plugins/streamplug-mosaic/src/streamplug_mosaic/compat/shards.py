@@ -163,7 +163,8 @@ def check_index(index: Any, size: int, place: str) -> int:
         SampleIndexError: If it is out of range, or no integer.
     """
     try:
-        number = operator.index(index)
+        # Before 2.3, NumPy warns only where one of its bools is an index.
+        number = size if isinstance(index, np.bool_) else operator.index(index)
     except TypeError:
         number = size
     if not -size <= number < size:
