@@ -18,6 +18,7 @@ from streamplug import MDSWriter, Stream, World
 from streamplug.builtin.encodings.json import Json
 from streamplug.dataset import StreamingDataset
 from streamplug.errors import (
+    AccessDenied,
     ConfigError,
     DataError,
     DecodeError,
@@ -404,6 +405,22 @@ def test_a_storage_that_is_down_is_not_asked_for_every_shard(copied, tmp_path, a
         next(iter(dataset))
     shards = {use.shard for use in dataset.explain(0, epoch=0)}
     assert len({path for _, path, _ in copied.requests}) <= 2 + 3 < len(shards)
+
+
+@pytest.mark.parametrize("access", ["shard", "range"])
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.usefixtures("at_once")
+def test_shards_are_denied_all_at_once_or_may_be_missing(copied, tmp_path, access, status):
+    world = {"world": World(ranks_per_node=8), "batch_size": 2, "shuffle_algo": "global"}
+    dataset = make(None, **far(copied, tmp_path, access), **world)
+    copied.refuses = lambda _method, _target: status  # 403 is an answer for missing objects, too
+    copied.requests.clear()
+    with pytest.raises(AccessDenied):
+        next(iter(dataset))
+    asked = {path for _, path, _ in copied.requests}
+    shards = {use.shard for use in dataset.explain(0, epoch=0)}
+    assert len(shards) > 2 + 3
+    assert (len(asked) <= 2 + 3) == (status == 401)
 
 
 # -- decoders and subclasses ---------------------------------------------------------------

@@ -352,7 +352,10 @@ def _raise_others(error: Exception) -> None:
 
 
 def _is_outage(error: Exception) -> bool:
-    return isinstance(error, StorageError) and not isinstance(error, (NotFound, AccessDenied))
+    """Return whether an error may be that of all shards, as without a network or with wrong credentials."""
+    if isinstance(error, AccessDenied) and error.may_be_missing:
+        return False
+    return isinstance(error, StorageError) and not isinstance(error, NotFound)
 
 
 def _describe(error: Exception) -> str:
