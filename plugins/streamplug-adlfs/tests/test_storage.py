@@ -218,6 +218,14 @@ def test_the_account_may_come_from_the_environment(container, monkeypatch, name,
         assert storage.read("k") == b"data"
 
 
+def test_names_of_azure_win_over_those_of_mosaicml(monkeypatch):
+    for name, other, value in (("NAME", "NAME", "mine"), ("KEY", "ACCESS_KEY", KEY)):
+        monkeypatch.setenv(f"AZURE_STORAGE_ACCOUNT_{name}", value)
+        monkeypatch.setenv(f"AZURE_ACCOUNT_{other}", "other")
+    filesystem = AzureStorage("az://c").filesystem()
+    assert (filesystem.account_name, filesystem.account_key) == ("mine", KEY)
+
+
 def test_options_win_over_the_environment(container, monkeypatch):
     container.put("k", b"data")
     nowhere = f"BlobEndpoint=http://127.0.0.1:9/a;AccountName=a;AccountKey={KEY};"

@@ -338,6 +338,15 @@ def test_azure_takes_the_account_of_the_environment(azure, monkeypatch):
         assert ObstoreAzure(azure.url, endpoint_url=azure.endpoint, **more).read("k") == b"data"
 
 
+def test_azure_prefers_its_own_names_in_the_environment(azure, monkeypatch):
+    azure.put("k", b"data")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", azure.options["account_name"])
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", azure.options["account_key"])
+    monkeypatch.setenv("AZURE_ACCOUNT_NAME", "other")
+    monkeypatch.setenv("AZURE_ACCOUNT_ACCESS_KEY", "bm90IGEga2V5")
+    assert ObstoreAzure(azure.url, endpoint_url=azure.endpoint).read("k") == b"data"
+
+
 def test_azure_refuses_a_wrong_key(azure):
     options = {**azure.options, "account_key": "bm90IGEga2V5"}
     with pytest.raises(AccessDenied, match=azure.url):

@@ -77,8 +77,10 @@ def adlfs_options(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     passed["account_name"] = passed["given_account"] or _named_account()
     is_anonymous = set_options.get("anon", False)
     has_credentials = is_anonymous or not set_options.keys().isdisjoint(_WAYS)
-    if not has_credentials and _variable("AZURE_ACCOUNT_ACCESS_KEY"):
-        passed["account_key"] = _variable("AZURE_ACCOUNT_ACCESS_KEY")
+    # adlfs reads AZURE_STORAGE_ACCOUNT_KEY, and mosaicml-streaming the other one.
+    key = _variable("AZURE_ACCOUNT_ACCESS_KEY")
+    if key and not has_credentials and not _variable("AZURE_STORAGE_ACCOUNT_KEY"):
+        passed["account_key"] = key
     if "anon" in set_options:
         passed["anon"] = set_options["anon"]
     elif not _variable("AZURE_STORAGE_ANON"):

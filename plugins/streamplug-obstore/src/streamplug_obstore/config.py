@@ -150,8 +150,10 @@ def azure_config(what: str, options: Mapping[str, Any]) -> dict[str, Any]:
     }
     config = _settings(options, names, _AZURE_NAMES)
     exclude(what, config, "skip_signature", *_AZURE_WAYS)
-    # mosaicml-streaming reads it.
-    secret = os.environ.get("AZURE_ACCOUNT_ACCESS_KEY")
+    # obstore reads AZURE_STORAGE_ACCOUNT_KEY, and mosaicml-streaming the other one.
+    secret = None
+    if not os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"):
+        secret = os.environ.get("AZURE_ACCOUNT_ACCESS_KEY")
     if secret and not config.get("skip_signature") and config.keys().isdisjoint(_AZURE_WAYS):
         config["account_key"] = secret
     for setting, way in _AZURE_WAYS.items():
