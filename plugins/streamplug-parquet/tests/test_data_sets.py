@@ -676,6 +676,25 @@ def test_other_values_are_refused_by_the_name_of_the_column(spec, value, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("spec", "value", "advice"),
+    [
+        ("int64", None, r"ends with a question mark: int64\?$"),
+        ("date32", None, r"ends with a question mark: date32\?$"),
+        ("list<float>?", [1.0, None], r"no None inside of list<float>; write another value"),
+        ("list<timestamp[us]>", [None], r"no None inside of list<timestamp\[us\]>; write"),
+        ("fixed_size_list<int8>[2]", [1, None], r"inside of fixed_size_list<int8>\[2\]; write"),
+        ("list<fixed_size_list<int8>[2]>", [[1, None]], r"fixed_size_list<int8>\[2\]>; write"),
+    ],
+)
+def test_none_is_refused_with_what_to_do(spec, value, advice, tmp_path):
+    with Writer(out=tmp_path / "set", columns={"x": spec}, format="parquet") as out:
+        with pytest.raises(EncodeError, match=advice):
+            out.write({"x": value})
+        with pytest.raises(EncodeError, match=advice):
+            out.write_batch({"x": [value]})
+
+
+@pytest.mark.parametrize(
     ("spec", "value", "found"),
     [
         ("struct<a: int64>", {"a": 1.0}, pa.struct({"a": pa.float64()})),

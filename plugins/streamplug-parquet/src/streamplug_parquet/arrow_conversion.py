@@ -49,7 +49,13 @@ TIME_TYPES = {"M": _INSTANCES["timestamp"], "m": _INSTANCES["duration"]}
 """Types of times by the kind of their dtype; NaT of pandas is a date, too."""
 
 
-def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
+def strict(
+    values: Any,
+    type_: pa.DataType,
+    *,
+    nullable: bool = False,
+    list_type: pa.DataType | None = None,
+) -> Any:
     """Return values as an array of a type; refuse values of other types.
 
     Arrow itself would convert 1.0 to an integer, and bytes to text.
@@ -58,6 +64,7 @@ def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
         values: A list, a one-dimensional NumPy array, or an Arrow array.
         type_: Type of the result.
         nullable: Whether values may be None.
+        list_type: Type of the lists that the values are items of, for errors; None for single values.
 
     Returns:
         An array, chunked if it has 2 GiB or more; it shares memory only with Arrow arrays.
@@ -67,7 +74,7 @@ def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
     """
     try:
         if isinstance(values, (list, tuple)):
-            array = _of_list(values, type_, nullable=nullable)
+            array = _of_list(values, type_, nullable=nullable, list_type=list_type)
         else:
             array = _of_array(arrow_array(values), type_)
     except EncodeError:
@@ -76,10 +83,21 @@ def strict(values: Any, type_: pa.DataType, *, nullable: bool = False) -> Any:
         raise _other(values, type_, error) from error
     check_infinite(array, values)
     if array.null_count and not nullable:
-        raise EncodeTypeError(
-            f"takes no None; the encoding of a column that may have it ends with a question mark: {type_}?"
-        )
+        raise _none_error(type_, list_type)
     return array
+
+
+def _none_error(type_: pa.DataType, list_type: pa.DataType | None) -> EncodeTypeError:
+    """Return the error for None among values, see `strict`."""
+    if list_type is not None:
+        return EncodeTypeError(
+            f"takes no None inside of {spec_of(list_type)}; write another value in its place, such as 0, "
+            "NaN or NaT"
+        )
+    return EncodeTypeError(
+        "takes no None; the encoding of a column that may have it ends with a question mark: "
+        f"{spec_of(type_)}?"
+    )
 
 
 def check_infinite(array: Any, values: Any, where: str = "") -> None:
@@ -115,10 +133,13 @@ def _other(values: Any, type_: pa.DataType, error: Exception) -> EncodeTypeError
     return EncodeTypeError(f"takes values of {type_}, got {list(values[:1])!r:.80}: {error}")
 
 
-def _of_list(values: Sequence[Any], type_: pa.DataType, *, nullable: bool) -> Any:
+def _of_list(
+    values: Sequence[Any], type_: pa.DataType, *, nullable: bool, list_type: pa.DataType | None
+) -> Any:
     kinds = set(map(type, values))
-    if nullable:
-        kinds.discard(type(None))
+    if type(None) in kinds and not nullable:
+        raise _none_error(type_, list_type)
+    kinds.discard(type(None))
     for kind in kinds:
         if not takes_instances(kind, type_):
             raise EncodeTypeError(f"takes values of {type_}, got {example(values, kind)}")

@@ -115,7 +115,10 @@ class Fixed(ArrowValue):
         python: Python type that scalars are copied as; None if values are copied as bytes.
     """
 
-    def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
+    def __init__(
+        self, type_: pa.DataType, *, nullable: bool, list_type: pa.DataType | None = None
+    ) -> None:
+        """Store values of a type, or None if `nullable`; `list_type` is that of lists of them, if any."""
         super().__init__(type_, nullable=nullable)
         dtype_and_shape = fixed_of(type_)
         if dtype_and_shape is None:
@@ -128,6 +131,7 @@ class Fixed(ArrowValue):
             self.inner = self.inner.value_type
         if self.shape:
             self.list_item = self.item
+        self._list_type = type_ if self.shape and list_type is None else list_type
         if not nullable:
             self.size, self.dtype = self.item.itemsize, self.item
         plain = not self.shape and self.base.kind in "biuf"
@@ -170,7 +174,7 @@ class Fixed(ArrowValue):
     def items(self, values: Any) -> Any:
         """Return an array of values, as `column` does, which may have NaT in arrays."""
         if not self.shape:
-            return strict(values, self.type, nullable=self.nullable)
+            return strict(values, self.type, nullable=self.nullable, list_type=self._list_type)
         valid = present(values) if self.nullable else None
         numbers = np.zeros((len(values), *self.shape), self.base)
         numbers[... if valid is None else valid] = self.numbers(
@@ -201,7 +205,8 @@ class Fixed(ArrowValue):
         if self.shape:
             values = stacked(values, self.shape).reshape(-1)
         if not (isinstance(values, np.ndarray) and values.dtype == self.base):
-            values = strict(values, self.inner).to_numpy(zero_copy_only=False)
+            array = strict(values, self.inner, list_type=self._list_type)
+            values = array.to_numpy(zero_copy_only=False)
         converted: NDArray[Any] = values.astype(self.base, copy=False).reshape(count, *self.shape)
         return converted
 
@@ -258,7 +263,7 @@ class Lists(ArrowValue):
 
     def __init__(self, type_: pa.DataType, *, nullable: bool) -> None:
         super().__init__(type_, nullable=nullable)
-        self._of = Fixed(type_.value_type, nullable=False)
+        self._of = Fixed(type_.value_type, nullable=False, list_type=type_)
         self._count = self._of.width or 1
 
         if not self._of.shape:
