@@ -27,6 +27,7 @@ from streamplug.builtin.local_storage import LocalStorage
 from streamplug.errors import (
     AccessDenied,
     CacheConflictError,
+    DataError,
     HashMismatchError,
     NotFound,
     StorageError,
@@ -470,6 +471,28 @@ def test_an_incomplete_copy_of_a_disk_that_is_not_mounted_is_told(tmp_path):
     shutil.rmtree(place)
     with pytest.raises(NotFound, match=r"the copy in .*copy has the index and 0 of 1 shards"):
         StreamingDataset(remote=str(place), local=str(copy))
+
+
+def test_no_shard_is_removed_while_a_disk_is_not_mounted(tmp_path):
+    disk, copy = tmp_path / "mnt" / "disk", tmp_path / "copy"
+    write(disk / "set")
+    there = {"remote": str(disk / "set"), "local": str(copy), "batch_size": 4}
+    assert ids(StreamingDataset(**there)) == list(range(COUNT))
+    disk.rename(tmp_path / "elsewhere")
+    missing, damaged, *_ = shards(copy)
+    missing.unlink()
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    before = shards(copy)
+    limit = sum(path.stat().st_size for path in before)  # the missing one has no room
+    dataset = StreamingDataset(**there, cache_limit=limit)
+    per_shard = dataset.samples_per_shard
+    with pytest.raises(StorageError, match=r"is not in .*make the remote reachable"):
+        dataset[0]
+    with pytest.raises(DataError, match=damaged.name):
+        dataset[int(per_shard[0])]
+    assert shards(copy) == before
+    (tmp_path / "elsewhere").rename(disk)
+    assert ids(dataset) == list(range(COUNT))
 
 
 def test_scanned_files_of_a_disk_that_is_not_mounted_are_read_by_their_names(tmp_path):

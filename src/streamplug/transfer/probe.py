@@ -107,7 +107,8 @@ class ProbeStorage(StorageWrapper):
 def check_reachable(remote: Storage, key: str, local: Path, timeout: float, retries: int) -> None:
     """Check that a remote that was unreachable now answers for `key`, which need not exist.
 
-    The stall timeout of each attempt, in seconds, is at most `PROBE_SECONDS`.
+    A directory of this machine answers if it exists: that of a disk that is not mounted does not. The stall
+    timeout of each attempt, in seconds, is at most `PROBE_SECONDS`.
     """
     storage = TimeoutStorage(remote, min(timeout, PROBE_SECONDS))
 
@@ -119,12 +120,14 @@ def check_reachable(remote: Storage, key: str, local: Path, timeout: float, retr
         except StorageError:  # some servers do not support stat
             storage.read_range(key, 0, 1)
 
+    directory = local_path(remote.url)
     try:
         call_with_retries(request, retries)
-    except NotFound:
-        return
     except (StorageError, PluginError) as error:
-        kind = type(error) if isinstance(error, StorageError) else StorageError
+        is_missing = isinstance(error, NotFound)
+        if is_missing and (directory is None or directory.is_dir()):
+            return
+        kind = type(error) if isinstance(error, StorageError) and not is_missing else StorageError
         raise kind(
             f"{remote.url_of(key)} is not in {local}, and the download failed: "
             f"{_error_text(error, timeout)}; make the remote reachable, or copy the file from "
