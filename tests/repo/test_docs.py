@@ -278,6 +278,7 @@ LINKING = [
     *sorted(ROOT.glob("docs/*/*.ipynb")),
     *sorted(ROOT.glob("plugins/*/README.md")),
 ]
+OWN_URL = re.compile(r"https://github\.com/streamplug/streamplug/blob/main/")
 PAGE_TEXT = runpy.run_path(str(ROOT / "docs" / "llms.py"))["page_text"]
 
 
@@ -298,6 +299,9 @@ def anchors(path: Path) -> set[str]:
 
 
 def broken(path: Path, target: str) -> bool:
+    own = OWN_URL.match(target)
+    if own:
+        path, target = ROOT / "README.md", target[own.end() :]
     if re.match(r"\w+:", target):
         url = urlsplit(target)
         return url.scheme != "https" or re.fullmatch(r"([\w-]+\.)+[a-z]{2,}", url.netloc) is None
@@ -311,6 +315,15 @@ def test_links_lead_somewhere():
     assert len(found) > 200
     assert [
         f"{path.relative_to(ROOT)}: {target}" for path, target in found if broken(path, target)
+    ] == []
+
+
+def test_links_of_plugins_lead_somewhere_from_a_package_index():
+    readmes = ROOT.glob("plugins/*/README.md")
+    found = [(path, target) for path in readmes for target in LINK.findall(prose(path))]
+    assert len(found) > 30
+    assert [
+        f"{path}: {target}" for path, target in found if not target.startswith(("https:", "#"))
     ] == []
 
 
