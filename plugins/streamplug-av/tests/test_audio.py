@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import av
 import numpy as np
 import pytest
-from streamplug_av import Audio, AudioWindows, Video
+from streamplug_av import Audio, AudioWindows, RandomWindows, Video
 from streamplug_testing.media import set_edits
 
 from streamplug.errors import ConfigError, DecodeError
@@ -127,6 +127,20 @@ def test_windows_are_filled_with_zeros(media):
     assert audio.samples(-0.5, 0.5)[0, :4000].tolist() == [0] * 4000
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_without_sound_are_no_damage(media, kind):
+    audio = Audio(media(1.0, **{"codec": "", **KINDS[kind]}))
+    rate = audio.rate
+    for start in (audio.duration, audio.duration + 0.5, 100.0):
+        after = audio.samples(start, start + 0.25)
+        assert after.shape == (1, rate // 4)
+        assert start == audio.duration or not after.any()  # codecs pad the end
+        assert audio.samples(start, start + 0.25, rate=12000).shape == (1, 3000)
+    for at in (0.0, 0.5, audio.duration, 2.0):
+        assert audio.samples(at, at).shape == (1, 0)
+        assert audio.samples(at, at + 1e-6).shape == (1, 0)
+
+
 def test_windows_are_resampled_in_place(media):
     audio = Audio(media(3.0, container="wav", codec="", audio="pcm_s16le"))
     whole = audio.samples(0, 3, rate=4000)
@@ -190,6 +204,7 @@ def test_sound_that_begins_after_the_video_is_read_to_its_end(media, container, 
     ("arguments", "message"),
     [
         ({"seconds": 0}, "seconds=0"),
+        ({"seconds": None}, "seconds=None: expected a number above 0"),
         ({"seconds": 1, "rate": -1}, "rate=-1"),
         ({"seconds": 1, "rate": 8000.5}, "rate=8000.5: must be a whole number"),
         ({"seconds": 1, "channels": 3}, "channels=3"),
@@ -203,6 +218,12 @@ def test_wrong_arguments(media, arguments, message):
         audio.window(**arguments)
     with pytest.raises(ConfigError, match="two times in order"):
         audio.samples(2, 1)
+
+
+@pytest.mark.parametrize("made", [AudioWindows, lambda seconds: RandomWindows("sound", seconds)])
+def test_windows_need_a_length(made):
+    with pytest.raises(ConfigError, match="seconds=None: expected a number above 0"):
+        made(None)
 
 
 def test_damaged_sound_names_the_time(media):

@@ -221,6 +221,16 @@ def test_a_video_of_lerobot_that_is_shorter_than_its_episode(media, tmp_path):
         list(lerobot_episodes(tmp_path / "shorter"))
 
 
+def test_a_video_of_lerobot_with_more_frames_than_its_episode(media, tmp_path):
+    make_lerobot(media, tmp_path, 3)
+    path = tmp_path / "meta/info.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fps": 6}))
+    message = r"file-000\.mp4: episode 0 has 12 frames, but the video 24 from 0\.000 to 2\.000 s"
+    with pytest.raises(DataError, match=message):
+        list(lerobot_episodes(tmp_path))
+    assert len(list(lerobot_episodes(tmp_path, cut=False))) == 3
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -268,6 +278,7 @@ def test_features_keep_their_dtype(media, tmp_path):
         "reward": pa.array(np.arange(count) / 7, pa.float32()),
         "done": pa.array([n % 2 > 0 for n in range(count)]),
         "task_index": pa.array(range(count), pa.int64()),
+        "hash": pa.array([2**63 + 1 if n % 2 else n for n in range(count)], pa.uint64()),
         "empty": pa.array([None] * count, pa.float32()),
     }
     parquet.write_table(pa.table({"episode_index": table["episode_index"], **columns}), path)
@@ -282,6 +293,7 @@ def test_features_keep_their_dtype(media, tmp_path):
         "reward": ((18,), np.float32),
         "done": ((18,), np.bool_),
         "task_index": ((18,), np.int64),
+        "hash": ((18,), np.uint64),
     }
     for name, (shape, dtype) in expected.items():
         assert (sample[name].shape, sample[name].dtype) == (shape, dtype), name

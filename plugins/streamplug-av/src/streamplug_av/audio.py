@@ -162,9 +162,7 @@ class Audio(MediaFile):
             ConfigError: If an argument is invalid.
             DecodeError: If the file is damaged; the message says at what time.
         """
-        whole_number("rate", rate, 1)
-        if channels not in (None, 1, 2):
-            raise ConfigError(f"channels={channels!r}: expected 1, 2 or None")
+        check_sound(rate, channels)
         stop = self.duration if stop is None else stop
         if not is_number(start) or not is_number(stop) or stop < start:
             raise ConfigError(f"start={start!r}, stop={stop!r}: expected two times in order")
@@ -245,7 +243,8 @@ class Audio(MediaFile):
                     low, high = max(at, first), min(end, stop)
                     if low < high:
                         out[:, low - first : high - first] = part[:, low - at : high - at]
-        if not self._is_exact:
+        # After the end, some files have no packet to seek to.
+        if not self._is_exact or first >= min(stop, self.duration * self.rate):
             return out
         expected = min(stop / self.rate, self.duration) - _TOLERANCE_SECONDS
         if end / self.rate < expected and not self._is_gap(end, stop):
@@ -374,6 +373,11 @@ def _resampled(samples: Samples, rate: int, new_rate: int, offset: int, count: i
 def check_window(seconds: Any, rate: Any, channels: Any) -> None:
     """Raise `ConfigError` unless these are valid arguments of `Audio.window`."""
     check_positive(seconds=seconds)
+    check_sound(rate, channels)
+
+
+def check_sound(rate: Any, channels: Any) -> None:
+    """Raise `ConfigError` unless these are valid arguments of `Audio.samples`."""
     whole_number("rate", rate, 1)
     if channels not in (None, 1, 2):
         raise ConfigError(f"channels={channels!r}: expected 1, 2 or None")

@@ -45,9 +45,9 @@ def check_not_random(at: Any, instead: str) -> None:
 
 
 def check_positive(**values: Any) -> None:
-    """Raise `ConfigError` unless each value is a finite number above 0, or None."""
+    """Raise `ConfigError` unless each value is a finite number above 0."""
     for name, value in values.items():
-        if value is not None and (not is_number(value) or value <= 0):
+        if not is_number(value) or value <= 0:
             raise ConfigError(f"{name}={value!r}: expected a number above 0")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from streamplug.errors import ConfigError, DecodeError
 from streamplug.run import name_value
 from streamplug.types import Sample
-from streamplug_av.audio import Audio, check_window
+from streamplug_av.audio import Audio, check_sound, check_window
 from streamplug_av.clip_options import ClipOptions, checked_size
 from streamplug_av.video import Video
 
@@ -45,7 +45,7 @@ class RandomClips:
 
     def __post_init__(self) -> None:
         ClipOptions(self.frames, self.stride)
-        check_window(None, self.rate, self.channels)
+        check_sound(self.rate, self.channels)
         if self.audio is None and (self.rate, self.channels) != (None, None):
             raise ConfigError(
                 f"rate={self.rate}, channels={self.channels}: they are of the sound; give its column as "

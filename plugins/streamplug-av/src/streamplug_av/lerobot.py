@@ -197,6 +197,10 @@ def _array(values: list[Any], type_: Any) -> Any:
         type_ = inner
     # Not to_pandas_dtype, which needs pandas before version 26.
     dtype = pa.nulls(0, type_).to_numpy(zero_copy_only=False).dtype
+    if (
+        dtype.kind in "iu" and array.dtype.kind == "f"
+    ):  # NumPy takes uint64 of several sizes for floats
+        return np.array(values, dtype)
     return array.astype(dtype, copy=False) if values else array
 
 
@@ -219,7 +223,7 @@ def _video(
             data, _, frames = cut_video(data, start, end, frame_seconds / 2)
         except DecodeError as error:
             raise DecodeError(f"{path}: episode {number}: {error}") from error
-        if frames < length:
+        if frames != length:
             raise DataError(
                 f"{path}: episode {number} has {length} frames, but the video {frames} from {start:.3f} to "
                 f"{stop:.3f} s; cut=False takes videos without a check"

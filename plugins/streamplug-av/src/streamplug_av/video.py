@@ -205,13 +205,11 @@ class Video(MediaFile):
             ) from None
         if given.size and given.dtype.kind not in "iu":
             raise ConfigError(f"indices={indices!r:.60}: expected whole numbers, not {given.dtype}")
-        numbers = given.astype(np.int64)
-        wrong = (numbers < -self.num_frames) | (numbers >= self.num_frames)
+        # Before they become int64, which large ones of uint64 do not fit.
+        wrong = (given < -self.num_frames) | (given >= self.num_frames)
         if wrong.any():
-            raise ConfigError(
-                f"indices={numbers[wrong][0]}: the video has {self.num_frames} frames"
-            )
-        return self._decode(numbers % self.num_frames, size)
+            raise ConfigError(f"indices={given[wrong][0]}: the video has {self.num_frames} frames")
+        return self._decode(given.astype(np.int64) % self.num_frames, size)
 
     def index_at(self, times: ArrayLike) -> Int64:
         """Return the numbers of the frames that are shown at some times, in seconds.
@@ -220,9 +218,12 @@ class Video(MediaFile):
         shortest frame.
 
         Raises:
-            ConfigError: If a time is before the first frame or after the end.
+            ConfigError: If a time is no number, before the first frame or after the end.
         """
-        seconds = np.asarray(times, np.float64).reshape(-1)
+        try:
+            seconds = np.asarray(times, np.float64).reshape(-1)
+        except (TypeError, ValueError):
+            raise ConfigError(f"times={times!r:.60}: expected numbers of seconds") from None
         tolerance = self._tolerance()
         first = self.times[0]
         # An MP4 file counts until the last frame is decoded, and may show some long after that.
