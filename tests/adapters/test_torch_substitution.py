@@ -13,7 +13,13 @@ from streamplug_testing.http import free_port
 
 torch = pytest.importorskip("torch")
 
-from streamplug import Callback, MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
+from streamplug import (  # noqa: E402
+    Callback,
+    MDSWriter,
+    StreamingDataLoader,
+    StreamingDataset,
+    World,
+)
 from streamplug.errors import DecodeError, TooManyBadSamplesError  # noqa: E402
 from streamplug.interfaces import SampleSubstituted  # noqa: E402
 from tests.start_methods import SPAWN  # noqa: E402
@@ -203,3 +209,32 @@ def test_the_values_of_a_substitute_are_its_own(make):
     for batch in StreamingDataLoader(make(), num_workers=0):
         assert batch["thing"] == [f"thing-{n:05}" for n in batch["n"].tolist()]
         assert not BAD & set(np.asarray(batch["n"]).tolist())
+
+
+def fail_by_chance(sample, rng):
+    """Fail for some samples with some random numbers, as a crop that meets damage only in some places."""
+    number = int(rng.integers(1 << 20))
+    if (number ^ sample["n"] * 7919) % 10 < 3:
+        raise DecodeError("met damage")
+    return sample | {"random": number}
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_random_transforms_have_the_same_substitutes_on_all_worlds(make, threads):
+    steps = {}
+    for ranks in (1, 2, BATCH):
+        loaders = [
+            StreamingDataLoader(
+                make(batch_size=BATCH // ranks, world=World(1, ranks, rank=rank)),
+                transform=fail_by_chance,
+                collate_fn=list,
+                num_threads=threads,
+            )
+            for rank in range(ranks)
+        ]
+        steps[ranks] = [
+            sorted((sample["n"], sample["random"]) for batch in batches for sample in batch)
+            for batches in zip(*loaders)
+        ]
+    assert len(steps[1]) == SIZE // BATCH
+    assert steps[1] == steps[2] == steps[BATCH]

@@ -172,7 +172,7 @@ class Substitution:
                 raise
             values = _complete(read(_with_substitutes(block, substitutes)))
         for sample, substitute in substitutes.items():
-            self._record(block.step, sample, substitute)
+            self._record(block.step, sample, substitute, self._causes[sample])
         return values
 
     def apply(
@@ -199,9 +199,9 @@ class Substitution:
             result = results[ids[0]][1]
         else:
             result = use(ids, read([results[sample][0] for sample in ids]))
-        for sample, (used, _) in results.items():
+        for sample, (used, _, cause) in results.items():
             if used != sample:
-                self._record(step, sample, used)
+                self._record(step, sample, used, cause)
         return result
 
     def _use_one(
@@ -210,17 +210,22 @@ class Substitution:
         sample: int,
         read: Callable[[Sequence[int]], T],
         use: Callable[[Sequence[int], T], R],
-    ) -> tuple[int, R]:
-        """Return a sample or the first substitute that a function can decode, and what that returns."""
+    ) -> tuple[int, R, str]:
+        """Return a sample or the first substitute that a function can decode, what that returns, and why.
+
+        Errors of the function are not remembered: it may fail with the random numbers of one place only.
+        """
         first: Exception | None = None
         own = () if sample in self._causes else (sample,)
         readable = self._readable(step, sample, lambda block: read(block.ids.tolist()))
         for candidate in chain(own, readable):
             try:
-                return candidate, use([sample], read([candidate]))
+                result = use([sample], read([candidate]))
             except DecodeError as error:
-                self._causes[candidate] = _describe(error)
                 first = first or error
+            else:
+                cause = self._causes.get(sample) or ("" if first is None else _describe(first))
+                return candidate, result, cause
         raise first or DecodeError(self._causes[sample])
 
     def _substitutes(
@@ -295,10 +300,10 @@ class Substitution:
             latest = self._latest = plan, number, plan.global_ids(world, step)
         return latest[2]
 
-    def _record(self, step: int, sample: int, substitute: int) -> None:
+    def _record(self, step: int, sample: int, substitute: int, cause: str) -> None:
         """Count, log and emit a substitution; raise `TooManyBadSamplesError` if it exceeds the limit."""
         stream, shard, file, index = self._session.reader.locate(sample)
-        place, cause = (stream, shard, file, index), self._causes[sample]
+        place = stream, shard, file, index
         observer = self._session.monitor.observer
         observer.emit(SampleSubstituted(self.epoch, step, sample, substitute, *place, cause))
         with self._lock:
