@@ -59,6 +59,17 @@ def test_images_are_turned_on_request(kind, orientation):
         assert differ(read(data, size=(60, 55), orient=True, **options), upright) <= 1 + CLOSE
 
 
+def test_orientation_is_found_behind_large_segments():
+    data = turned(picture(), 6, "JPEG")
+    begin, profile = (
+        data.index(b"\xff\xe1"),
+        b"\xff\xe2" + (60_002).to_bytes(2, "big") + bytes(60_000),
+    )
+    assert read(data[:begin] + 3 * profile + data[begin:], orient=True).shape == (50, 30, 3)
+    filled = data[:begin] + b"\xff" + data[begin:]  # any marker may follow more of these bytes
+    assert read(filled, orient=True).shape == (50, 30, 3)
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_random_crops_are_those_of_the_turned_image(orientation):
     pytest.importorskip("torch")

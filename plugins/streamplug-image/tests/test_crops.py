@@ -326,6 +326,16 @@ def test_damaged_files_are_found(kind):
             encoding.decode(memoryview(bytes(changed)))
 
 
+def test_the_frame_of_an_image_to_which_it_was_sought():
+    first, second = (Image.new("RGB", (64, 48), color) for color in ("red", "blue"))
+    data = file_of(first, "MPO", save_all=True, append_images=[second])
+    image = make("encoding", "jpeg").decode(memoryview(data))
+    crop = RandomResizedCrop((8, 8), resampler="pillow")
+    for frame, channel in ((1, 2), (0, 0)):
+        image.seek(frame)
+        assert crop({"image": image}, np.random.default_rng(0))["image"].argmax(-1).min() == channel
+
+
 def test_truncated_files_of_several_images_are_found():
     encoding = ImageFiles()(make("encoding", "jpeg"))
     data = file_of(picture((200, 200)), "MPO", save_all=True, append_images=[picture((200, 200))])

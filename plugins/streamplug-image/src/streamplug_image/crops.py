@@ -142,7 +142,8 @@ def _file_of(image: Any) -> tuple[memoryview, Any]:
             "read the column by decoders={…: ImageFiles()}"
         )
     stream = getattr(image, "fp", None)
-    if isinstance(image, JpegImageFile) and image.tile and isinstance(stream, BytesIO):
+    is_file = isinstance(image, JpegImageFile) and image.tile and not image.tell()
+    if is_file and isinstance(stream, BytesIO):
         return stream.getbuffer(), lambda _: image  # its pixels are not loaded yet
     return memoryview(b""), lambda _: image
 

@@ -11,16 +11,27 @@ from PIL.ExifTags import Base
 
 from streamplug_image.fit import Box
 
-_MAX_HEADER_BYTES = 1 << 16
-
 
 def find_orientation(data: memoryview, opened: Callable[[memoryview], Image.Image]) -> int:
     """Return the orientation of an image file: 1 as stored, up to 8; 1 if it states none that is valid."""
     is_jpeg = bytes(data[:3]) == b"\xff\xd8\xff"
-    if is_jpeg and b"Exif\0" not in bytes(data[:_MAX_HEADER_BYTES]):  # far faster than to open it
+    if is_jpeg and not _may_have_exif(data):  # far faster than to open it
         return 1
     value = opened(data).getexif().get(Base.Orientation, 1)
     return value if value in range(1, 9) else 1
+
+
+def _may_have_exif(data: memoryview) -> bool:
+    """Return whether a JPEG file has EXIF data before its pixels, or is malformed there."""
+    at = 2
+    while (head := bytes(data[at : at + 9]))[:1] == b"\xff":
+        marker = head[1:2]
+        if marker == b"\xda":  # the pixels begin
+            return False
+        if marker == b"\xff" or (marker == b"\xe1" and head[4:] == b"Exif\0"):
+            return True
+        at += 2 + int.from_bytes(head[2:4], "big")
+    return True
 
 
 def oriented_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
