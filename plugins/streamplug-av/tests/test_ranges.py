@@ -5,16 +5,17 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import random
 
 import av
 import numpy as np
 import pytest
-from streamplug_av import AudioWindows, Video, VideoClips
+from streamplug_av import AudioWindows, Video, VideoClips, value_file
 from streamplug_testing.media import set_edits
 
 from streamplug import Callback, MDSWriter, StreamingDataset
 from streamplug.errors import DecodeError, StorageError
-from streamplug.interfaces import RangesRead
+from streamplug.interfaces import RangesRead, StoredRange
 
 SOAK = bool(os.environ.get("STREAMPLUG_TEST_SOAK"))
 FRONT = (("movflags", "faststart"),)
@@ -208,3 +209,23 @@ def test_compressed_shards_are_read_whole(media, tmp_path):
     remote = write(tmp_path / "set", data, compression="gz")
     dataset = StreamingDataset(remote=remote, local=str(tmp_path / "local"))
     assert (dataset[0]["video"].clip(4) == Video(data).clip(4)).all()
+
+
+def test_parts_are_those_of_the_value_whatever_is_kept(monkeypatch):
+    """Random programs, of which the ranges of one call overlap."""
+    monkeypatch.setattr(value_file, "_MAX_CACHED_BYTES", 500)
+    monkeypatch.setattr(value_file, "_MIN_READ_BYTES", 16)
+    stored = np.arange(3000, dtype=np.uint16).view(np.uint8)[:3000]
+    data = stored.tobytes()
+
+    def read_ranges(ranges):
+        return [stored[start:stop] for start, stop in ranges.tolist()]
+
+    for seed in range(40):
+        rng = random.Random(seed)
+        file = value_file.ValueFile(StoredRange(read_ranges, 0, len(data)))
+        for _ in range(100):
+            starts = sorted(rng.choices(range(len(data)), k=3))
+            file.fetch([(start, min(start + rng.randint(1, 300), 3000)) for start in starts * 2])
+            at, size = rng.randrange(len(data)), rng.randint(1, 300)
+            assert file.read_at(at, size) == data[at : at + size]

@@ -92,7 +92,10 @@ class ValueFile(io.RawIOBase):
 
     def fetch(self, ranges: list[tuple[int, int]]) -> None:
         """Fetch ranges of the file, in one call; those that are cached are not fetched again."""
-        missing = [part for start, stop in ranges for part in self._missing(start, stop)]
+        missing, end = [], 0
+        for start, stop in sorted(ranges):  # of groups of pictures, which may overlap
+            missing += self._missing(max(start, end), stop)
+            end = max(end, stop)
         if not missing or not isinstance(self.value, StoredRange):
             return
         for (start, _), data in zip(missing, self.value.read(np.array(missing, np.int64))):
