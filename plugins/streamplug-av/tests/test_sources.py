@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import tarfile
 
@@ -14,7 +15,7 @@ from streamplug_av.lerobot import cut_video
 from streamplug_testing.media import set_edits
 
 from streamplug import StreamingDataset, write_from
-from streamplug.errors import ConfigError, DataError, DecodeError
+from streamplug.errors import ConfigError, DataError, DecodeError, StorageError
 
 
 def test_directories(media, tmp_path):
@@ -58,6 +59,30 @@ def test_hidden_files_are_left_out_as_with_the_format_folder(tmp_path):
     assert list(found) == [{"path": "a/x.wav", "class": "a", "audio": b"sound"}]
     dataset = StreamingDataset(remote=str(tmp_path / "files"), format="folder", batch_size=1)
     assert [sample["path"] for sample in dataset] == ["a/x.wav"]
+
+
+def test_files_that_cannot_be_read_are_errors(tmp_path, monkeypatch):
+    root = tmp_path / "files"
+    (root / "a").mkdir(parents=True)
+    (root / "a/x.wav").write_bytes(b"sound")
+    (tmp_path / "other").mkdir()
+    (root / ".hidden").symlink_to(tmp_path / "other")
+    assert [sample["path"] for sample in media_files(root, "audio")] == ["a/x.wav"]
+    (root / "linked").symlink_to(tmp_path / "other")
+    with pytest.raises(ConfigError, match="linked is a link to a directory, which is not followed"):
+        list(media_files(root, "audio"))
+    (root / "linked").unlink()
+    (root / "b.wav").symlink_to(tmp_path / "missing")
+    with pytest.raises(StorageError, match=r"b\.wav"):
+        list(media_files(root, "audio"))
+    (root / "b.wav").unlink()
+
+    def scandir(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", scandir)
+    with pytest.raises(StorageError, match=r"no permission for .*files"):
+        list(media_files(root, "audio"))
 
 
 def test_tar_archives(media, tmp_path):
