@@ -141,6 +141,14 @@ def test_parts_without_sound_are_no_damage(media, kind):
         assert audio.samples(at, at + 1e-6).shape == (1, 0)
 
 
+def test_windows_near_the_end_of_a_flac_file(media):
+    audio = Audio(media(3.0, container="flac", codec="", audio="flac"))
+    expected = audio.samples()
+    for first in range(22_000, 24_000, 50):
+        part = audio.samples(first / 8000, first / 8000 + 0.005)
+        assert (part[:, : 24_000 - first] == expected[:, first : first + 40]).all()
+
+
 def test_windows_are_resampled_in_place(media):
     audio = Audio(media(3.0, container="wav", codec="", audio="pcm_s16le"))
     whole = audio.samples(0, 3, rate=4000)

@@ -290,9 +290,8 @@ class Audio(MediaFile):
         if self.file.is_far:
             self.file.fetch(self._byte_ranges(begin, last))
         if self._is_exact:
-            # The first packets of some codecs come before the begin.
-            earliest = self._entries[0, 0] if len(self._entries) else stream.start_time or 0
-            self._container.seek(max(begin, int(earliest)), stream=stream)
+            self._seek(begin)
+            stream = self._stream
         convert: av.AudioResampler | None = None
         jitter = rate * max(_MAX_JITTER_SECONDS, 2 * float(stream.time_base))
         at: int | None = None
@@ -312,6 +311,15 @@ class Audio(MediaFile):
                     samples = samples.reshape(converted.samples, -1).T
                 yield at, samples
                 at += samples.shape[1]
+
+    def _seek(self, begin: int) -> None:
+        """Go to the packet of a time in ticks, or one before it."""
+        # The first packets of some codecs come before the begin.
+        earliest = self._entries[0, 0] if len(self._entries) else self._stream.start_time or 0
+        try:
+            self._container.seek(max(begin, int(earliest)), stream=self._stream)
+        except av.FFmpegError:  # as near the end of some FLAC files
+            self._reopen()
 
     def _frames(self, last: float) -> Iterator[Any]:
         codec = self._stream.codec_context
