@@ -84,9 +84,8 @@ def adlfs_options(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     if "anon" in set_options:
         passed["anon"] = set_options["anon"]
     elif not _variable("AZURE_STORAGE_ANON"):
-        passed["anon"] = (
-            False  # it is True in older versions of adlfs, which ask for no credentials then
-        )
+        # The default of older versions of adlfs is True, with which they look for no credentials.
+        passed["anon"] = False
     passed["endpoint_url"] = set_options.get("endpoint_url")
     # Clouds other than the public one have other domains.
     domain = domain.replace("dfs.", "blob.", 1)

@@ -197,9 +197,8 @@ def _array(values: list[Any], type_: Any) -> Any:
         type_ = inner
     # Not to_pandas_dtype, which needs pandas before version 26.
     dtype = pa.nulls(0, type_).to_numpy(zero_copy_only=False).dtype
-    if (
-        dtype.kind in "iu" and array.dtype.kind == "f"
-    ):  # NumPy takes uint64 of several sizes for floats
+    if dtype.kind in "iu" and array.dtype.kind == "f":
+        # NumPy makes floats of small and large numbers of uint64 together, and would round them.
         return np.array(values, dtype)
     return array.astype(dtype, copy=False) if values else array
 

@@ -67,10 +67,9 @@ def find_snapshot(
             f"version={version!r}: {where} has no such snapshot, branch or tag; the latest snapshots are "
             f"{ids or 'none'}, its branches and tags {refs or 'none'}"
         )
-    # The head of a branch has the latest schema of the table, as for the readers of Iceberg's own library.
-    if snapshot.schema_id is None or (
-        ref is not None and ref.snapshot_ref_type is SnapshotRefType.BRANCH
-    ):
+    # The latest snapshot of a branch is read with the current schema of the table, as Iceberg's readers do.
+    is_branch = ref is not None and ref.snapshot_ref_type is SnapshotRefType.BRANCH
+    if is_branch or snapshot.schema_id is None:
         return snapshot, metadata.schema()
     schema = {schema.schema_id: schema for schema in metadata.schemas}.get(snapshot.schema_id)
     if schema is None:
