@@ -48,6 +48,9 @@ def test_directories(media, tmp_path):
         next(media_files(tmp_path / "files", suffixes=".mp4"))
     found = media_files(tmp_path / "files", suffixes=[".MP4"])
     assert [sample["path"] for sample in found] == ["a/x.mp4", "z.MP4"]
+    (tmp_path / "files" / "c.top.MP4").write_bytes(b"video")
+    found = media_files(tmp_path / "files", suffixes=[".top.mp4"])
+    assert [sample["path"] for sample in found] == ["c.top.MP4"]
 
 
 def test_hidden_files_are_left_out_as_with_the_format_folder(tmp_path):
@@ -109,6 +112,9 @@ def test_tar_archives(media, tmp_path):
     ) == sorted(files)
 
 
+TASKS = [["Push the block."], ["Push the block.", "Go back."], ["Go back."]]
+
+
 def make_lerobot(media, root, version, *, gop=2, b_frames=0, frames=54):
     """Write three episodes of 12, 18 and 24 frames, one file each or all in one of `frames` frames."""
     lengths, key = [12, 18, 24], "observation.image"
@@ -143,7 +149,10 @@ def make_lerobot(media, root, version, *, gop=2, b_frames=0, frames=54):
         {"episode_index": numbers, "action": [[float(n), n / 2] for n in range(len(numbers))]}
     )
     if old:
-        episodes = [{"episode_index": n, "length": length} for n, length in enumerate(lengths)]
+        episodes = [
+            {"episode_index": n, "length": length, "tasks": TASKS[n]}
+            for n, length in enumerate(lengths)
+        ]
         lines = "\n".join(map(json.dumps, episodes))
         (root / "meta" / "episodes.jsonl").write_text(lines)
         for n, length in enumerate(lengths):
@@ -156,6 +165,7 @@ def make_lerobot(media, root, version, *, gop=2, b_frames=0, frames=54):
         {
             "episode_index": n,
             "length": length,
+            "tasks": TASKS[n],
             "data/chunk_index": 0,
             "data/file_index": 0,
             f"videos/{key}/chunk_index": 0,
@@ -180,6 +190,7 @@ def test_lerobot(media, all_frames, tmp_path, version):
     columns = {
         "episode": "int",
         "length": "int",
+        "tasks": "json",
         "action": "ndarray",
         key: "video",
         f"{key}.start": "float64",
@@ -194,7 +205,7 @@ def test_lerobot(media, all_frames, tmp_path, version):
     first = 0
     for n, length in enumerate((12, 18, 24)):
         sample = dataset[n]
-        assert (sample["episode"], sample["length"]) == (n, length)
+        assert (sample["episode"], sample["length"], sample["tasks"]) == (n, length, TASKS[n])
         assert (sample["action"][:, 0] == first + np.arange(length)).all()
         video, start = sample[key], sample[f"{key}.start"]
         assert sample[f"{key}.stop"] - start == pytest.approx(length / 12)
@@ -383,6 +394,15 @@ def test_lerobot_errors(media, tmp_path):
     make_lerobot(media, tmp_path / "robot", 2)
     with pytest.raises(ConfigError, match=r"columns=\['state'\]: the data set has"):
         next(lerobot_episodes(tmp_path / "robot", ["state"]))
+    path = tmp_path / "robot" / "meta" / "info.json"
+    info = json.loads(path.read_text())
+    info["features"]["length"] = {"dtype": "float32"}
+    path.write_text(json.dumps(info))
+    with pytest.raises(ConfigError, match=r"features \['length'\] have the names of columns"):
+        next(lerobot_episodes(tmp_path / "robot"))
+    assert next(lerobot_episodes(tmp_path / "robot", ["action"]))["length"] == 12
+    del info["features"]["length"]
+    path.write_text(json.dumps(info))
     listed = tmp_path / "robot" / "meta" / "episodes.jsonl"
     listed.write_text(listed.read_text().replace('"length": 12', '"length": 13'))
     with pytest.raises(DataError, match=r"episode 0 has 13 frames .* and 12 in its file"):

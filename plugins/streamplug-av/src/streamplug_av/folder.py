@@ -27,7 +27,8 @@ def media_files(
     Args:
         root: The directory.
         column: Column of the bytes, ``"video"`` or ``"audio"`` for the files of that kind.
-        suffixes: Suffixes of the files, upper or lower case; None is those that are usual for `column`.
+        suffixes: Ends of the names, upper or lower case, such as ``.top.mp4``; None is those that are usual
+            for `column`.
 
     Yields:
         The path below `root` with ``/`` as ``path``, the name of the directory as ``class``, which is empty
@@ -44,12 +45,12 @@ def media_files(
         suffixes = known[column]
     elif isinstance(suffixes, str):
         raise ConfigError(f"suffixes={suffixes!r}: expected a list, such as [{suffixes!r}]")
-    endings = [suffix.lower() for suffix in suffixes]
+    endings = tuple(suffix.lower() for suffix in suffixes)
     base, count = Path(root), 0
     for path in sorted(_visible_files(base)):
         name = path.relative_to(base)
         # A link whose file is missing is a sample that would be lost.
-        if path.suffix.lower() in endings and (path.is_symlink() or path.is_file()):
+        if path.name.lower().endswith(endings) and (path.is_symlink() or path.is_file()):
             count += 1
             class_ = "" if name.parent == Path() else name.parent.name
             try:

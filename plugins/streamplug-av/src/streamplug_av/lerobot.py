@@ -50,13 +50,14 @@ def lerobot_episodes(
             encoded again. Else a sample has the whole file.
 
     Yields:
-        ``episode`` and ``length``, the number of its frames; an array of shape ``[length, ...]`` and of the
-        stored dtype for each numeric feature, a list for others; and for each video feature the bytes of the
-        file and, as ``<feature>.start`` and ``<feature>.stop``, the seconds of the episode in it.
-        Frame k of a video that is cut belongs to row k of the arrays.
+        ``episode``; ``length``, the number of its frames; ``tasks``, a list of their texts; an array of shape
+        ``[length, ...]`` and of the stored dtype for each numeric feature, a list for others; and for each
+        video feature the bytes of the file and, as ``<feature>.start`` and ``<feature>.stop``, the seconds of
+        the episode in it. Frame k of a video that is cut belongs to row k of the arrays.
 
     Raises:
-        ConfigError: If there is no such data set, or no such feature, or streamplug-parquet is not installed.
+        ConfigError: If there is no such data set, or no such feature, a feature has the name of another
+            column, or streamplug-parquet is not installed.
         DataError: If a file is damaged, takes far more memory than its size, or contradicts another.
         StorageError: If a file is missing or cannot be read.
     """
@@ -71,6 +72,10 @@ def lerobot_episodes(
     if unknown := sorted(set(columns or ()) - features.keys()):
         raise ConfigError(f"columns={unknown}: the data set has {sorted(features)}")
     taken = [name for name in features if columns is None or name in columns]
+    if reserved := sorted({"episode", "length", "tasks"}.intersection(taken)):
+        raise ConfigError(
+            f"{base}: features {reserved} have the names of columns of an episode; leave them out of columns="
+        )
     videos = [name for name in taken if features[name] == "video"]
     stored = [name for name in taken if name not in videos]
     # Several episodes may be in one file.
@@ -88,7 +93,8 @@ def lerobot_episodes(
                     f"{where}: episode {number} has {episode['length']} frames according to its meta data, "
                     f"and {length} in its file {path}"
                 )
-            sample: Sample = {"episode": number, "length": length, **values}
+            tasks = list(episode.get("tasks") or ())
+            sample: Sample = {"episode": number, "length": length, "tasks": tasks, **values}
             for name in videos:
                 sample |= _video(base, info, episode, name, cut)
         yield sample
@@ -112,7 +118,7 @@ def _episodes(
         raise ConfigError(
             f"{base}: version {info.get('codebase_version')}: no meta/episodes of version 2 or 3"
         )
-    names = ["episode_index", "length", "data/chunk_index", "data/file_index"]
+    names = ["episode_index", "length", "tasks", "data/chunk_index", "data/file_index"]
     fields = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")
     names += [f"videos/{video}/{field}" for video in videos for field in fields]
     for file in files:

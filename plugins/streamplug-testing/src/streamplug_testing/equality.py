@@ -1,4 +1,8 @@
-"""Strict equality for tests of encodings: types, NaN and arrays."""
+"""Strict equality for conformance tests: types, NaN and arrays.
+
+Content is compared by it, not by ``==``: where the environment has ``CI``, pytest may look for half an hour
+for the differences of two values of 10 kB.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from streamplug.errors import AlreadyExists, NotFound, StorageError
 from streamplug.interfaces import Storage
 from streamplug_testing.creation import can_create, create_at_once
 from streamplug_testing.deviations import ConformanceBase
+from streamplug_testing.equality import same
 from streamplug_testing.multi_range import read_parts_or_raise
 from streamplug_testing.processes import read_in_child
 from streamplug_testing.version import check_download, check_parts, check_versions
@@ -94,7 +95,7 @@ class StorageTests(ConformanceBase):
     def test_reads_whole_objects(self, storage: Storage, size: int) -> None:
         data = os.urandom(size)
         self.put_raw("a/b", data)
-        assert storage.read("a/b") == data
+        assert same(storage.read("a/b"), data)
 
     @pytest.mark.parametrize(
         ("start", "stop"),
@@ -106,7 +107,7 @@ class StorageTests(ConformanceBase):
     )
     def test_reads_a_range(self, storage: Storage, start: int, stop: int) -> None:
         self.put_raw("k", LARGE)
-        assert storage.read_range("k", start, stop) == LARGE[start:stop]
+        assert same(storage.read_range("k", start, stop), LARGE[start:stop])
 
     def test_reads_a_range_of_an_empty_object(self, storage: Storage) -> None:
         self.put_raw("k", b"")
@@ -117,7 +118,7 @@ class StorageTests(ConformanceBase):
         self.put_raw("k", LARGE)
         ranges = [(i * 7919 % 10_240, i * 7919 % 10_240 + i) for i in range(60)]
         ranges += [(size + 5, size + 6), (0, 4), (0, 4), (2, 2), (7, size - 7), (0, size)]
-        assert storage.read_ranges("k", ranges) == [LARGE[a:b] for a, b in ranges]
+        assert same(storage.read_ranges("k", ranges), [LARGE[a:b] for a, b in ranges])
         assert storage.read_ranges("k", []) == []
 
     def test_reads_parts_of_several_objects(self, storage: Storage) -> None:
@@ -127,9 +128,9 @@ class StorageTests(ConformanceBase):
         parts = [("k", 3, 9), ("a/b", 0, 4), ("k", size - 3, size + 99), ("a/b", size, size + 1)]
         parts += [("k", 5, size), ("a/b", 0, size - 5)]
         expected = [LARGE[3:9], LARGE[::-1][:4], LARGE[-3:], b"", LARGE[5:], LARGE[:4:-1]]
-        assert read_parts_or_raise(storage, *parts) == expected
+        assert same(read_parts_or_raise(storage, *parts), expected)
         *contents, missing = storage.read_many([*parts, ("gone", 0, 4)])
-        assert contents == expected
+        assert same(contents, expected)
         assert isinstance(missing, NotFound)
         assert f"{storage.url}/gone" in str(missing)
 
@@ -140,8 +141,8 @@ class StorageTests(ConformanceBase):
         storage.download("a/b", tmp_path / "new")
         storage.download("a/b", tmp_path / "there")
         storage.download("empty", tmp_path / "empty")
-        assert (tmp_path / "new").read_bytes() == LARGE
-        assert (tmp_path / "there").read_bytes() == LARGE
+        assert same((tmp_path / "new").read_bytes(), LARGE)
+        assert same((tmp_path / "there").read_bytes(), LARGE)
         assert (tmp_path / "empty").read_bytes() == b""
 
     # -- writing ------------------------------------------------------------------
@@ -154,7 +155,7 @@ class StorageTests(ConformanceBase):
         data = os.urandom(size)
         (tmp_path / "source").write_bytes(data)
         WRITES[way](storage, "a/b", tmp_path / "source")
-        assert self.get_raw("a/b") == data
+        assert same(self.get_raw("a/b"), data)
         assert [(o.key, o.size) for o in storage.list()] == [("a/b", size)]
 
     @pytest.mark.parametrize("way", WRITES)
@@ -173,7 +174,7 @@ class StorageTests(ConformanceBase):
     @pytest.mark.parametrize("kind", [bytearray, memoryview])
     def test_writes_any_buffer(self, storage: Storage, kind: type[bytearray]) -> None:
         storage.write("k", kind(DATA))
-        assert self.get_raw("k") == DATA
+        assert same(self.get_raw("k"), DATA)
 
     @pytest.mark.parametrize("way", WRITES)
     def test_readers_see_the_old_or_the_new(
@@ -324,21 +325,23 @@ class StorageTests(ConformanceBase):
     @pytest.mark.parametrize("key", ODD_KEYS)
     def test_takes_keys_as_they_are(self, storage: Storage, tmp_path: Path, key: str) -> None:
         self.put_raw(key, DATA)
-        assert storage.read(key) == DATA
+        assert same(storage.read(key), DATA)
         assert storage.read_range(key, 1, 4) == DATA[1:4]
         assert storage.read_ranges(key, [(1, 4), (9, 12)]) == [DATA[1:4], DATA[9:12]]
-        assert read_parts_or_raise(storage, (key, 1, 4), (key, 9, 12)) == [DATA[1:4], DATA[9:12]]
+        assert same(
+            read_parts_or_raise(storage, (key, 1, 4), (key, 9, 12)), [DATA[1:4], DATA[9:12]]
+        )
         assert storage.stat(key).size == len(DATA)
         assert storage.exists(key)
         assert [o.key for o in storage.list()] == [key]
         assert [o.key for o in storage.list(key[:-1])] == [key]
         storage.download(key, tmp_path / "local")
-        assert (tmp_path / "local").read_bytes() == DATA
+        assert same((tmp_path / "local").read_bytes(), DATA)
 
     @pytest.mark.parametrize("key", ODD_KEYS)
     def test_writes_keys_as_they_are(self, storage: Storage, tmp_path: Path, key: str) -> None:
         storage.write(key, DATA)
-        assert self.get_raw(key) == DATA
+        assert same(self.get_raw(key), DATA)
         (tmp_path / "local").write_bytes(b"new")
         storage.upload(tmp_path / "local", key)
         assert self.get_raw(key) == b"new"
@@ -349,7 +352,7 @@ class StorageTests(ConformanceBase):
         assert [o.key for o in storage.list()] == others
         if can_create(storage):
             storage.create(key, DATA)
-            assert self.get_raw(key) == DATA
+            assert same(self.get_raw(key), DATA)
             with pytest.raises(AlreadyExists):
                 storage.create(f"{key}0", DATA)
 
@@ -358,31 +361,31 @@ class StorageTests(ConformanceBase):
     def test_closes_twice_and_opens_again(self, storage: Storage) -> None:
         self.put_raw("k", DATA)
         storage.close()
-        assert storage.read("k") == DATA
+        assert same(storage.read("k"), DATA)
         storage.close()
         storage.close()
         assert storage.stat("k").size == len(DATA)
 
     def test_pickles(self, storage: Storage) -> None:
         self.put_raw("k", DATA)
-        assert storage.read("k") == DATA
+        assert same(storage.read("k"), DATA)
         copy = pickle.loads(pickle.dumps(storage))
         assert (type(copy), copy.url) == (type(storage), storage.url)
-        assert copy.read("k") == DATA
+        assert same(copy.read("k"), DATA)
         copy.close()
 
     def test_works_in_a_forked_child(self, storage: Storage) -> None:
         if "fork" not in multiprocessing.get_all_start_methods():
             pytest.skip("this system has no fork")
         self.put_raw("k", DATA)
-        assert storage.read("k") == DATA
-        assert read_in_child("fork", storage, "k") == DATA
-        assert storage.read("k") == DATA, "the child broke its parent's connection"
+        assert same(storage.read("k"), DATA)
+        assert same(read_in_child("fork", storage, "k"), DATA)
+        assert same(storage.read("k"), DATA), "the child broke its parent's connection"
 
     def test_works_in_a_spawned_child(self, storage: Storage) -> None:
         self.put_raw("k", DATA)
-        assert storage.read("k") == DATA
-        assert read_in_child("spawn", storage, "k") == DATA
+        assert same(storage.read("k"), DATA)
+        assert same(read_in_child("spawn", storage, "k"), DATA)
 
     def test_serves_many_threads(self, storage: Storage, tmp_path: Path) -> None:
         threads = 8
@@ -394,12 +397,12 @@ class StorageTests(ConformanceBase):
         def work(i: int) -> None:
             together.wait(60)  # all threads race to open the storage
             for _ in range(3):
-                assert storage.read(f"t/{i}") == contents[i]
+                assert same(storage.read(f"t/{i}"), contents[i])
                 assert storage.read_range(f"t/{i}", 10, 20) == contents[i][10:20]
                 ranges = storage.read_ranges(f"t/{i}", [(0, 20), (40_000, 49_000)])
-                assert ranges == [contents[i][:20], contents[i][40_000:49_000]]
+                assert same(ranges, [contents[i][:20], contents[i][40_000:49_000]])
                 storage.download(f"t/{i}", tmp_path / str(i))
-                assert (tmp_path / str(i)).read_bytes() == contents[i]
+                assert same((tmp_path / str(i)).read_bytes(), contents[i])
                 assert storage.stat(f"t/{i}").size == 50_000
             assert len(list(storage.list("t/"))) == threads
 
@@ -416,4 +419,4 @@ class StorageTests(ConformanceBase):
 
         with ThreadPoolExecutor(len(contents)) as pool:
             list(pool.map(work, range(len(contents))))
-        assert [self.get_raw(f"t/{i}") for i in range(len(contents))] == contents
+        assert same([self.get_raw(f"t/{i}") for i in range(len(contents))], contents)

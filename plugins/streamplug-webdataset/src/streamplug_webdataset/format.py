@@ -144,8 +144,8 @@ class WebDataset(WritableFormat, ScannableFormat, FileListFormat, RangeReadableF
         }
         entry = {"columns": {KEY: "str", **specs}, "format": "webdataset", "version": 2}
         notes = dict(grouping.notes())
-        if members.skipped:
-            notes["what is no file, such as links, is left out"] = f"{members.skipped} members"
+        if members.skipped is not None:
+            notes["links and other members that are no files are left out"] = repr(members.skipped)
         if hints is not None and hints.unused:
             notes[_STALE] = f"{hints.unused} places"
         elif hints is not None and hints.samples not in (None, places.samples):

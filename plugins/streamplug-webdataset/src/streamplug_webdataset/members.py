@@ -53,12 +53,12 @@ class Members:
     """The files of an archive, one after the other.
 
     Attributes:
-        skipped: How many members were neither files nor directories.
+        skipped: Name of the first member that was neither a file nor a directory, such as a link.
     """
 
     def __init__(self, read: Read, total: int) -> None:
         """Walk through an archive of `total` bytes."""
-        self.skipped = 0
+        self.skipped: str | None = None
         self._read, self._total = read, total
         self._headers: list[tuple[bytes, int]] = []
         self._name: str | None = None  # what an extension says of the next member
@@ -96,8 +96,8 @@ class Members:
                 raise self._damaged(f"member {name!r} at byte {begin} is sparse, which is not read")
             if kind in (_FILE, _CONTIGUOUS) or (kind == _OLD_FILE and not name.endswith("/")):
                 yield Member(name, begin, stop - begin)
-            elif kind not in (_OLD_FILE, _DIRECTORY):
-                self.skipped += 1
+            elif kind not in (_OLD_FILE, _DIRECTORY) and self.skipped is None:
+                self.skipped = name
         self._check()
         if self._name is not None:
             raise self._damaged(f"the archive ends at byte {at} after the long name of a member")
