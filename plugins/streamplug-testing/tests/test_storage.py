@@ -142,10 +142,12 @@ class MixesParts(LocalStorage):
 
 class MixesDownload(LocalStorage):
     def download(self, key, path):
+        found, end = self.stat(key), time.monotonic() + 60
         with Path(path).open("wb", buffering=0) as file:
-            for start in range(0, self.stat(key).size, 8 << 20):
+            for start in range(0, found.size, 8 << 20):
                 file.write(self.read_range(key, start, start + (8 << 20)))
-                time.sleep(0.1)
+                while self.stat(key).version == found.version and time.monotonic() < end:
+                    time.sleep(0.001)
 
 
 class ForeignError(LocalStorage):

@@ -118,7 +118,8 @@ class StorageTests(ConformanceBase):
         self.put_raw("k", LARGE)
         ranges = [(i * 7919 % 10_240, i * 7919 % 10_240 + i) for i in range(60)]
         ranges += [(size + 5, size + 6), (0, 4), (0, 4), (2, 2), (7, size - 7), (0, size)]
-        assert same(storage.read_ranges("k", ranges), [LARGE[a:b] for a, b in ranges])
+        found = [bytes(data) for data in storage.read_ranges("k", ranges)]
+        assert same(found, [LARGE[a:b] for a, b in ranges])
         assert storage.read_ranges("k", []) == []
 
     def test_reads_parts_of_several_objects(self, storage: Storage) -> None:
@@ -130,7 +131,8 @@ class StorageTests(ConformanceBase):
         expected = [LARGE[3:9], LARGE[::-1][:4], LARGE[-3:], b"", LARGE[5:], LARGE[:4:-1]]
         assert same(read_parts_or_raise(storage, *parts), expected)
         *contents, missing = storage.read_many([*parts, ("gone", 0, 4)])
-        assert same(contents, expected)
+        found = [data if isinstance(data, StorageError) else bytes(data) for data in contents]
+        assert same(found, expected)
         assert isinstance(missing, NotFound)
         assert f"{storage.url}/gone" in str(missing)
 
@@ -400,7 +402,7 @@ class StorageTests(ConformanceBase):
                 assert same(storage.read(f"t/{i}"), contents[i])
                 assert storage.read_range(f"t/{i}", 10, 20) == contents[i][10:20]
                 ranges = storage.read_ranges(f"t/{i}", [(0, 20), (40_000, 49_000)])
-                assert same(ranges, [contents[i][:20], contents[i][40_000:49_000]])
+                assert same([*map(bytes, ranges)], [contents[i][:20], contents[i][40_000:49_000]])
                 storage.download(f"t/{i}", tmp_path / str(i))
                 assert same((tmp_path / str(i)).read_bytes(), contents[i])
                 assert storage.stat(f"t/{i}").size == 50_000
