@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from streamplug import MDSWriter, Stream, World
 from streamplug.dataset import StreamingDataset
-from streamplug.errors import ConfigError, StorageError
+from streamplug.errors import ConfigError, StateError, StorageError
 from streamplug.plan import Position
 from tests.mixing import HAS_MIXING
 from tests.run.loops_model import END, ERROR, Change, Model, ModelLoop, Place
@@ -106,6 +106,10 @@ class Kind:
         return units
 
     def can_resize(self, done: int) -> bool:
+        return True
+
+    def can_continue(self, done: int, ranks: int) -> bool:
+        """Return whether a state of so many units can be loaded by so many ranks."""
         return True
 
     def _units(self, changes: tuple[Change, ...], epoch: int, ranks: int) -> list[Any]:
@@ -325,8 +329,13 @@ class Program:
 
     def move(self, which: int, how: int) -> None:
         """Go on with a state in another data set, with other loops in another world."""
-        self.end()
         ranks = self.kind.ranks[how % len(self.kind.ranks)]
+        saved, place, *_ = self.states[which % len(self.states)]
+        if not self.kind.can_continue(place[1], ranks):
+            with pytest.raises(StateError, match="inside a step"):
+                self.kind.open(ranks, which % ranks, Data).load_state_dict(saved)
+            return
+        self.end()
         name = list(self.choices)[(which + how) % len(self.choices)]
         self._open(name, ranks, which % ranks)
         self.load(which, 0)

@@ -155,14 +155,16 @@ def test_persistent_loops_may_alternate():
     st.integers(0, 1000),
 )
 def test_loops_one_after_the_other_count_up_whatever_their_workers(loops, epoch, done):
-    it = Rank()
+    it, process = Rank(), 0
     it.set(epoch, done)
     for number, (ticket, order, workers) in enumerate(loops):
         # Tickets differ from one loop to the next, but may come again.
         unique = 0 if not ticket else ticket + 3 * (number % 2)
         chosen = [worker for worker in order if worker < workers] if unique else [0]
         expected = (epoch + number, 0 if number else done)
-        assert {it.begin(unique, worker) for worker in chosen} == {expected}
+        begun = {it.begin(unique, worker, workers, process=process) for worker in chosen}
+        assert begun == {expected}
+        process += len(chosen) if unique else 0
     assert it.main.begun() == len(loops)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.run.programs import PROGRAM, Kind, Loops, Program, Threaded, programs, write_streams
@@ -40,6 +40,9 @@ class Budget(Kind):
     def can_resize(self, done):
         return done % MICRO_BATCHES == 0
 
+    def can_continue(self, done, ranks):
+        return done % ranks == 0
+
     def units_of(self, batches):
         return batches
 
@@ -56,6 +59,7 @@ def folders(tmp_path_factory):
 
 
 @programs(12, 1_000)
+@example(steps=[("next", 0, 0), ("save", 0, 0), ("move", 1, 1)], name="batches")
 @given(steps=PROGRAM, name=st.sampled_from(sorted(LOOPS)))
 def test_loops_over_batches_that_vary_do_what_the_model_says(folders, steps, name):
     Program(Budget(folders), LOOPS, name).run(steps)

@@ -120,7 +120,7 @@ def test_crops_are_those_of_whole_images(size, options, seed, to, mode, resample
     if max(to[0] / (box[3] - box[1]), to[1] / (box[2] - box[0])) * 8 > scales[-1] + 1e-6:
         assert found.max() <= CLOSE + (resampler == "torch")
     else:  # scaled during decoding
-        assert found.mean() <= 8
+        assert found.mean() <= 8 + 16 / (to[0] * to[1])  # errors of few pixels do not cancel out
 
 
 @LIBRARY

@@ -522,6 +522,9 @@ def test_killed_runs_go_on_and_end_with_the_same_bytes(tmp_path, undisturbed):
         time.sleep(rng.uniform(0, 0.4))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)
+        if (out / "index.json").exists():  # it was too late, and files of attempts may be left
+            assert undisturbed.items() <= content(out).items()
+            continue
         subprocess.run([*command, str(out)], check=True, timeout=120)
         assert content(out) == undisturbed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import streamplug_webdataset as wds
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.run.programs import PROGRAM, Kind, Loops, Program, programs
@@ -72,7 +72,13 @@ def tars(tmp_path_factory):
     return [f"{folder}/0.tar"]
 
 
+OVERTAKEN = [("start", 0, 0), ("side_by_side", 1, 7), ("side_by_side", 1, 2)]
+"""A loop ends after another one, which is an epoch ahead, was advanced."""
+
+
 @programs(20, 1_000)
+@example(steps=OVERTAKEN, name="pipeline")
+@example(steps=OVERTAKEN, name="loader")
 @given(steps=PROGRAM, name=st.sampled_from(["pipeline", "loader"]))
 def test_loops_in_this_process_do_what_the_model_says(tars, steps, name):
     Program(Archives(tars), {"pipeline": Outputs, "loader": OfLoader}, name).run(steps)

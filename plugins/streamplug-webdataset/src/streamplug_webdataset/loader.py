@@ -188,7 +188,7 @@ class WebLoader(Fluent):
             self._pipeline.mark_started()  # its next loop starts at the beginning, not at a loaded position
             part = progress.loop or session.skip()
             progress.epoch, progress.first = part.epoch, session.step_of(part.start)
-        progress.done = True
+        self._progress, progress.done = progress, True
 
     @closed_at_exit
     def _worker_outputs(self, progress: Progress, skipped: int) -> Iterator[Any]:

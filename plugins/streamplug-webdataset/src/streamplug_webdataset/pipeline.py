@@ -250,7 +250,7 @@ class Pipeline(Fluent, IterableDataset):  # type: ignore[type-arg]  # generic in
             session = self._data.session
             part = session.skip()
             progress.epoch, progress.first = part.epoch, session.step_of(part.start)
-        progress.done = True
+        self._progress, progress.done = progress, True
         self._check_epoch(progress, start, process)
 
     def _stages_of(self, process: World) -> Sequence[Stage]:
