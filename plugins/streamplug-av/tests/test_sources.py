@@ -396,15 +396,23 @@ def test_lerobot_errors(media, tmp_path):
         next(lerobot_episodes(tmp_path / "robot", ["state"]))
     path = tmp_path / "robot" / "meta" / "info.json"
     info = json.loads(path.read_text())
-    info["features"]["length"] = {"dtype": "float32"}
+    for name in ("length", "observation.image.stop"):
+        features = {**info["features"], name: {"dtype": "float32"}}
+        path.write_text(json.dumps({**info, "features": features}))
+        with pytest.raises(ConfigError, match=rf"features \['{name}'\] have the names of columns"):
+            next(lerobot_episodes(tmp_path / "robot"))
+        assert next(lerobot_episodes(tmp_path / "robot", ["action"]))["length"] == 12
     path.write_text(json.dumps(info))
-    with pytest.raises(ConfigError, match=r"features \['length'\] have the names of columns"):
-        next(lerobot_episodes(tmp_path / "robot"))
-    assert next(lerobot_episodes(tmp_path / "robot", ["action"]))["length"] == 12
-    del info["features"]["length"]
-    path.write_text(json.dumps(info))
+    with pytest.raises(
+        ConfigError, match=r"columns='action': expected a list, such as \['action'\]"
+    ):
+        next(lerobot_episodes(tmp_path / "robot", "action"))
     listed = tmp_path / "robot" / "meta" / "episodes.jsonl"
-    listed.write_text(listed.read_text().replace('"length": 12', '"length": 13'))
+    lines = listed.read_text()
+    listed.write_text(lines.replace('["Push the block."]', '"Push"', 1))
+    with pytest.raises(DataError, match=r"episodes\.jsonl: line 1: tasks='Push': expected a list"):
+        next(lerobot_episodes(tmp_path / "robot"))
+    listed.write_text(lines.replace('"length": 12', '"length": 13'))
     with pytest.raises(DataError, match=r"episode 0 has 13 frames .* and 12 in its file"):
         next(lerobot_episodes(tmp_path / "robot"))
     listed.unlink()

@@ -61,6 +61,8 @@ def lerobot_episodes(
         DataError: If a file is damaged, takes far more memory than its size, or contradicts another.
         StorageError: If a file is missing or cannot be read.
     """
+    if isinstance(columns, str):
+        raise ConfigError(f"columns={columns!r}: expected a list, such as [{columns!r}]")
     base = Path(root)
     try:
         data = _read_bytes(base / _INFO)
@@ -72,11 +74,12 @@ def lerobot_episodes(
     if unknown := sorted(set(columns or ()) - features.keys()):
         raise ConfigError(f"columns={unknown}: the data set has {sorted(features)}")
     taken = [name for name in features if columns is None or name in columns]
-    if reserved := sorted({"episode", "length", "tasks"}.intersection(taken)):
+    videos = [name for name in taken if features[name] == "video"]
+    own = {"episode", "length", "tasks"}.union(*((f"{v}.start", f"{v}.stop") for v in videos))
+    if reserved := sorted(own.intersection(taken)):
         raise ConfigError(
             f"{base}: features {reserved} have the names of columns of an episode; leave them out of columns="
         )
-    videos = [name for name in taken if features[name] == "video"]
     stored = [name for name in taken if name not in videos]
     # Several episodes may be in one file.
     read = lru_cache(maxsize=2)(partial(_read_tables, names=["episode_index", *stored]))
@@ -93,7 +96,9 @@ def lerobot_episodes(
                     f"{where}: episode {number} has {episode['length']} frames according to its meta data, "
                     f"and {length} in its file {path}"
                 )
-            tasks = list(episode.get("tasks") or ())
+            tasks = episode.get("tasks") or []
+            if not isinstance(tasks, list):
+                raise DataError(f"{where}: tasks={tasks!r:.80}: expected a list of texts")
             sample: Sample = {"episode": number, "length": length, "tasks": tasks, **values}
             for name in videos:
                 sample |= _video(base, info, episode, name, cut)

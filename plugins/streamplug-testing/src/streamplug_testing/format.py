@@ -203,7 +203,7 @@ class FormatTests(ConformanceBase):
     def test_shards_of_one_writer_are_independent(self) -> None:
         writer = self.writer()
         shards = [written(writer, self.some_rows(count)) for count in (7, 2, 7)]
-        assert same(shards, [shards[0], shards[1], shards[0]])
+        assert same(shards[2], shards[0])
         assert same(shards[0], self.write(self.some_rows()))
         assert same(sort_columns(self.read(shards[1])), sort_columns(self.some_rows(2)))
 
