@@ -14,7 +14,7 @@ from streamplug.read.open_shards import (
     OpenShards,
     ShardFailures,
 )
-from streamplug.read.promotion import promote_numbers
+from streamplug.read.type_promotion import promote_numbers
 from streamplug.read.reader import Reader
 from streamplug.read.sample_reader import SampleReader, SelectedReader, WrappedReader
 from streamplug.read.stream_shards import Need, NeedFetcher, PartialNeed, StreamShards

@@ -1,4 +1,4 @@
-"""Promotion of numbers of streams that store a column with different dtypes to one dtype."""
+"""Type promotion of numbers of streams that store a column with different dtypes to one dtype."""
 
 from __future__ import annotations
 
