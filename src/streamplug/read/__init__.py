@@ -14,10 +14,10 @@ from streamplug.read.open_shards import (
     OpenShards,
     ShardFailures,
 )
-from streamplug.read.type_promotion import promote_numbers
 from streamplug.read.reader import Reader
 from streamplug.read.sample_reader import SampleReader, SelectedReader, WrappedReader
 from streamplug.read.stream_shards import Need, NeedFetcher, PartialNeed, StreamShards
+from streamplug.read.type_promotion import promote_numbers
 
 __all__ = [
     "MAX_OPEN",
