@@ -281,7 +281,7 @@ def _check_constructor(cls: type) -> None:
     @functools.wraps(init)
     def checked(self: Any, /, *args: Any, **kwargs: Any) -> None:
         if kwargs:
-            _check(_accepted(type(self), cls), kwargs, type(self))
+            _check(type(self), cls, kwargs, type(self))
         init(self, *args, **kwargs)
 
     cls.__init__ = checked  # type: ignore[misc]  # the signature is that of what it wraps
@@ -289,10 +289,11 @@ def _check_constructor(cls: type) -> None:
 
 def check_keywords(cls: type, keywords: Iterable[str], caller: type) -> None:
     """Check keywords that the constructor of `caller` passes on to that of `cls`."""
-    _check(_accepted(cls, cls), keywords, caller)
+    _check(cls, cls, keywords, caller)
 
 
-def _check(accepted: frozenset[str] | None, keywords: Iterable[str], caller: type) -> None:
+def _check(cls: type, owner: type, keywords: Iterable[str], caller: type) -> None:
+    accepted = _accepted(cls, owner)
     for name in keywords:
         if accepted is not None and name not in accepted:
             # Includes keywords of subclasses, which the user may have meant.
@@ -305,6 +306,7 @@ def _unknown_keyword(caller: str, name: str, known: Collection[str]) -> UnknownK
     )
 
 
+@functools.cache
 def _accepted(cls: type, owner: type) -> frozenset[str] | None:
     """Return the keywords that the constructor of `owner` accepts in an object of `cls`; None for any."""
     classes = cls.__mro__
