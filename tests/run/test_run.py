@@ -15,6 +15,7 @@ from streamplug.dataset import StreamingDataset
 from streamplug.plan import Position
 from streamplug.run import run
 from streamplug.run.loop import Part
+from tests.start_methods import SOAK
 
 SIZE, BATCH = 40, 4
 
@@ -162,7 +163,7 @@ def test_a_state_may_be_saved_while_other_threads_begin_and_end_loops(folder):
         with ThreadPoolExecutor(3) as threads:
             reading = [threads.submit(read) for _ in range(3)]
             try:
-                states = [dataset.state_dict() for _ in range(2000)]
+                states = [dataset.state_dict() for _ in range(2000 if SOAK else 300)]
             finally:
                 is_over.set()
             for each in reading:
