@@ -186,7 +186,7 @@ def test_a_storage_is_opened_once_for_the_headers_of_all_shards(tmp_path, monkey
         opened.append(url)
         return open_storage(url, options)
 
-    monkeypatch.setattr("streamplug.source.location.open_storage", counting)
+    monkeypatch.setattr("streamplug.source.stream_location.open_storage", counting)
     stream = write_numbers(tmp_path, "set", size=20, local=str(tmp_path / "cache")).open()
     sizes = [read_header_sizes(stream, shard, "n") for shard in range(20)]
     assert [found.tolist() for found in sizes] == [[8]] * 20

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from streamplug.cache.quota import CacheQuota, CommitFile
+from streamplug.cache.scan_files import find_scan_file, scan_file_path
 from streamplug.cache.staging import staging_path
 from streamplug.config import parse_bytes
 from streamplug.errors import (
@@ -49,13 +50,11 @@ from streamplug.transfer import (
     check_reachable,
     download_file,
     emit,
-    find_scan_file,
     map_disk_errors,
     max_pause_seconds,
     observer_context,
     open_cancellable,
     prefix_shard_errors,
-    scan_file_path,
     size_error,
     track_download,
     verify_file,

@@ -2,7 +2,6 @@
 
 from streamplug.source.access import Access, ShardAccess, ShardFiles, make_access
 from streamplug.source.index_source import IndexSource, keeps_index, read_index
-from streamplug.source.location import StreamLocation
 from streamplug.source.open_stream import OpenSources, OpenStream, check_column_names
 from streamplug.source.source import (
     Source,
@@ -11,6 +10,7 @@ from streamplug.source.source import (
     open_by_source,
     recognize_source,
 )
+from streamplug.source.stream_location import StreamLocation
 from streamplug.transfer import Observer
 
 __all__ = [

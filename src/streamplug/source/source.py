@@ -16,8 +16,8 @@ from streamplug.errors import (
 )
 from streamplug.interfaces import Plugin, public_url, public_urls
 from streamplug.plugin import is_known, load_manifests, make
-from streamplug.source.location import StreamLocation
 from streamplug.source.open_stream import OpenStream
+from streamplug.source.stream_location import StreamLocation
 from streamplug.transfer import Observer, call_with_retries
 
 if TYPE_CHECKING:

@@ -64,12 +64,6 @@ from streamplug.transfer.ranges import (
     parts_error,
 )
 from streamplug.transfer.retry import RETRYABLE_ERRORS, call_with_retries, max_pause_seconds
-from streamplug.transfer.scan_files import (
-    INDEX_SUFFIX,
-    find_scan_file,
-    read_scan_file,
-    scan_file_path,
-)
 from streamplug.transfer.stall_timeout import (
     DOWNLOAD_TIMEOUT_SECONDS,
     StalledError,
@@ -86,7 +80,6 @@ __all__ = [
     "DOWNLOAD_PATIENCE_SECONDS",
     "DOWNLOAD_TIMEOUT_SECONDS",
     "HANDOVER",
-    "INDEX_SUFFIX",
     "LOCK_POLL_SECONDS",
     "MAX_STATS",
     "MAX_STATS_IN_FLIGHT",
@@ -130,7 +123,6 @@ __all__ = [
     "emit",
     "file_lock",
     "file_versions",
-    "find_scan_file",
     "has_digest",
     "job_clock",
     "lock_slot",
@@ -149,8 +141,6 @@ __all__ = [
     "prefix_shard_errors",
     "process_number",
     "raise_local_error",
-    "read_scan_file",
-    "scan_file_path",
     "size_error",
     "state_directory",
     "task_context",

@@ -9,11 +9,12 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from streamplug.cache import read_scan_file
 from streamplug.errors import CorruptShardError, NotFound, StorageError, StreamplugError
 from streamplug.index import Index
 from streamplug.interfaces import Storage
 from streamplug.plugin import local_path
-from streamplug.transfer import StorageWrapper, map_threads, read_scan_file
+from streamplug.transfer import StorageWrapper, map_threads
 from streamplug.types import Buffer
 from streamplug_files.manifest import MANIFEST_ROLE, MULTIFILE_PREFIX, ShardManifest
 

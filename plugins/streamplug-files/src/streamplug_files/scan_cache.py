@@ -20,7 +20,7 @@ from typing import Any
 
 import xxhash
 
-from streamplug.cache import source_cache_dir, stage_cache_file
+from streamplug.cache import INDEX_SUFFIX, source_cache_dir, stage_cache_file
 from streamplug.errors import (
     ConfigError,
     DataError,
@@ -32,7 +32,7 @@ from streamplug.index import NAME_RULES, format_index, validate_basename
 from streamplug.interfaces import Format, Storage
 from streamplug.plugin import make, open_storage
 from streamplug.plugin_kit import sync_directory, sync_files
-from streamplug.transfer import INDEX_SUFFIX, STATE_DIR, cache_lock, map_disk_errors, map_threads
+from streamplug.transfer import STATE_DIR, cache_lock, map_disk_errors, map_threads
 from streamplug_files.file_lists import FileListClaims, resolve_file_list
 from streamplug_files.format import MultiFileFormat, ScannableFormat
 from streamplug_files.glob import FileSet

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from streamplug.cache import read_scan_file
 from streamplug.errors import CorruptShardError, StreamplugError
 from streamplug.interfaces import RangesRead, Storage
 from streamplug.source import ShardFiles
@@ -20,7 +21,6 @@ from streamplug.transfer import (
     Patience,
     TransferTask,
     call_with_retries,
-    read_scan_file,
     task_context,
 )
 from streamplug.types import Buffer, Bytes1D, FileInfo, Int64

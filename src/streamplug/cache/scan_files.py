@@ -8,7 +8,7 @@ from pathlib import Path
 import xxhash
 
 from streamplug.errors import CorruptShardError
-from streamplug.transfer.disk_errors import map_disk_errors
+from streamplug.transfer import map_disk_errors
 from streamplug.types import FileInfo
 
 INDEX_SUFFIX = ".index"
