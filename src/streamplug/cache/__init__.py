@@ -3,7 +3,7 @@
 from streamplug.cache.identity import INDEX_STALL_SECONDS, claim_directory
 from streamplug.cache.offline import describe_copy, read_local_copy, warn_offline
 from streamplug.cache.quota import EXTRA_EVICTION_DIVISOR
-from streamplug.cache.scan_files import INDEX_SUFFIX, read_scan_file
+from streamplug.cache.scan_files import SCAN_INDEX_SUFFIX, read_scan_file
 from streamplug.cache.staging import stage_cache_file
 from streamplug.cache.store import (
     CacheOptions,
@@ -17,7 +17,7 @@ from streamplug.cache.user_cache import default_cache_dir, source_cache_dir
 __all__ = [
     "EXTRA_EVICTION_DIVISOR",
     "INDEX_STALL_SECONDS",
-    "INDEX_SUFFIX",
+    "SCAN_INDEX_SUFFIX",
     "CacheOptions",
     "ShardStore",
     "cached_files",

@@ -11,7 +11,7 @@ from streamplug.errors import CorruptShardError
 from streamplug.transfer import map_disk_errors
 from streamplug.types import FileInfo
 
-INDEX_SUFFIX = ".index"
+SCAN_INDEX_SUFFIX = ".index"
 
 
 def scan_file_path(folder: Path | None, file: FileInfo) -> Path | None:
@@ -51,7 +51,7 @@ def read_scan_file(folder: Path | None, file: FileInfo) -> bytes | None:
         if _digest(content) == file.hashes["xxh3_64"]:
             return content
     with suppress(OSError):  # of a directory that cannot be written to
-        for index in folder.glob(f"*{INDEX_SUFFIX}"):
+        for index in folder.glob(f"*{SCAN_INDEX_SUFFIX}"):
             if file.basename.encode() in index.read_bytes():
                 index.unlink(missing_ok=True)
     raise CorruptShardError(

@@ -20,7 +20,7 @@ from typing import Any
 
 import xxhash
 
-from streamplug.cache import INDEX_SUFFIX, source_cache_dir, stage_cache_file
+from streamplug.cache import SCAN_INDEX_SUFFIX, source_cache_dir, stage_cache_file
 from streamplug.errors import (
     ConfigError,
     DataError,
@@ -181,7 +181,7 @@ class ScanCache:
         else:
             key, versions, make_entries = self._list_data_files(files, report)
         folder = _ScanFolder(base, self._storage.url)
-        path = folder.path / f"{key}{INDEX_SUFFIX}"
+        path = folder.path / f"{key}{SCAN_INDEX_SUFFIX}"
         with map_disk_errors(folder.path):
             data = read_with_digest(path)
             if data is None:
